@@ -2,5 +2,5 @@
 
 import os
 
-# Clients that live for minutes would begin to do a service's duties beside what is tested; what tests that says so.
+# Clients that live for minutes would begin to do a service's roles beside what is tested; what tests that says so.
 os.environ.setdefault("POK_STAND_IN", "0")

@@ -56,15 +56,15 @@ class Phase:
     beside: bool = False
     """It takes what the next phase leaves of the machine."""
 
-    def start(self, arguments: Sequence[str], report: Path) -> Run:
+    def start(self, arguments: Sequence[str], report: Path) -> PhaseRun:
         """Begin; what failed will be in `report`, as JUnit XML."""
         options = [*self.workers, f"--junitxml={report}", *arguments]
         if not self.beside:
             print(f"\n=== {self.name}", flush=True)
-            return Run(self, report, subprocess.Popen(self._command(options)))
+            return PhaseRun(self, report, subprocess.Popen(self._command(options)))
         output = report.with_suffix(".out").open("w+b")
         command = [*(_BESIDE if shutil.which(_BESIDE[0]) else ()), *self._command(options), "-o", _BESIDE_TIMEOUT]
-        return Run(self, report, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT), output)
+        return PhaseRun(self, report, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT), output)
 
     def run_failed_again(self, arguments: Sequence[str]) -> int:
         """Those that failed in the last run with these arguments, one after the other; pytest's exit code."""
@@ -88,7 +88,7 @@ class Phase:
         return [*command, *arguments, *where]
 
 
-class Run:
+class PhaseRun:
     """A phase under way."""
 
     def __init__(
@@ -175,9 +175,9 @@ def _compile_once(directory: Path) -> None:
 
 def _runs(
     arguments: Sequence[str], directory: Path, under_way: ExitStack, *, second_look: bool
-) -> Iterator[tuple[Phase, Run, Sequence[str]]]:
+) -> Iterator[tuple[Phase, PhaseRun, Sequence[str]]]:
     """Each phase as soon as it is begun, with its arguments; one that runs beside another comes behind that one."""
-    beside: list[tuple[Phase, Run, Sequence[str]]] = []
+    beside: list[tuple[Phase, PhaseRun, Sequence[str]]] = []
     for number, phase in enumerate(PHASES):
         report = directory / f"{number}.xml"
         remembering = [*arguments, "-o", f"cache_dir={report.with_suffix('.cache')}"] if second_look else arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import TenantRecord
-from pulsar_on_kafka.metadata.tenant_moves import Move
+from pulsar_on_kafka.metadata.tenant_moves import TenantMove
 from pulsar_on_kafka.node.node import Node
 
 
@@ -39,7 +39,7 @@ class TenantAdmin:
             NotAllowedError: it is switching.
         """
         with pulsar_errors():
-            self.node.tenants.move(tenant, Move.ASSIGN, self._deadline(), cluster)
+            self.node.tenants.move(tenant, TenantMove.ASSIGN, self._deadline(), cluster)
 
     def remove_tenant_place(self, tenant: str) -> None:
         """Take the tenant's record away, so that the one of `*` counts. Nothing if there is none.
@@ -48,4 +48,4 @@ class TenantAdmin:
             NotAllowedError: it is switching.
         """
         with pulsar_errors():
-            self.node.tenants.move(tenant, Move.REMOVE, self._deadline())
+            self.node.tenants.move(tenant, TenantMove.REMOVE, self._deadline())

@@ -16,7 +16,7 @@ from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import MOST_COORDINATORS
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
@@ -248,7 +248,7 @@ class TransactionAdmin(PolicyAdmin):
                 gone.append(each)
                 continue
             name = CursorName(*each)
-            life = CursorLife(topic.layout.incarnation, subscription.life(each.partition))
+            life = CursorIncarnation(topic.layout.incarnation, subscription.life(each.partition))
             question = partial(_in_log, name=name, life=life, txn=info.id)
             found.append(self.node.looking.ask_pending_acks(each.topic, question, deadline))
         return tuple(found), gone
@@ -263,7 +263,7 @@ class TransactionAdmin(PolicyAdmin):
 
     def _cursor_names(
         self, topic: str, subscription: str, deadline: Deadline
-    ) -> tuple[str, list[tuple[CursorName, CursorLife]]]:
+    ) -> tuple[str, list[tuple[CursorName, CursorIncarnation]]]:
         """The topic's full name, and the cursors of the subscription."""
         opened = self._existing_topic(topic, deadline)
         found = self.node.subscriptions.find(opened, subscription, deadline)
@@ -271,7 +271,10 @@ class TransactionAdmin(PolicyAdmin):
             raise errors.NoSuchSubscription(f"topic {opened.name} has no subscription {subscription}")
         full = str(opened.name)
         return full, [
-            (CursorName(full, partition, found.name), CursorLife(opened.layout.incarnation, found.life(partition)))
+            (
+                CursorName(full, partition, found.name),
+                CursorIncarnation(opened.layout.incarnation, found.life(partition)),
+            )
             for partition in found.served
         ]
 
@@ -288,7 +291,7 @@ def _known(state: CoordinatorState, txn: TxnId) -> TransactionInfo:
     raise errors.TransactionNotFound(f"transaction {txn} is over, and forgotten by coordinator {txn.coordinator}")
 
 
-def _in_log(log: PendingAckLog, name: CursorName, life: CursorLife, txn: TxnId) -> TransactionInPendingAck:
+def _in_log(log: PendingAckLog, name: CursorName, life: CursorIncarnation, txn: TxnId) -> TransactionInPendingAck:
     return in_pending_acks(log.cursor(name), name, life, txn)
 
 

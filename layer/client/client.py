@@ -50,7 +50,7 @@ from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.cursor.budget import DEFAULT_BYTES
 from pulsar_on_kafka.exceptions import AlreadyClosed
-from pulsar_on_kafka.lookup.places import Place
+from pulsar_on_kafka.lookup.places import TenantPlace
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import BytesSchema, Schema
@@ -189,7 +189,7 @@ class Client:
             self._homes.close()
             raise
 
-    def _session_at(self, place: Place) -> Session:
+    def _session_at(self, place: TenantPlace) -> Session:
         """What a client of this one's options has open on the cluster that has a tenant."""
         options = self._options
         there = Client.__new__(Client)

@@ -12,7 +12,7 @@ from pulsar_on_kafka.compat.history import Ending, SideResult
 from pulsar_on_kafka.compat.scenario import Scenario
 
 
-class Verdict(str, Enum):
+class ScenarioVerdict(str, Enum):
     """The result of a scenario: the histories of both sides, compared."""
 
     AGREE = "agree"
@@ -29,7 +29,7 @@ class Comparison:
     """`reason` is why: the explanation, what is not supported, or the first difference."""
 
     scenario: Scenario
-    verdict: Verdict
+    verdict: ScenarioVerdict
     pulsar: SideResult
     kafka: SideResult
     reason: str = ""
@@ -43,7 +43,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CompatReport:
     """All scenarios of a run, by name. `stale` are explanations of what did not differ, each with why."""
 
     comparisons: tuple[Comparison, ...]
@@ -56,21 +56,21 @@ class Report:
         """How many scenarios were played with which of Pulsar's clients, such as "python" or "java + rest"."""
         return Counter(" + ".join(found.pulsar.driven_by) for found in self.comparisons if found.pulsar.driven_by)
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: ScenarioVerdict) -> int:
         return sum(found.verdict is verdict for found in self.comparisons)
 
     @property
     def agreement(self) -> float:
         """The part of all scenarios that agree, 0 to 1; 1 when there are none."""
-        return self.count(Verdict.AGREE) / len(self.comparisons) if self.comparisons else 1.0
+        return self.count(ScenarioVerdict.AGREE) / len(self.comparisons) if self.comparisons else 1.0
 
     @property
     def ok(self) -> bool:
         """Nothing differs that is not explained."""
-        return self.count(Verdict.DIFFER) == 0
+        return self.count(ScenarioVerdict.DIFFER) == 0
 
-    def areas(self) -> dict[str, Counter[Verdict]]:
-        found: dict[str, Counter[Verdict]] = {}
+    def areas(self) -> dict[str, Counter[ScenarioVerdict]]:
+        found: dict[str, Counter[ScenarioVerdict]] = {}
         for comparison in self.comparisons:
             found.setdefault(comparison.scenario.area, Counter())[comparison.verdict] += 1
         return dict(sorted(found.items()))
@@ -80,15 +80,15 @@ def compare(scenario: Scenario, pulsar: SideResult, kafka: SideResult, explanati
     """The verdict. Two sides that failed alike still differ: such a scenario shows nothing."""
     for side in (pulsar, kafka):
         if side.ending is Ending.NOT_PLAYED:
-            return Comparison(scenario, Verdict.NOT_PLAYED, pulsar, kafka, side.reason)
+            return Comparison(scenario, ScenarioVerdict.NOT_PLAYED, pulsar, kafka, side.reason)
     if kafka.ending is Ending.NOT_SUPPORTED:
-        return Comparison(scenario, Verdict.NOT_SUPPORTED, pulsar, kafka, kafka.reason)
+        return Comparison(scenario, ScenarioVerdict.NOT_SUPPORTED, pulsar, kafka, kafka.reason)
     difference = _difference(pulsar, kafka)
     if difference is None:
-        return Comparison(scenario, Verdict.AGREE, pulsar, kafka)
+        return Comparison(scenario, ScenarioVerdict.AGREE, pulsar, kafka)
     if explanation is not None and pulsar.ending is Ending.DONE:
-        return Comparison(scenario, Verdict.EXPLAINED, pulsar, kafka, explanation)
-    return Comparison(scenario, Verdict.DIFFER, pulsar, kafka, difference)
+        return Comparison(scenario, ScenarioVerdict.EXPLAINED, pulsar, kafka, explanation)
+    return Comparison(scenario, ScenarioVerdict.DIFFER, pulsar, kafka, difference)
 
 
 def stale_explanations(
@@ -96,7 +96,7 @@ def stale_explanations(
 ) -> tuple[str, ...]:
     """Explanations of unknown scenarios, and of scenarios that were played and agree."""
     names = set(known)
-    agreeing = {found.scenario.name for found in comparisons if found.verdict is Verdict.AGREE}
+    agreeing = {found.scenario.name for found in comparisons if found.verdict is ScenarioVerdict.AGREE}
     return tuple(
         [f"{name}: there is no such scenario" for name in sorted(explanations) if name not in names]
         + [f"{name}: differs no longer" for name in sorted(explanations) if name in agreeing]

@@ -1,4 +1,4 @@
-"""`Run`: what a scenario is given. The same object for both sides; only its module and its addresses differ."""
+"""`ScenarioRun`: what a scenario is given. The same object for both sides; only its module and its addresses differ."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Target:
     """Of a secured cluster."""
 
 
-class Run:
+class ScenarioRun:
     """One scenario on one side. Its calls are thread-safe; what it opens is closed at the end."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Run:
         self.driven_by = [client]
         """What moves this side, as `SideResult` has it."""
 
-    def __enter__(self) -> Run:
+    def __enter__(self) -> ScenarioRun:
         return self
 
     def __exit__(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 
 
-def send_keyed(run: Run, topic: str, keys: list[str], turns: int, **options: Any) -> None:
+def send_keyed(run: ScenarioRun, topic: str, keys: list[str], turns: int, **options: Any) -> None:
     """`turns` messages under each key, the keys in turn; `options` are the producer's."""
     producer = run.producer(topic, **options)
     for turn in range(turns):
@@ -16,7 +16,7 @@ def send_keyed(run: Run, topic: str, keys: list[str], turns: int, **options: Any
     producer.close()
 
 
-def by_key(run: Run, messages: list[Any]) -> dict[str, list[str]]:
+def by_key(run: ScenarioRun, messages: list[Any]) -> dict[str, list[str]]:
     """The messages of each key, in the order in which they came."""
     found: dict[str, list[str]] = {}
     for message in messages:

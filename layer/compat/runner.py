@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from pulsar_on_kafka.base.clock import SystemClock
-from pulsar_on_kafka.compat.compare import Comparison, Report, compare, stale_explanations
+from pulsar_on_kafka.compat.compare import Comparison, CompatReport, compare, stale_explanations
 from pulsar_on_kafka.compat.driver import Target
 from pulsar_on_kafka.compat.history import Ending, Side, SideResult, read_result
 from pulsar_on_kafka.compat.java import JavaAddress, JavaRuntime, JavaUnavailable
@@ -53,7 +53,7 @@ class Session:
         known: Mapping[str, Scenario],
         explanations: Mapping[str, str],
         progress: Callable[[Comparison], None] = lambda _: None,
-    ) -> Report:
+    ) -> CompatReport:
         """Play `scenarios` of the `known` ones; `progress` hears of each as it is finished."""
         started = _CLOCK.monotonic()
         workers = _Workers()
@@ -77,7 +77,7 @@ class Session:
                 pool.shutdown(wait=False, cancel_futures=True)
                 workers.kill()
                 raise
-        return Report(
+        return CompatReport(
             tuple(comparisons),
             stale_explanations(explanations, known, comparisons),
             self.pulsar.url,

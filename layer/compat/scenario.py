@@ -13,9 +13,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 
-Play: TypeAlias = Callable[[Run], None]
+Play: TypeAlias = Callable[[ScenarioRun], None]
 
 TIME_LIMIT_S: Final = 60.0
 """How long one side of a scenario may take, unless it says otherwise."""
@@ -62,7 +62,7 @@ def scenario(
     client: PulsarClient = PulsarClient.PYTHON,
     secured: bool = False,
 ) -> Callable[[Play], Play]:
-    """Make a function of one `Run` a scenario.
+    """Make a function of one `ScenarioRun` a scenario.
 
     Raises:
         ScenarioError: another function has this area and name.

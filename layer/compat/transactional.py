@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import PulsarClient
 
 BY_JAVA: Final[dict[str, Any]] = {"client": PulsarClient.JAVA, "time_limit_s": 120.0}
@@ -15,7 +15,7 @@ BY_JAVA: Final[dict[str, Any]] = {"client": PulsarClient.JAVA, "time_limit_s": 1
 class Transactions:
     """A client with transactions and what is opened of it."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: ScenarioRun) -> None:
         self._run = run
         self.client = run.client(enable_transaction=True, operation_timeout_seconds=60)
 
@@ -45,7 +45,7 @@ def send(producer: Any, txn: Any, *texts: str) -> list[Any]:
 
 
 def again(
-    run: Run,
+    run: ScenarioRun,
     tx: Transactions,
     topic: str,
     what: str,
@@ -61,14 +61,14 @@ def again(
     consumer.close()
 
 
-def filled(run: Run, tx: Transactions, topic: str, count: int, kind: str = "Shared", **options: Any) -> Any:
+def filled(run: ScenarioRun, tx: Transactions, topic: str, count: int, kind: str = "Shared", **options: Any) -> Any:
     """A consumer that has received `count` messages, "0" and so on, and these."""
     consumer = tx.consumer(topic, kind, **options)
     send(tx.producer(topic), None, *numbers(count))
     return consumer, run.receive(consumer, count)
 
 
-def begun(run: Run, count: int, kind: str = "Shared", *, name: str = "topic", **options: Any) -> Any:
+def begun(run: ScenarioRun, count: int, kind: str = "Shared", *, name: str = "topic", **options: Any) -> Any:
     """A topic, its transactions, and a consumer with its messages as `filled` has it."""
     topic, tx = run.topic(name), Transactions(run)
     return topic, tx, *filled(run, tx, topic, count, kind, **options)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run, Target, not_supported
+from pulsar_on_kafka.compat.driver import ScenarioRun, Target, not_supported
 from pulsar_on_kafka.compat.history import Ending, Event, Side
 from pulsar_on_kafka.compat.java import JavaAddress
 from pulsar_on_kafka.compat.scenario import Scenario, load
@@ -67,7 +67,7 @@ def main() -> int:
 def _play(scenario: Scenario, job: Job, heard: Callable[[Event], None]) -> dict[str, Any]:
     done: dict[str, Any] = {"ending": Ending.DONE.value, "reason": "", "detail": ""}
     try:
-        with Run(job.target(), job.unique, heard, JavaAddress(**job.java) if job.java else None) as run:
+        with ScenarioRun(job.target(), job.unique, heard, JavaAddress(**job.java) if job.java else None) as run:
             done["driven_by"] = run.driven_by
             scenario.play(run)
     except Exception as error:

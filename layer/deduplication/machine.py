@@ -21,7 +21,7 @@ MAX_ABSENT: Final = 100_000
 """Ids that failed and were not sent again, and are remembered as not stored; the lowest are forgotten first."""
 
 
-class Verdict(Enum):
+class DeduplicationVerdict(Enum):
     """NEW: to be stored. DUPLICATE: stored already. PENDING: the answer of what is under way decides. UNKNOWN: a send
     failed that may have been stored; the log has to be read (`found`). UNDECIDED: it depends on transactions of others,
     whose outcome has to be looked up (`undecided`, `decided`)."""
@@ -84,25 +84,25 @@ class PartitionSequences:
         """Below which offset everything is known, when the log ends at `end`."""
         return min([end, *(held.offset for held in self._undecided.values())])
 
-    def judge(self, sequence: int, txn: TxnId | None = None) -> Verdict:
+    def judge(self, sequence: int, txn: TxnId | None = None) -> DeduplicationVerdict:
         """The verdict on a message of the transaction `txn`, or of none."""
         if self._doubtful:
-            return Verdict.UNKNOWN
+            return DeduplicationVerdict.UNKNOWN
         if sequence in self._absent:
-            return Verdict.NEW
+            return DeduplicationVerdict.NEW
         if sequence in self._again:
-            return Verdict.PENDING
+            return DeduplicationVerdict.PENDING
         if self._undecided and sequence <= self.pushed:
             depends_on = self.depends_on(sequence)
             if txn in depends_on:
-                return Verdict.DUPLICATE
+                return DeduplicationVerdict.DUPLICATE
             if depends_on:
-                return Verdict.UNDECIDED
+                return DeduplicationVerdict.UNDECIDED
         if sequence > self.pushed:
-            return Verdict.NEW
+            return DeduplicationVerdict.NEW
         if sequence > self.stored:
-            return Verdict.PENDING
-        return Verdict.DUPLICATE
+            return DeduplicationVerdict.PENDING
+        return DeduplicationVerdict.DUPLICATE
 
     def depends_on(self, sequence: int) -> set[TxnId]:
         """Transactions whose outcome decides whether the id counts as stored: those that stored it, or, while nobody

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.trimming import Needs
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout, unpack_ledger_id
@@ -22,7 +22,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 
 
-class Verdict(str, Enum):
+class DeletionVerdict(str, Enum):
     """DELETE: now, everything below an offset. DONE: it is gone already. WAIT: perhaps later; ask again. REFUSE: never;
     whoever sent this was wrong."""
 
@@ -36,7 +36,7 @@ class Verdict(str, Enum):
 class Judgement:
     """`before`: with DELETE, the offset below which everything goes."""
 
-    verdict: Verdict
+    verdict: DeletionVerdict
     reason: str
     before: int = 0
 
@@ -47,7 +47,7 @@ class PartitionNow(NamedTuple):
     `listed` is not looked at for a ledger that this process itself took off the list, so it need not be read then.
     """
 
-    place: Place
+    place: LedgerPlace
     layout: LedgerLayout
     listed: Sequence[Ledger]
     log: LogRange
@@ -57,7 +57,7 @@ class PartitionNow(NamedTuple):
 class PartitionDoomed(NamedTuple):
     """Its topic is being deleted: nobody needs it, and its list says nothing any more."""
 
-    place: Place
+    place: LedgerPlace
     layout: LedgerLayout
     log: LogRange
 
@@ -91,21 +91,23 @@ def judge(
     try:
         fields = unpack_ledger_id(ledger_id)
     except MappingError as error:
-        return Judgement(Verdict.REFUSE, str(error))
+        return Judgement(DeletionVerdict.REFUSE, str(error))
     if former and fields.incarnation == former:
-        return Judgement(Verdict.DONE, f"life {former} of topic {topic} is gone with its data")
+        return Judgement(DeletionVerdict.DONE, f"life {former} of topic {topic} is gone with its data")
     if now is None:
-        return Judgement(Verdict.REFUSE, f"there is no partition {partition} of {topic} with ledgers of ours")
+        return Judgement(DeletionVerdict.REFUSE, f"there is no partition {partition} of {topic} with ledgers of ours")
     if isinstance(now, PartitionGone):
         if fields.incarnation == now.incarnation:
-            return Judgement(Verdict.DONE, f"topic {topic} is gone with its data")
-        return Judgement(Verdict.REFUSE, f"topic {topic} is gone, and ledger {ledger_id} was not one of its last life")
+            return Judgement(DeletionVerdict.DONE, f"topic {topic} is gone with its data")
+        return Judgement(
+            DeletionVerdict.REFUSE, f"topic {topic} is gone, and ledger {ledger_id} was not one of its last life"
+        )
     life = now.place.incarnation
     if (topic, partition) != (now.place.topic, now.place.partition):
         raise ValueError(f"partition {partition} of {topic} was asked about, {now.place} was looked at")
     if (fields.incarnation, fields.partition) != (life, partition):
         return Judgement(
-            Verdict.REFUSE,
+            DeletionVerdict.REFUSE,
             f"ledger {ledger_id} is of life {fields.incarnation}, partition {fields.partition}; "
             f"partition {partition} of {topic} is of life {life}",
         )
@@ -117,10 +119,10 @@ def judge(
 def _judge_doomed(ledger_index: int, now: PartitionDoomed) -> Judgement:
     first, end = now.layout.ledger_range(ledger_index)
     if end <= now.log.start:
-        return Judgement(Verdict.DONE, f"offsets {first} to {end} are gone")
+        return Judgement(DeletionVerdict.DONE, f"offsets {first} to {end} are gone")
     if first > now.log.end:
-        return Judgement(Verdict.REFUSE, f"there is no ledger at offset {first}: the log ends at {now.log.end}")
-    return Judgement(Verdict.DELETE, f"topic {now.place.topic} is being deleted", min(end, now.log.end))
+        return Judgement(DeletionVerdict.REFUSE, f"there is no ledger at offset {first}: the log ends at {now.log.end}")
+    return Judgement(DeletionVerdict.DELETE, f"topic {now.place.topic} is being deleted", min(end, now.log.end))
 
 
 def _judge_living(ledger_index: int, now: PartitionNow, *, trusted: bool) -> Judgement:
@@ -128,14 +130,14 @@ def _judge_living(ledger_index: int, now: PartitionNow, *, trusted: bool) -> Jud
     ledger_id = now.layout.ledger_id(partition, ledger_index)
     first, end = now.layout.ledger_range(ledger_index)
     if end <= now.log.start:
-        return Judgement(Verdict.DONE, f"offsets {first} to {end} are gone")
+        return Judgement(DeletionVerdict.DONE, f"offsets {first} to {end} are gone")
     if end > now.log.end:
-        return Judgement(Verdict.REFUSE, f"ledger {ledger_id} is not closed: the log ends at {now.log.end}")
+        return Judgement(DeletionVerdict.REFUSE, f"ledger {ledger_id} is not closed: the log ends at {now.log.end}")
     if not trusted and not now.listed:  # nothing listed is no proof that something was taken off the list
-        return Judgement(Verdict.WAIT, f"partition {partition} of {topic} has no list of ledgers now")
+        return Judgement(DeletionVerdict.WAIT, f"partition {partition} of {topic} has no list of ledgers now")
     if not trusted and now.listed[0].ledger_index <= ledger_index:
-        return Judgement(Verdict.WAIT, f"ledger {now.listed[0].id}, or one behind it, is listed")
+        return Judgement(DeletionVerdict.WAIT, f"ledger {now.listed[0].id}, or one behind it, is listed")
     needed = now.needs.first_needed()
     if needed is not None and needed < end:
-        return Judgement(Verdict.WAIT, f"offset {needed} is needed")
-    return Judgement(Verdict.DELETE, f"offsets below {end} are neither listed nor needed", end)
+        return Judgement(DeletionVerdict.WAIT, f"offset {needed} is needed")
+    return Judgement(DeletionVerdict.DELETE, f"offsets below {end} are neither listed nor needed", end)

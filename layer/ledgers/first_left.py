@@ -16,7 +16,7 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NotAuthorized
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.views import LedgerViews
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.metadata.topics import Topic
@@ -57,7 +57,7 @@ class FirstLedgersLeft:
         name, life = str(topic.name.base), topic.layout.incarnation
         try:
             first = self._views.ask(
-                name, lambda lists: {p: first_kept(lists.ledgers(Place(name, life, p))) for p in before}, deadline
+                name, lambda lists: {p: first_kept(lists.ledgers(LedgerPlace(name, life, p))) for p in before}, deadline
             )
         except NotAuthorized as refused:
             if not self._warned:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import hypot
 from typing import Final, NamedTuple
 
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
 
@@ -64,7 +64,7 @@ class Change:
 
 
 def changes(
-    listed: Sequence[Ledger], place: Place, layout: LedgerLayout, log: LogRange, *, look_again: bool = False
+    listed: Sequence[Ledger], place: LedgerPlace, layout: LedgerLayout, log: LogRange, *, look_again: bool = False
 ) -> list[Change]:
     """Changes after which the list says what Kafka has; in the order of the log.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pulsar_on_kafka.ledgers.following import NOTHING, LogRange, changes
 from pulsar_on_kafka.ledgers.machine import LedgerLists
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.metadata.topics import Topic
 
@@ -51,7 +51,7 @@ class LedgerInfo:
 def infos(lists: LedgerLists, topic: Topic, logs: Mapping[int, LogRange]) -> Iterator[LedgerInfo]:
     """The ledgers of these partitions of a topic, in order."""
     for partition, log in sorted(logs.items()):
-        place = Place(str(topic.name.base), topic.layout.incarnation, partition)
+        place = LedgerPlace(str(topic.name.base), topic.layout.incarnation, partition)
         listed = lists.ledgers(place)
         now = {ledger.id: ledger for ledger in listed}
         measured = {ledger.id: ledger.end for ledger in listed}

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import (
@@ -61,7 +61,7 @@ class LedgerLists:
         self._records: dict[int, dict[bytes, LedgerRecord]] = {}
         """Of each ledger the valid records by key, in log order: the last one counts."""
         self._homes: dict[bytes, int] = {}
-        self._places: dict[Place, set[int]] = {}
+        self._places: dict[LedgerPlace, set[int]] = {}
         """The ledgers that are listed."""
         self._replaced: dict[bytes, None] = {}
         """Keys of valid records that later ones have replaced."""
@@ -111,7 +111,7 @@ class LedgerLists:
         self._alone.pop(key, None)
         self._settle(ledger_id, before)
 
-    def _settle(self, ledger_id: int, before: Place | None) -> None:
+    def _settle(self, ledger_id: int, before: LedgerPlace | None) -> None:
         """Bring what is derived from a ledger's records in line with them."""
         records = self._records[ledger_id]
         place = _place(ledger_id, records)
@@ -146,11 +146,11 @@ class LedgerLists:
         """How many ledgers are listed."""
         return sum(map(len, self._places.values()))
 
-    def places(self) -> Iterator[Place]:
+    def places(self) -> Iterator[LedgerPlace]:
         """Every partition that has a list."""
         return iter(self._places)
 
-    def ledgers(self, place: Place) -> list[Ledger]:
+    def ledgers(self, place: LedgerPlace) -> list[Ledger]:
         """A partition's list, in the order of its offsets; empty when there is none."""
         return [Ledger(each, _last(self._records[each])) for each in sorted(self._places.get(place, ()))]
 
@@ -176,7 +176,7 @@ def _last(records: dict[bytes, LedgerRecord]) -> LedgerRecord:
     return records[next(reversed(records))]
 
 
-def _place(ledger_id: int, records: dict[bytes, LedgerRecord]) -> Place | None:
+def _place(ledger_id: int, records: dict[bytes, LedgerRecord]) -> LedgerPlace | None:
     """The list that the ledger stands on; None for none."""
     if not records or (last := _last(records)).state is LedgerState.REMOVED:
         return None

@@ -8,7 +8,7 @@ from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerIdFields, unpack_ledger
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
 
 
-class Place(NamedTuple):
+class LedgerPlace(NamedTuple):
     """One partition in one life of a topic: what has a list of ledgers, Pulsar's managed ledger."""
 
     topic: str
@@ -32,9 +32,9 @@ class Ledger(NamedTuple):
         return self.fields.ledger_index
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LedgerPlace:
         incarnation, partition, _ = self.fields
-        return Place(self.record.topic, incarnation, partition)
+        return LedgerPlace(self.record.topic, incarnation, partition)
 
     @property
     def state(self) -> LedgerState:

@@ -18,7 +18,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, Fenced, LayerError
 from pulsar_on_kafka.ledgers.following import NOTHING, Change, LogRange, Measured, changes, removal
 from pulsar_on_kafka.ledgers.machine import LedgerLists
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout, unpack_ledger_id
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import (
     LedgerRecord,
@@ -114,7 +114,7 @@ class LedgerOwner:
         self._owner: Owner | None = None
         self._ops = 0
         self._looked_ms = 0
-        self._waits: set[Place] = set()
+        self._waits: set[LedgerPlace] = set()
         """Partitions of which a ledger could not be measured in this turn."""
 
     @property
@@ -288,7 +288,7 @@ def _due(lists: LedgerLists, topics: Iterable[TopicLogs], *, look_again: bool) -
     for topic in topics:
         alive.add((topic.name, topic.layout.incarnation))
         for partition, log in topic.logs.items():
-            place = Place(topic.name, topic.layout.incarnation, partition)
+            place = LedgerPlace(topic.name, topic.layout.incarnation, partition)
             for change in changes(lists.ledgers(place), place, topic.layout, log, look_again=look_again):
                 yield _Due(change, topic.kafka_topic)
     yield from _of_the_dead(lists, alive)
@@ -299,7 +299,7 @@ def _anew(lists: LedgerLists, topics: Iterable[TopicLogs]) -> Iterator[_Due]:
     for topic in topics:
         alive.add((topic.name, topic.layout.incarnation))
         for partition, log in topic.logs.items():
-            place = Place(topic.name, topic.layout.incarnation, partition)
+            place = LedgerPlace(topic.name, topic.layout.incarnation, partition)
             listed = {ledger.id: ledger for ledger in lists.ledgers(place)}
             first_id = min(listed, default=0)
             for change in changes([], place, topic.layout, log):

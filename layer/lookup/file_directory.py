@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.lookup.places import LookupFailed, Place
+from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantState
 
 LOOK_S: Final = 1.0
@@ -30,7 +30,7 @@ class FileDirectory:
         self._path = Path(path)
         self._closed = threading.Event()
 
-    def place(self, tenant: str, deadline: Deadline) -> Place:
+    def place(self, tenant: str, deadline: Deadline) -> TenantPlace:
         """The tenant's place by the file. The deadline is not needed."""
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
@@ -38,7 +38,7 @@ class FileDirectory:
             raise LookupFailed(f"the map of tenants {self._path} cannot be read: {error}") from error
         return _place(found, tenant, str(self._path))
 
-    def changed(self, known: Place, wait_s: float) -> Place:
+    def changed(self, known: TenantPlace, wait_s: float) -> TenantPlace:
         deadline = Deadline.after(wait_s)
         while True:
             found = self.place(known.tenant, deadline)
@@ -51,7 +51,7 @@ class FileDirectory:
         self._closed.set()
 
 
-def _place(found: Any, tenant: str, path: str) -> Place:
+def _place(found: Any, tenant: str, path: str) -> TenantPlace:
     clusters = found.get("clusters") if isinstance(found, dict) else None
     tenants = found.get("tenants") if isinstance(found, dict) else None
     if not isinstance(clusters, dict) or not isinstance(tenants, dict):
@@ -73,4 +73,4 @@ def _place(found: Any, tenant: str, path: str) -> Place:
         raise LookupFailed(
             f"{path} says of tenant {tenant}: {entry!r:.200}, which names no cluster: {error!r}"
         ) from error
-    return Place(tenant, cluster, url, state, f"{cluster}@{state.value}@{url}", target, target_url)
+    return TenantPlace(tenant, cluster, url, state, f"{cluster}@{state.value}@{url}", target, target_url)

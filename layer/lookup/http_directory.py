@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Corrupt
-from pulsar_on_kafka.lookup.places import LookupFailed, Place, decode_place
+from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace, decode_place
 
 TENANTS_PATH: Final = "/lookup/v1/tenants/"
 _ANSWER_S: Final = 5.0
@@ -66,7 +66,7 @@ class HttpDirectory:
         self._lock = threading.Lock()
         self._waiting: set[http.client.HTTPConnection] = set()
 
-    def place(self, tenant: str, deadline: Deadline) -> Place:
+    def place(self, tenant: str, deadline: Deadline) -> TenantPlace:
         query = f"?{urlencode(self._listener)}" if self._listener else ""
         path = f"{TENANTS_PATH}{quote(tenant, safe='')}{query}"
         return self._asked(path, min(_ANSWER_S, deadline.remaining_s()), decode_place)
@@ -77,7 +77,7 @@ class HttpDirectory:
         path = "/admin/v2/" + quote(topic.replace("://", "/", 1)) + "/state"
         return self._asked(path, deadline.remaining_s(), dict)
 
-    def changed(self, known: Place, wait_s: float) -> Place:
+    def changed(self, known: TenantPlace, wait_s: float) -> TenantPlace:
         query = urlencode({"unless": known.version, "wait_s": f"{wait_s:g}", **self._listener})
         return self._asked(f"{TENANTS_PATH}{quote(known.tenant, safe='')}?{query}", wait_s + _ANSWER_S, decode_place)
 

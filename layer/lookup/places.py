@@ -20,7 +20,7 @@ class LookupFailed(ConnectFailed):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TenantPlace:
     """`version` changes with every change of anything else but `target_url`; it says nothing by itself.
 
     While the tenant is SWITCHING `cluster` is the one that it leaves, and `target` the one that it goes to; '' where
@@ -42,35 +42,35 @@ class Place:
     def as_json(self) -> dict[str, str]:
         return {**asdict(self), "state": self.state.value}
 
-    def is_same_cluster(self, other: Place) -> bool:
+    def is_same_cluster(self, other: TenantPlace) -> bool:
         """The other place is on this one's cluster, reached in the same way."""
         return (self.cluster, self.service_url) == (other.cluster, other.service_url)
 
     @property
-    def reached(self) -> Place | None:
+    def reached(self) -> TenantPlace | None:
         """Where the tenant is when it has switched; None where that is not told, or it does not switch."""
         if not (self.switching and self.target and self.target_url):
             return None
-        return Place(self.tenant, self.target, self.target_url, TenantState.ACTIVE, "")
+        return TenantPlace(self.tenant, self.target, self.target_url, TenantState.ACTIVE, "")
 
 
 _LATER: Final = frozenset({"target", "target_url"})
 """Services of former versions do not tell them."""
 
 
-def place_of(tenant: str, record: TenantRecord, service_url: str, target_url: str = "") -> Place:
+def place_of(tenant: str, record: TenantRecord, service_url: str, target_url: str = "") -> TenantPlace:
     """`tenant` is who asked; the record may be that of every other tenant."""
     version = f"{record.tenant}@{record.epoch}@{service_url}"
-    return Place(tenant, record.cluster, service_url, record.state, version, record.target, target_url)
+    return TenantPlace(tenant, record.cluster, service_url, record.state, version, record.target, target_url)
 
 
-def decode_place(found: Mapping[str, Any]) -> Place:
-    """The inverse of `Place.as_json`. Raises Corrupt."""
+def decode_place(found: Mapping[str, Any]) -> TenantPlace:
+    """The inverse of `TenantPlace.as_json`. Raises Corrupt."""
     try:
-        texts = {name: found[name] for name in Place.__dataclass_fields__ if name in found or name not in _LATER}
+        texts = {name: found[name] for name in TenantPlace.__dataclass_fields__ if name in found or name not in _LATER}
         if not all(isinstance(text, str) for text in texts.values()):
             raise TypeError("every field is text")
-        return Place(**{**texts, "state": TenantState(texts["state"])})
+        return TenantPlace(**{**texts, "state": TenantState(texts["state"])})
     except (KeyError, TypeError, ValueError) as error:
         raise Corrupt(f"{found!r:.200} says no tenant's place: {error!r}") from error
 
@@ -78,14 +78,14 @@ def decode_place(found: Mapping[str, Any]) -> Place:
 class Directory(Protocol):
     """The map as a client sees it. Thread-safe."""
 
-    def place(self, tenant: str, deadline: Deadline) -> Place:
+    def place(self, tenant: str, deadline: Deadline) -> TenantPlace:
         """Where a tenant is now.
 
         Raises:
             LookupFailed: nobody answered in time, or the tenant is nowhere.
         """
 
-    def changed(self, known: Place, wait_s: float) -> Place:
+    def changed(self, known: TenantPlace, wait_s: float) -> TenantPlace:
         """Where the tenant is as soon as that is not what is known, or as it is when `wait_s` are over.
 
         Raises:

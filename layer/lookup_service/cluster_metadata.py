@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.stats import SubscriptionStats
-from pulsar_on_kafka.lookup.places import Place
+from pulsar_on_kafka.lookup.places import TenantPlace
 from pulsar_on_kafka.registry.model import StoredSchema
 
 _TIMEOUT_S: Final = 10.0
@@ -24,16 +24,16 @@ class ClusterMetadata:
         self._admins: dict[str, AdminClient] = {}
         self._lock = threading.Lock()
 
-    def partitions(self, place: Place, topic: str) -> int:
+    def partitions(self, place: TenantPlace, topic: str) -> int:
         """0 for a topic that is not partitioned, as in Pulsar. Raises TopicNotFound and others, as AdminClient."""
         names = self._admin(place).list_partitions(topic)
         return 0 if names == [topic] else len(names)
 
-    def schema(self, place: Place, topic: str, version: int | None) -> StoredSchema:
+    def schema(self, place: TenantPlace, topic: str, version: int | None) -> StoredSchema:
         """That version, or the latest. Raises TopicNotFound: there is none."""
         return self._admin(place).get_schema_info_with_version(topic, version)
 
-    def state(self, place: Place, topic: str) -> dict[str, Any]:
+    def state(self, place: TenantPlace, topic: str) -> dict[str, Any]:
         """The topic's partitions with their offsets, and of each subscription where its cursor is in each of them, as
         saved last, which process owns it, and whether a consumer is served there. Raises TopicNotFound and others."""
         admin = self._admin(place)
@@ -71,7 +71,7 @@ class ClusterMetadata:
         for admin in admins:
             admin.close()
 
-    def _admin(self, place: Place) -> AdminClient:
+    def _admin(self, place: TenantPlace) -> AdminClient:
         with self._lock:
             admin = self._admins.get(place.service_url)
             if admin is None:

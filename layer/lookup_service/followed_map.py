@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.lookup.listeners import ANYBODY, Asker, url_for
-from pulsar_on_kafka.lookup.places import LookupFailed, Place, place_of
+from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace, place_of
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantRecord
 
@@ -49,12 +49,12 @@ class FollowedMap:
         self._thread = threading.Thread(target=self._follow, name="pok-lookup-map", daemon=True)
         self._thread.start()
 
-    def place(self, tenant: str, asker: Asker = ANYBODY) -> Place:
+    def place(self, tenant: str, asker: Asker = ANYBODY) -> TenantPlace:
         """Raises LookupFailed."""
         with self._changed:
             return self._place(tenant, asker)
 
-    def changed(self, tenant: str, unless: str, wait_s: float, asker: Asker = ANYBODY) -> Place:
+    def changed(self, tenant: str, unless: str, wait_s: float, asker: Asker = ANYBODY) -> TenantPlace:
         """The place, as soon as its version is not `unless`, or after `wait_s` (at most a minute counts).
 
         Raises LookupFailed.
@@ -90,7 +90,7 @@ class FollowedMap:
             self._changed.notify_all()
         self._thread.join()
 
-    def _place(self, tenant: str, asker: Asker) -> Place:
+    def _place(self, tenant: str, asker: Asker) -> TenantPlace:
         if self._read_s is None or self._clock.monotonic() - self._read_s > STALE_S:
             raise LookupFailed(f"the map of tenants cannot be read now: {self._failure or 'it takes too long'}")
         record = self._known.get(tenant) or self._known.get(EVERY_OTHER_TENANT)

@@ -1,6 +1,6 @@
 """The lookup service answers over HTTP where tenants are, and gives metadata of their clusters. Never data.
 
-    GET /lookup/v1/tenants/TENANT[?unless=VERSION&wait_s=30]           the tenant's place, see `Place`
+    GET /lookup/v1/tenants/TENANT[?unless=VERSION&wait_s=30]           the tenant's place, see `TenantPlace`
     GET /lookup/v2/topic/persistent/TENANT/NAMESPACE/TOPIC             {"brokerUrl": "kafka://..."}
     GET /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/partitions         {"partitions": 4}
     GET /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/state              offsets, cursors, who owns them
@@ -25,7 +25,7 @@ from pulsar_on_kafka.base.http_server import answered
 from pulsar_on_kafka.exceptions import PulsarException, TopicNotFound
 from pulsar_on_kafka.lookup.http_directory import TENANTS_PATH
 from pulsar_on_kafka.lookup.listeners import ANYBODY, Asker
-from pulsar_on_kafka.lookup.places import LookupFailed, Place
+from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace
 from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
 from pulsar_on_kafka.registry.model import StoredSchema
 
@@ -37,17 +37,17 @@ _SCHEMAS: Final = "/admin/v2/schemas/"
 class Map(Protocol):
     """The calls of `FollowedMap` that the gateway uses."""
 
-    def place(self, tenant: str, asker: Asker = ANYBODY) -> Place: ...
-    def changed(self, tenant: str, unless: str, wait_s: float, asker: Asker = ANYBODY) -> Place: ...
+    def place(self, tenant: str, asker: Asker = ANYBODY) -> TenantPlace: ...
+    def changed(self, tenant: str, unless: str, wait_s: float, asker: Asker = ANYBODY) -> TenantPlace: ...
     def failure(self) -> str: ...
 
 
 class Metadata(Protocol):
     """Metadata of a tenant's cluster, as `ClusterMetadata` gives it. Raises PulsarException."""
 
-    def partitions(self, place: Place, topic: str) -> int: ...
-    def schema(self, place: Place, topic: str, version: int | None) -> StoredSchema: ...
-    def state(self, place: Place, topic: str) -> dict[str, Any]: ...
+    def partitions(self, place: TenantPlace, topic: str) -> int: ...
+    def schema(self, place: TenantPlace, topic: str, version: int | None) -> StoredSchema: ...
+    def state(self, place: TenantPlace, topic: str) -> dict[str, Any]: ...
 
 
 class _Refusal(Exception):
@@ -113,7 +113,7 @@ class LookupGateway:
             raise _Refusal(HTTPStatus.BAD_REQUEST, f"wait_s is a number of seconds: {error}") from error
         return self._map.changed(tenant, query["unless"][0], max(0.0, wait_s), asker).as_json()
 
-    def _topic(self, parts: list[str], asker: Asker = ANYBODY) -> tuple[Place, str]:
+    def _topic(self, parts: list[str], asker: Asker = ANYBODY) -> tuple[TenantPlace, str]:
         """Where the topic is, for who asks; for this service itself that is the cluster's own address."""
         if len(parts) != 4 or parts[0] not in ("persistent", "non-persistent") or not all(parts):
             raise _Refusal(
@@ -122,7 +122,7 @@ class LookupGateway:
         domain, tenant, namespace, topic = parts
         return self._map.place(tenant, asker), f"{domain}://{tenant}/{namespace}/{topic}"
 
-    def _state(self, place: Place, topic: str) -> dict[str, Any]:
+    def _state(self, place: TenantPlace, topic: str) -> dict[str, Any]:
         """The state of the topic in each cluster that has something of it: while its tenant moves, both."""
         told: dict[str, Any] = {}
         missing: list[TopicNotFound] = []

@@ -14,7 +14,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantRecord, TenantState
 
 
-class Move(str, Enum):
+class TenantMove(str, Enum):
     """Changes of a tenant's entry in the map; each names a cluster, but for REMOVE."""
 
     ASSIGN = "assign"
@@ -29,18 +29,18 @@ class Move(str, Enum):
 _ABSENT: Final = TenantState.REMOVED
 """What was never there may do what was removed may."""
 
-TRANSITIONS: Final[Mapping[tuple[TenantState, Move], TenantState]] = {
-    (TenantState.REMOVED, Move.ASSIGN): TenantState.ACTIVE,
-    (TenantState.ACTIVE, Move.ASSIGN): TenantState.ACTIVE,
-    (TenantState.ACTIVE, Move.BEGIN_SWITCH): TenantState.SWITCHING,
-    (TenantState.ACTIVE, Move.REMOVE): TenantState.REMOVED,
-    (TenantState.SWITCHING, Move.BEGIN_SWITCH): TenantState.SWITCHING,  # a retry: to the same cluster only
-    (TenantState.SWITCHING, Move.FINISH_SWITCH): TenantState.ACTIVE,
-    (TenantState.SWITCHING, Move.ABANDON_SWITCH): TenantState.ACTIVE,
+TRANSITIONS: Final[Mapping[tuple[TenantState, TenantMove], TenantState]] = {
+    (TenantState.REMOVED, TenantMove.ASSIGN): TenantState.ACTIVE,
+    (TenantState.ACTIVE, TenantMove.ASSIGN): TenantState.ACTIVE,
+    (TenantState.ACTIVE, TenantMove.BEGIN_SWITCH): TenantState.SWITCHING,
+    (TenantState.ACTIVE, TenantMove.REMOVE): TenantState.REMOVED,
+    (TenantState.SWITCHING, TenantMove.BEGIN_SWITCH): TenantState.SWITCHING,  # a retry: to the same cluster only
+    (TenantState.SWITCHING, TenantMove.FINISH_SWITCH): TenantState.ACTIVE,
+    (TenantState.SWITCHING, TenantMove.ABANDON_SWITCH): TenantState.ACTIVE,
 }
 
 
-def moved(record: TenantRecord | None, tenant: str, move: Move, cluster: str = "") -> TenantRecord | None:
+def moved(record: TenantRecord | None, tenant: str, move: TenantMove, cluster: str = "") -> TenantRecord | None:
     """The record after a move; None when it is true already.
 
     `cluster` is where the tenant shall be in the end: for ABANDON_SWITCH the one that it does not leave.
@@ -60,7 +60,7 @@ def moved(record: TenantRecord | None, tenant: str, move: Move, cluster: str = "
     if after is TenantState.SWITCHING:
         assert record is not None  # noqa: S101 - the table: nothing switches that is nowhere
         return replace(record, state=after, target=cluster, epoch=epoch)
-    at = record.cluster if record is not None and move is Move.REMOVE else cluster
+    at = record.cluster if record is not None and move is TenantMove.REMOVE else cluster
     return TenantRecord(tenant, at, after, epoch)
 
 
@@ -73,28 +73,28 @@ def described(record: TenantRecord | None) -> str:
     return f"is on cluster {record.cluster}"
 
 
-def _is_true(record: TenantRecord | None, move: Move, cluster: str) -> bool:
-    if move is Move.REMOVE:
+def _is_true(record: TenantRecord | None, move: TenantMove, cluster: str) -> bool:
+    if move is TenantMove.REMOVE:
         return record is None or record.state is TenantState.REMOVED
     if record is None:
         return False
-    if move is Move.BEGIN_SWITCH:
+    if move is TenantMove.BEGIN_SWITCH:
         return record.state is TenantState.SWITCHING and record.target == cluster
     return record.state is TenantState.ACTIVE and record.cluster == cluster
 
 
-def _fits(record: TenantRecord | None, move: Move, cluster: str) -> bool:
+def _fits(record: TenantRecord | None, move: TenantMove, cluster: str) -> bool:
     """The cluster is one that the move can name."""
     if record is None:
         return True
-    if move is Move.BEGIN_SWITCH:
+    if move is TenantMove.BEGIN_SWITCH:
         return record.tenant != EVERY_OTHER_TENANT and record.state is TenantState.ACTIVE and record.cluster != cluster
-    if move is Move.FINISH_SWITCH:
+    if move is TenantMove.FINISH_SWITCH:
         return record.target == cluster
-    if move is Move.ABANDON_SWITCH:
+    if move is TenantMove.ABANDON_SWITCH:
         return record.cluster == cluster
     return True
 
 
-def _towards(move: Move, cluster: str) -> str:
-    return "" if move is Move.REMOVE else f"with cluster {cluster}"
+def _towards(move: TenantMove, cluster: str) -> str:
+    return "" if move is TenantMove.REMOVE else f"with cluster {cluster}"

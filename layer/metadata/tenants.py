@@ -16,7 +16,7 @@ from pulsar_on_kafka.mapping.state.clusters.tenant_records import (
 )
 from pulsar_on_kafka.mapping.state.state_keys import TenantKey
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned
-from pulsar_on_kafka.metadata.tenant_moves import Move, moved
+from pulsar_on_kafka.metadata.tenant_moves import TenantMove, moved
 
 _NAME: Final = re.compile(r"[-=:.\w]+", re.ASCII)
 
@@ -43,7 +43,7 @@ class Tenants:
         records = (_present(found) for found in self._entities.all(deadline))
         return {record.tenant: record for record in sorted(filter(None, records), key=lambda record: record.tenant)}
 
-    def move(self, tenant: str, move: Move, deadline: Deadline, cluster: str = "") -> TenantRecord | None:
+    def move(self, tenant: str, move: TenantMove, deadline: Deadline, cluster: str = "") -> TenantRecord | None:
         """Do a move, unless it is true already; the record then (None: there is none).
 
         Raises:
@@ -51,13 +51,13 @@ class Tenants:
             Refused: the move is not legal now.
         """
         _check("tenant", tenant, tenant == EVERY_OTHER_TENANT)
-        _check("cluster", cluster, move is Move.REMOVE)
+        _check("cluster", cluster, move is TenantMove.REMOVE)
 
         def changed(current: Versioned | None) -> bytes | None:
             record = moved(None if current is None else decode_tenant(current.value), tenant, move, cluster)
             return None if record is None else encode_tenant(record)
 
-        if move is Move.REMOVE and self.record(tenant, deadline) is None:
+        if move is TenantMove.REMOVE and self.record(tenant, deadline) is None:
             return None
         return _present(self._entities.update(tenant, tenant, changed, deadline))
 

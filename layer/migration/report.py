@@ -18,7 +18,7 @@ class PartitionReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class MigrationReport:
     """`lacking`: what of the source's metadata the target has not, one sentence each. `not_moved`: what somebody else
     has to see to, which keeps nobody from switching."""
 

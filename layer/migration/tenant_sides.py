@@ -25,7 +25,7 @@ from pulsar_on_kafka.migration.acls import carry
 from pulsar_on_kafka.migration.both_sides import BothSides
 from pulsar_on_kafka.migration.inventory import inventory, lacking, not_persistent, subscriptions
 from pulsar_on_kafka.migration.metadata import sync_metadata
-from pulsar_on_kafka.migration.report import PartitionReport, Report
+from pulsar_on_kafka.migration.report import MigrationReport, PartitionReport
 from pulsar_on_kafka.migration.sides import Compared
 from pulsar_on_kafka.node.sides.carrying import bring_over, carry_over, compare_now
 from pulsar_on_kafka.node.sides.side_reading import CursorsOf, LogRead, SideReading
@@ -62,7 +62,7 @@ class _Read(NamedTuple):
     there: LogRead
 
 
-class Side(NamedTuple):
+class NamedCluster(NamedTuple):
     """A cluster, and its name."""
 
     cluster: str
@@ -75,7 +75,7 @@ class TenantSides:
     Memory: that of `BothSides`, of all of the tenant's topics, and the cursors of four subscriptions on both sides.
     """
 
-    def __init__(self, tenant: str, left: Side, reached: Side, patience_s: float) -> None:
+    def __init__(self, tenant: str, left: NamedCluster, reached: NamedCluster, patience_s: float) -> None:
         """`patience_s`: how long a wait for others (replicators that catch up, programs that leave) may take."""
         self._tenant = tenant
         self._from_cluster, self._left = left
@@ -168,7 +168,7 @@ class TenantSides:
                 )
             pause(_LOOK_SOON_S)
 
-    def bring_over(self, both: BothSides) -> Report:
+    def bring_over(self, both: BothSides) -> MigrationReport:
         """The last metadata, messages, acknowledgements and deliveries; and both sides compared, as they are then.
 
         Raises:
@@ -214,7 +214,7 @@ class TenantSides:
 
     # Looking ------------------------------------------------------------------------------------------------------
 
-    def compare(self, both: BothSides) -> Report:
+    def compare(self, both: BothSides) -> MigrationReport:
         """Both clusters beside each other. Reads every message of both that was not read yet."""
         deadline = Deadline.after(_READ_S)
         missing = self._lacking()
@@ -229,13 +229,13 @@ class TenantSides:
         found: Sequence[dict[int, Compared]],
         both: BothSides,
         doing: Doing,
-    ) -> Report:
+    ) -> MigrationReport:
         deadline = Deadline.after(_READ_S)
         read = [_Read(pair, *both.logs(pair.topic, pair.other, deadline)) for pair in pairs]
         reports: list[PartitionReport] = []
         for pair, compared, differ in zip(pairs, found, self._with_each(read, doing, deadline), strict=True):
             reports += _reports(pair, compared, differ)
-        return Report(tuple(missing), tuple(reports), tuple(self._not_moved(deadline)))
+        return MigrationReport(tuple(missing), tuple(reports), tuple(self._not_moved(deadline)))
 
     def _not_moved(self, deadline: Deadline) -> list[str]:
         left = not_persistent(self._left, self._tenant, deadline)

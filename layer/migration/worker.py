@@ -17,9 +17,9 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.clusters.migration_records import MigrationRecord, MigrationStep
 from pulsar_on_kafka.metadata.migration_model import Event
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, with_policy, without_policy
-from pulsar_on_kafka.metadata.tenant_moves import Move
-from pulsar_on_kafka.migration.report import Report
-from pulsar_on_kafka.migration.tenant_sides import Side, TenantSides
+from pulsar_on_kafka.metadata.tenant_moves import TenantMove
+from pulsar_on_kafka.migration.report import MigrationReport
+from pulsar_on_kafka.migration.tenant_sides import NamedCluster, TenantSides
 
 _log: Final = logging.getLogger(__name__)
 _CALL_S: Final = 60.0
@@ -80,7 +80,7 @@ class MigrationWorker:
         try:
             self._move_over(self._there(), self.record.source, self.record.target)
         except Exception as failure:
-            self._home.tenants.move(self.record.tenant, Move.ABANDON_SWITCH, self._call(), self.record.source)
+            self._home.tenants.move(self.record.tenant, TenantMove.ABANDON_SWITCH, self._call(), self.record.source)
             self._advance(Event.SWITCH_ABANDONED)
             self._note(failure)
             raise
@@ -95,14 +95,14 @@ class MigrationWorker:
             try:
                 self._move_over(self._back(), self.record.target, self.record.source)
             except Exception as failure:
-                self._home.tenants.move(self.record.tenant, Move.ABANDON_SWITCH, self._call(), self.record.target)
+                self._home.tenants.move(self.record.tenant, TenantMove.ABANDON_SWITCH, self._call(), self.record.target)
                 self._advance(Event.SWITCH_ABANDONED)
                 self._note(failure)
                 raise
             self._advance(Event.RETURNED)
         place = self._home.tenants.record(self.record.tenant, self._call())
         if place is not None and place.target:
-            self._home.tenants.move(self.record.tenant, Move.ABANDON_SWITCH, self._call(), self.record.source)
+            self._home.tenants.move(self.record.tenant, TenantMove.ABANDON_SWITCH, self._call(), self.record.source)
         self._work(self._end_replication, Event.ROLLED_BACK)
         return self.record
 
@@ -136,21 +136,21 @@ class MigrationWorker:
 
     def _there(self) -> TenantSides:
         """Both sides, from the source to the target."""
-        source, target = Side(self.record.source, self.source), Side(self.record.target, self.target)
+        source, target = NamedCluster(self.record.source, self.source), NamedCluster(self.record.target, self.target)
         return TenantSides(self.record.tenant, source, target, self._patience_s)
 
     def _back(self) -> TenantSides:
-        source, target = Side(self.record.source, self.source), Side(self.record.target, self.target)
+        source, target = NamedCluster(self.record.source, self.source), NamedCluster(self.record.target, self.target)
         return TenantSides(self.record.tenant, target, source, self._patience_s)
 
     def _move_over(self, sides: TenantSides, from_cluster: str, to_cluster: str) -> None:
         tenants, tenant = self._home.tenants, self.record.tenant
         if tenants.record(tenant, self._call()) is None:  # only `*` has spoken of it
-            tenants.move(tenant, Move.ASSIGN, self._call(), from_cluster)
+            tenants.move(tenant, TenantMove.ASSIGN, self._call(), from_cluster)
         if not self._is_at(to_cluster):
             with closing(sides.reading()) as both:
                 sides.get_near(both)
-                tenants.move(tenant, Move.BEGIN_SWITCH, self._call(), to_cluster)
+                tenants.move(tenant, TenantMove.BEGIN_SWITCH, self._call(), to_cluster)
                 began_s = self._home.clock.monotonic()
                 self._news(f"programs of {tenant} stop on {from_cluster} ...")
 
@@ -163,7 +163,7 @@ class MigrationWorker:
                 tell(f"everything is on {to_cluster}, and compared,")
                 if not report.good:
                     raise errors.Refused("; ".join(report.problems()))
-                tenants.move(tenant, Move.FINISH_SWITCH, self._call(), to_cluster)
+                tenants.move(tenant, TenantMove.FINISH_SWITCH, self._call(), to_cluster)
                 tell(f"programs go on, on {to_cluster},")
 
     def _is_at(self, cluster: str) -> bool:
@@ -186,7 +186,7 @@ class MigrationWorker:
             for namespace in self._namespaces(here):
                 here.node.namespaces.change_policies(namespace, without, self._call())
 
-    def compare(self) -> Report:
+    def compare(self) -> MigrationReport:
         """Both clusters beside each other, in the direction of the migration. Reads every message of both."""
         sides = self._there()
         with closing(sides.reading()) as both:

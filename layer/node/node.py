@@ -22,7 +22,7 @@ from pulsar_on_kafka.node.standing_in import StandIn
 from pulsar_on_kafka.node.transactions import Transactions
 
 _CLOSE_S: Final = 10.0
-_DUTIES_S: Final = 5.0
+_ROLES_S: Final = 5.0
 
 
 class Node(Services):
@@ -41,7 +41,7 @@ class Node(Services):
         self.timer = Timer()
         self.users = 0
         self.stand_in = StandIn(self, self.begin_standing_in)
-        self.duties: list[RunsRoles] = []
+        self.roles: list[RunsRoles] = []
         """What this process does for the cluster, beside its own producers and consumers."""
 
     def hold_up(self, txns: Collection[TxnId]) -> None:
@@ -51,8 +51,8 @@ class Node(Services):
         """Leave every group (acknowledgements are saved), answer what is under way, end every thread."""
         self.memberships.close(deadline)
         self.readers.close(deadline)
-        for duties in list(self.duties):
-            duties.close(Deadline.after(min(_DUTIES_S, deadline.remaining_s())))
+        for roles in list(self.roles):
+            roles.close(Deadline.after(min(_ROLES_S, deadline.remaining_s())))
         self.abandoned.close(deadline)
         self.transactions.close(deadline)
         self.timer.close(deadline.remaining_s())  # before the producers: it sends the batches that are still open

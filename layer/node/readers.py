@@ -16,7 +16,7 @@ from pulsar_on_kafka.subscriptions.records.batches import Begun
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.fences import Fences
-from pulsar_on_kafka.subscriptions.records.open_transactions import LookingAgain
+from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.subscriptions.records.read_committed import ReadCommitted
 from pulsar_on_kafka.subscriptions.records.readable import Readable
 from pulsar_on_kafka.subscriptions.records.reader_chunks import ReaderChunks
@@ -71,7 +71,7 @@ class Readers:
             starts,
             endpoint,
             readable,
-            LookingAgain(
+            OpenTransactions(
                 f"reader={endpoint.name} topic={topic.name}", buffer_access(self._services, topic), self._services.clock
             ),
             begun,

@@ -39,22 +39,22 @@ _ASK_S: Final = 5.0
 _LEAVE_S: Final = 5.0
 
 
-class Move(Enum):
+class StandInMove(Enum):
     WAIT = "wait"
     JOIN = "join"
     STAY = "stay"
     LEAVE = "leave"
 
 
-def move(members: Iterable[str], own: str, *, standing: bool) -> Move:
+def move(members: Iterable[str], own: str, *, standing: bool) -> StandInMove:
     """What process `own` is to do, by the client ids of the group's members that are not known to be dead."""
     there = list(members)
     if not all(stands_in(client_id) for client_id in there):
-        return Move.LEAVE if standing else Move.WAIT
+        return StandInMove.LEAVE if standing else StandInMove.WAIT
     processes = sorted({process_of(client_id) for client_id in there})
     if not standing:
-        return Move.JOIN if len(processes) < MOST else Move.WAIT
-    return Move.STAY if own not in processes or processes.index(own) < MOST else Move.LEAVE
+        return StandInMove.JOIN if len(processes) < MOST else StandInMove.WAIT
+    return StandInMove.STAY if own not in processes or processes.index(own) < MOST else StandInMove.LEAVE
 
 
 class StandIn:
@@ -116,20 +116,20 @@ class StandIn:
         """Gives after how long to look again."""
         try:
             wanted = move(self._members(), this_process(), standing=self.standing)
-            if wanted is Move.JOIN and not self._sure:
+            if wanted is StandInMove.JOIN and not self._sure:
                 self._sure = True
                 return self._chance(SURE_S, 2 * SURE_S)
             self._sure = False
-            if wanted is Move.JOIN and self._may():
+            if wanted is StandInMove.JOIN and self._may():
                 self._running = self._begin()
-                _log.info("cluster=%s no service is there: this process does its duties", self._services.cluster_id)
+                _log.info("cluster=%s no service is there: this process does its roles", self._services.cluster_id)
         except NotAuthorized as refused:
             return self._is_forbidden(str(refused))
         except LayerError as failure:
-            _log.log(logging.DEBUG if isinstance(failure, Closed) else logging.INFO, "duties: %s", failure)
+            _log.log(logging.DEBUG if isinstance(failure, Closed) else logging.INFO, "roles: %s", failure)
             return WHILE_S if self.standing else EVERY_S
-        if wanted is Move.LEAVE:
-            self._leave("others do the duties")
+        if wanted is StandInMove.LEAVE:
+            self._leave("others have the roles")
         if self._forbidden:
             return FORBIDDEN_S
         return WHILE_S if self.standing else self._chance(0.75 * EVERY_S, 1.25 * EVERY_S)
@@ -157,11 +157,11 @@ class StandIn:
     def _is_forbidden(self, why: str) -> float:
         if why != self._forbidden:
             self._forbidden = why
-            _log.info("cluster=%s a service's duties are left to others: %s", self._services.cluster_id, why)
+            _log.info("cluster=%s a service's roles are left to others: %s", self._services.cluster_id, why)
         return FORBIDDEN_S
 
     def _leave(self, why: str) -> None:
         running, self._running = self._running, None
         if running is not None:
             running.close(Deadline.after(_LEAVE_S))
-            _log.info("cluster=%s does a service's duties no more: %s", self._services.cluster_id, why)
+            _log.info("cluster=%s has a service's roles no more: %s", self._services.cluster_id, why)

@@ -15,12 +15,12 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
-from pulsar_on_kafka.replicated.progress import Side, copies_of
+from pulsar_on_kafka.replicated.progress import SubscriptionSide, copies_of
 
 _V = TypeVar("_V", bound=Hashable)
 
 
-def carried(here: Side, there: Side) -> Deliveries | None:
+def carried(here: SubscriptionSide, there: SubscriptionSide) -> Deliveries | None:
     """What is on record here of messages that neither side has acknowledged, by their offsets there; None for nothing.
 
     Nobody consumes here any more: what may have been handed out and was not acknowledged was held by a process that
@@ -75,7 +75,7 @@ def joined(own: Deliveries | None, other: Deliveries | None) -> Deliveries | Non
     return Deliveries(limit, suspects, _grouped(counts), _grouped(due))
 
 
-def offsets_there(here: Side, there: Side, offsets: Iterable[int]) -> dict[int, int]:
+def offsets_there(here: SubscriptionSide, there: SubscriptionSide, offsets: Iterable[int]) -> dict[int, int]:
     """Where the messages at these offsets lie in the other cluster, of those that are there."""
     found: dict[int, int] = {}
     for origin, mine_of in originals_of(here, offsets).items():
@@ -84,7 +84,7 @@ def offsets_there(here: Side, there: Side, offsets: Iterable[int]) -> dict[int, 
     return found
 
 
-def originals_of(side: Side, offsets: Iterable[int]) -> dict[Origin, dict[int, int]]:
+def originals_of(side: SubscriptionSide, offsets: Iterable[int]) -> dict[Origin, dict[int, int]]:
     """Where the messages at these offsets were first published: the offset here by the one in the origin."""
     left = dict.fromkeys(offsets)
     found: dict[Origin, dict[int, int]] = {}
@@ -97,7 +97,7 @@ def originals_of(side: Side, offsets: Iterable[int]) -> dict[Origin, dict[int, i
     return found
 
 
-def places_of(side: Side, origin: Origin, originals: Iterable[int]) -> dict[int, int]:
+def places_of(side: SubscriptionSide, origin: Origin, originals: Iterable[int]) -> dict[int, int]:
     """Where messages that were first published in `origin` lie here, of those that are here: by their offsets there."""
     if origin == side.origin:
         return {original: original for original in originals if original < side.end}

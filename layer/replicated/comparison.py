@@ -10,7 +10,7 @@ from pyroaring import BitMap, BitMap64
 
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import BLOCK, Origin
 from pulsar_on_kafka.replicated.acks import Acks
-from pulsar_on_kafka.replicated.progress import Progress, Side, said
+from pulsar_on_kafka.replicated.progress import Progress, SubscriptionSide, said
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class PartitionComparison:
         return self.here.digest == self.there.digest
 
 
-def compare(partition: int, here: Side, there: Side) -> PartitionComparison:
+def compare(partition: int, here: SubscriptionSide, there: SubscriptionSide) -> PartitionComparison:
     """Compare what both cursors say of the messages that both logs have. Raises StoreError, as `said`."""
     mine, theirs = said(here), said(there)
     digests = (hashlib.blake2b(digest_size=16), hashlib.blake2b(digest_size=16))
@@ -75,7 +75,7 @@ def compare(partition: int, here: Side, there: Side) -> PartitionComparison:
     )
 
 
-def _seen(side: Side, unacknowledged: int, digest: str) -> SideSeen:
+def _seen(side: SubscriptionSide, unacknowledged: int, digest: str) -> SideSeen:
     cursor = side.cursor
     return SideSeen(side.origin.cluster, cursor.mark_delete, len(cursor.deleted), unacknowledged, digest)
 
@@ -92,7 +92,7 @@ def _sets(acks: Acks, start: int, both: BitMap) -> list[tuple[int, tuple[int, in
     )
 
 
-def _common(here: Side, there: Side) -> Iterator[tuple[Origin, int, BitMap]]:
+def _common(here: SubscriptionSide, there: SubscriptionSide) -> Iterator[tuple[Origin, int, BitMap]]:
     """(origin, first offset of a block there, offsets that both logs have counted from it), in a fixed order."""
     found: dict[Origin, BitMap64] = {here.origin: there.index.copies(here.origin)}
     found[there.origin] = here.index.copies(there.origin)

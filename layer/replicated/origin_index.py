@@ -11,7 +11,7 @@ from pyroaring import BitMap, BitMap64
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 
 
-class Run(NamedTuple):
+class CopiedRun(NamedTuple):
     """Records that follow each other here and there: `length` from `there` on, whose copies lie from `here` on."""
 
     there: int
@@ -97,12 +97,12 @@ class OriginIndex:
         """How many runs each has."""
         return {origin: len(runs.length) for origin, runs in self._origins.items()}
 
-    def runs(self, origin: Origin, first: int = 0) -> Iterator[Run]:
+    def runs(self, origin: Origin, first: int = 0) -> Iterator[CopiedRun]:
         """Runs of copies from number `first` on, in the order in which the copies lie here."""
         runs = self._origins.get(origin)
         if runs is not None:
             for number in range(first, len(runs.length)):
-                yield Run(runs.there[number], runs.here[number], runs.length[number])
+                yield CopiedRun(runs.there[number], runs.here[number], runs.length[number])
 
     def copies(self, origin: Origin) -> BitMap64:
         """The offsets, in their origin, of what was copied. Live: do not change it."""

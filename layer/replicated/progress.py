@@ -22,7 +22,7 @@ from pyroaring import BitMap
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import BLOCK, Origin
 from pulsar_on_kafka.replicated.acks import Acks, BatchSet, in_both, news, of_cursor
-from pulsar_on_kafka.replicated.origin_index import OriginIndex, Run
+from pulsar_on_kafka.replicated.origin_index import CopiedRun, OriginIndex
 
 Progress = dict[Origin, Acks]
 """What is acknowledged, in offsets of its origin."""
@@ -30,7 +30,7 @@ _NOTHING: Final[Mapping[Origin, Acks]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class SubscriptionSide:
     """One partition of a subscription in one cluster: its cursor, and where the messages of its log began.
 
     `origin`: this cluster and the topic's life in it. `index` may lag behind the log's `end`: what it has not reached
@@ -43,12 +43,12 @@ class Side:
     end: int
 
 
-def said(side: Side) -> Progress:
+def said(side: SubscriptionSide) -> Progress:
     """Everything that this side's cursor has passed. Raises StoreError, as `of_cursor`."""
     return _by_origin(side, of_cursor(side.cursor))
 
 
-def begun(side: Side, start: int) -> Progress:
+def begun(side: SubscriptionSide, start: int) -> Progress:
     """The part of `said` that lies below the subscription's first offset."""
     found = _by_origin(side, Acks(side.cursor.deleted.entries_per_ledger, start)) if start else {}
     return {origin: acks for origin, acks in found.items() if acks}
@@ -64,7 +64,7 @@ def begun_everywhere(all_begun: Sequence[Progress]) -> Progress:
     return found
 
 
-def _by_origin(side: Side, here: Acks) -> Progress:
+def _by_origin(side: SubscriptionSide, here: Acks) -> Progress:
     own = Acks(BLOCK, here.below)
     own.join(here)
     found = {side.origin: own}
@@ -90,7 +90,7 @@ def tell(known: Progress, told: Progress) -> bool:
 
 
 def take_over(
-    side: Side,
+    side: SubscriptionSide,
     says: Progress,
     known: Progress,
     begins: Mapping[Origin, Acks] = _NOTHING,
@@ -149,7 +149,7 @@ def without_acknowledged(found: Acks, cursor: CursorState) -> Acks:
     return left
 
 
-def without_message(side: Side) -> Acks:
+def without_message(side: SubscriptionSide) -> Acks:
     """Markers, second copies and gaps above mark-delete that are not acknowledged: where nobody consumes, nobody else
     acknowledges them. Raises StoreError."""
     found = Acks(side.cursor.deleted.entries_per_ledger)
@@ -159,9 +159,9 @@ def without_message(side: Side) -> Acks:
     return without_acknowledged(found, side.cursor)
 
 
-def _runs(side: Side, origin: Origin) -> Iterator[Run]:
+def _runs(side: SubscriptionSide, origin: Origin) -> Iterator[CopiedRun]:
     if origin == side.origin:
-        return iter((Run(0, 0, side.end),))
+        return iter((CopiedRun(0, 0, side.end),))
     return side.index.runs(origin)
 
 

@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
 from pulsar_on_kafka.replicated.carried_deliveries import joined, originals_of, places_of
-from pulsar_on_kafka.replicated.progress import Side
+from pulsar_on_kafka.replicated.progress import SubscriptionSide
 
 MOST: Final = 16_384
 """Messages of one partition that are told of, the first ones in the log; they take 750 kB at most. The others begin
@@ -28,7 +28,7 @@ _ONCE: Final = (1, 0)
 """Deliveries and redeliveries of a message of which no count is on record."""
 
 
-def deliveries_told(side: Side) -> dict[Origin, Deliveries]:
+def deliveries_told(side: SubscriptionSide) -> dict[Origin, Deliveries]:
     """What this side has on record of messages that it has not acknowledged, by where they were first published. Raises
     StoreError."""
     saved = side.cursor.deliveries
@@ -44,7 +44,7 @@ def deliveries_told(side: Side) -> dict[Origin, Deliveries]:
     return found
 
 
-def deliveries_heard(side: Side, said: Mapping[Origin, Deliveries]) -> Deliveries | None:
+def deliveries_heard(side: SubscriptionSide, said: Mapping[Origin, Deliveries]) -> Deliveries | None:
     """What another side has told, of messages that are here and not acknowledged, by their offsets here; None for
     nothing. Raises StoreError."""
     found: Deliveries | None = None

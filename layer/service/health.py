@@ -22,7 +22,7 @@ class Health:
     """`reasons` say what is wrong; nothing is when there are none."""
 
     reasons: Sequence[str]
-    duties: Sequence[RoleState] = ()
+    roles: Sequence[RoleState] = ()
 
     @property
     def good(self) -> bool:
@@ -32,7 +32,7 @@ class Health:
         return {
             "status": "ok" if self.good else "unavailable",
             "reasons": list(self.reasons),
-            "duties": {state.name: state.as_json() for state in self.duties},
+            "duties": {state.name: state.as_json() for state in self.roles},
         }
 
 

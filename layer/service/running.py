@@ -14,13 +14,13 @@ from pulsar_on_kafka.base.processes import STAND_IN
 from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.service.housekeeping.cursors import CursorTidying
+from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
 from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives
 from pulsar_on_kafka.service.housekeeping.dead_names import DeadNames
-from pulsar_on_kafka.service.housekeeping.heartbeats import SignTidying
+from pulsar_on_kafka.service.housekeeping.heartbeats import HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
-from pulsar_on_kafka.service.housekeeping.non_durable import NonDurableTidying
-from pulsar_on_kafka.service.housekeeping.rounds import TidyingRounds
+from pulsar_on_kafka.service.housekeeping.non_durable import NonDurableHousekeeping
+from pulsar_on_kafka.service.housekeeping.rounds import HousekeepingRounds
 from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.service.replication.replication import Replication
@@ -29,7 +29,7 @@ from pulsar_on_kafka.service.replication.subscriptions.subscriptions_duty import
 _log: Final = logging.getLogger(__name__)
 _BRIEFLY_S: Final = 0.1
 
-DUTIES_OF_STAND_INS: Final[Collection[RoleName]] = frozenset(RoleName) - {
+ROLES_OF_STAND_INS: Final[Collection[RoleName]] = frozenset(RoleName) - {
     RoleName.TRANSACTIONS,
     RoleName.SUBSCRIPTIONS,
     RoleName.REPLICATION,
@@ -38,7 +38,7 @@ DUTIES_OF_STAND_INS: Final[Collection[RoleName]] = frozenset(RoleName) - {
 no business in other clusters."""
 
 
-class Duty(Protocol):
+class RunningRole(Protocol):
     def state(self) -> RoleState: ...
 
     def close(self, deadline: Deadline) -> None: ...
@@ -57,26 +57,26 @@ class _Maintenance:
             topic_deletion=deletion.topics,
         )
         work = (
-            CursorTidying(node.log, node.clock, node.topics, node.subscriptions, node.admin),
+            CursorHousekeeping(node.log, node.clock, node.topics, node.subscriptions, node.admin),
             IdleGroups(node.log, node.clock, node.topics, node.subscriptions, node.admin),
-            SignTidying(node.log, node.clock, node.producers),
+            HeartbeatHousekeeping(node.log, node.clock, node.producers),
             DeadLives(node.log, node.clock, node.topics),
             DeadNames(node.log, node.clock, node.topics, node.subscriptions, node.producers, node.has_state_topic),
-            NonDurableTidying(node.clock, node.topics, node.subscriptions, node.memberships),
+            NonDurableHousekeeping(node.clock, node.topics, node.subscriptions, node.memberships),
         )
-        self._tidying = TidyingRounds(work, self._maintenance.owned)
+        self._housekeeping = HousekeepingRounds(work, self._maintenance.owned)
         self._closed = False
 
     def state(self) -> RoleState:
         state = self._maintenance.state()
-        dead = state.dead if self._closed or self._tidying.is_alive() else (*state.dead, "pok-tidying")
-        turns = (*state.turns, ("tidying", self._tidying.turns.seen()))
-        return replace(state, dead=dead, turns=turns, written=tuple(self._tidying.written.items()))
+        dead = state.dead if self._closed or self._housekeeping.is_alive() else (*state.dead, "pok-housekeeping")
+        turns = (*state.turns, ("housekeeping", self._housekeeping.turns.seen()))
+        return replace(state, dead=dead, turns=turns, written=tuple(self._housekeeping.written.items()))
 
     def close(self, deadline: Deadline) -> None:
         self._closed = True
         self._maintenance.close(deadline)
-        self._tidying.close(deadline)
+        self._housekeeping.close(deadline)
 
 
 class _Deletion:
@@ -114,7 +114,7 @@ class _Transactions:
         self._transactions.close(deadline)
 
 
-class RunningDuties:
+class RunningRoles:
     """Those of `names`, from when this is made until `close`. Thread-safe."""
 
     def __init__(
@@ -132,33 +132,33 @@ class RunningDuties:
         """
         self._node = node
         self._secrets = secrets
-        self._duties: list[Duty] = []
+        self._roles: list[RunningRole] = []
         self._client: Client | None
         self._client = client = Client.on(node)
         self._deletion = LedgerDeletion(client, node)
         try:
             for name in sorted(names):
-                self._duties.append(self._begin(name, member))
+                self._roles.append(self._begin(name, member))
         except LayerError:
             self.close(Deadline.after(_BRIEFLY_S))
             raise
-        node.duties.append(self)
+        node.roles.append(self)
 
     def states(self) -> Sequence[RoleState]:
-        return [duty.state() for duty in self._duties]
+        return [role.state() for role in self._roles]
 
     def close(self, deadline: Deadline) -> None:
-        if self in self._node.duties:
-            self._node.duties.remove(self)
-        duties, self._duties = self._duties, []
-        for duty in duties:
-            duty.close(deadline)
+        if self in self._node.roles:
+            self._node.roles.remove(self)
+        roles, self._roles = self._roles, []
+        for role in roles:
+            role.close(deadline)
         client, self._client = self._client, None
         if client is not None:
             self._deletion.close(deadline)
             client.close()
 
-    def _begin(self, name: RoleName, member: str) -> Duty:
+    def _begin(self, name: RoleName, member: str) -> RunningRole:
         match name:
             case RoleName.MAINTENANCE:
                 return _Maintenance(self._node, member, self._deletion)
@@ -172,6 +172,6 @@ class RunningDuties:
                 return Replication(self._node, member, self._secrets)
 
 
-def stand_in(node: Node) -> RunningDuties:
-    """Begin what a client's process does while there is no service (`node.standing_in`). Raises as `RunningDuties`."""
-    return RunningDuties(node, DUTIES_OF_STAND_INS, STAND_IN)
+def stand_in(node: Node) -> RunningRoles:
+    """Begin what a client's process does while there is no service (`node.standing_in`). Raises as `RunningRoles`."""
+    return RunningRoles(node, ROLES_OF_STAND_INS, STAND_IN)

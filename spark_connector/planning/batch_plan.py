@@ -28,7 +28,7 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.codecs.bitmaps import compressed
 from pulsar_on_kafka.spark.base.errors import NotReadable
-from pulsar_on_kafka.spark.planning.chunked_messages import WholeMessage
+from pulsar_on_kafka.spark.planning.chunked_messages import WholeChunkedMessage
 
 FORMAT: Final = 1
 
@@ -47,7 +47,7 @@ class Entries:
     batches: BatchBits = field(default_factory=dict)
     unsealed: frozenset[TxnId] = frozenset()
     """Aborted transactions of which not all records are known (`PartitionView.unsealed`); of a plan."""
-    chunked: Mapping[int, WholeMessage] = field(default_factory=dict)
+    chunked: Mapping[int, WholeChunkedMessage] = field(default_factory=dict)
     """Messages of `whole` that are in chunks, by their last chunk's offset, which stands for all of them; of a plan."""
 
     def __bool__(self) -> bool:
@@ -223,7 +223,10 @@ def _heard(topics: Any) -> dict[str, dict[int, Entries]]:
                 _bitmap(said["entries"]),
                 {int(offset): (int(size), int(bits)) for offset, size, bits in said["batches"]},
                 frozenset(TxnId(int(most), int(least)) for most, least in said["unsealed"]),
-                {int(at[-1]): WholeMessage(tuple(map(int, at)), int(size)) for size, at in said.get("chunked", [])},
+                {
+                    int(at[-1]): WholeChunkedMessage(tuple(map(int, at)), int(size))
+                    for size, at in said.get("chunked", [])
+                },
             )
             for partition, said in partitions.items()
         }

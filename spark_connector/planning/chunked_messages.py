@@ -26,7 +26,7 @@ Chunks = Mapping[int, ChunkInfo | None]
 """By offset, what a chunk's header says; None where it cannot be read."""
 
 
-class WholeMessage(NamedTuple):
+class WholeChunkedMessage(NamedTuple):
     """A message is complete: its chunks' offsets in their order, and the bytes that they have together."""
 
     offsets: tuple[int, ...]
@@ -39,7 +39,7 @@ class ChunkedMessages:
     by their last chunk's offset; `pending` the chunks of those that may become complete with what comes later."""
 
     parts: BitMap64 = field(default_factory=BitMap64)
-    messages: Mapping[int, WholeMessage] = field(default_factory=dict)
+    messages: Mapping[int, WholeChunkedMessage] = field(default_factory=dict)
     pending: BitMap64 = field(default_factory=BitMap64)
 
     def __bool__(self) -> bool:
@@ -63,7 +63,7 @@ def put_together(chunks: Iterable[tuple[int, ChunkInfo]]) -> ChunkedMessages:
         parts.add(offset)
         whole = assembly.add(offset, info, None)
         if whole is not None:
-            messages[whole.offset()] = WholeMessage(tuple(whole.offsets), whole.total_bytes)
+            messages[whole.offset()] = WholeChunkedMessage(tuple(whole.offsets), whole.total_bytes)
         if assembly.given_up:
             given_up.update(offset for each in assembly.given_up for offset in each.offsets)
             assembly.given_up.clear()

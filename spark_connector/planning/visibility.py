@@ -20,14 +20,14 @@ from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.readers import data_partition
 from pulsar_on_kafka.spark.base.errors import DataLoss, NotReadable
 from pulsar_on_kafka.spark.options.read_options import ReadOptions
-from pulsar_on_kafka.spark.planning.chunked_messages import WholeMessage
+from pulsar_on_kafka.spark.planning.chunked_messages import WholeChunkedMessage
 from pulsar_on_kafka.spark.planning.excluded_offsets import ExcludedOffsets
 from pulsar_on_kafka.spark.planning.offset_ranges import Range
 from pulsar_on_kafka.spark.planning.read_bounds import wanted
@@ -54,7 +54,7 @@ class PartitionView:
     excluded: ExcludedOffsets
     unsealed: frozenset[TxnId] = frozenset()
     lost: int = 0
-    chunked: Mapping[int, WholeMessage] = field(default_factory=dict)
+    chunked: Mapping[int, WholeChunkedMessage] = field(default_factory=dict)
     unsealed_from: int | None = None
     """No record of `unsealed` lies below; None: nobody looked."""
     never: BitMap64 = field(default_factory=BitMap64)
@@ -338,7 +338,7 @@ def _cursors(
         node.store.load_all(cursor_identity(subscription, partition), cursor, deadline)
         reading, held = readings.get(partition), Holdings()
         if reading is not None:
-            life = CursorLife(subscription.topic.layout.incarnation, subscription.life(partition))
+            life = CursorIncarnation(subscription.topic.layout.incarnation, subscription.life(partition))
             held = held_by_open(reading.acks, reading.low_waters, life, cursor.state)
         found[partition] = _Cursor(cursor.state, held)
     _check_ends(node, subscription, found, deadline)

@@ -28,7 +28,7 @@ from pulsar_on_kafka.mapping.records.record_headers import TXN
 from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction
 
@@ -109,20 +109,20 @@ class BatchJournal:
 
     def _is_committed(self, noted: _Noted, deadline: Deadline) -> bool:
         """Once the transaction is over."""
-        found: list[TxnStatus] = []
+        found: list[TxnEntryStatus] = []
 
         def over() -> bool:
             found[:] = [self._status(noted, deadline)]
-            return found[0] is not TxnStatus.OPEN
+            return found[0] is not TxnEntryStatus.OPEN
 
         if not wait_until(over, deadline):
             deadline.check(f"transaction {noted.txn} of batch {noted.batch.number} to end")
-        return found[0] is TxnStatus.COMMITTED
+        return found[0] is TxnEntryStatus.COMMITTED
 
-    def _status(self, noted: _Noted, deadline: Deadline) -> TxnStatus:
-        def ask(entries: BufferEntries) -> TxnStatus:
+    def _status(self, noted: _Noted, deadline: Deadline) -> TxnEntryStatus:
+        def ask(entries: BufferEntries) -> TxnEntryStatus:
             if noted.offset in entries.void(self._where, noted.txn):
-                return TxnStatus.ABORTED
+                return TxnEntryStatus.ABORTED
             return entries.status(self._where, noted.txn)
 
         return self._node.transaction_views.ask_buffer(self._where.topic, ask, deadline)

@@ -21,7 +21,7 @@ from tests.benchmarks.model import Cell, Group, System
 from tests.benchmarks.plan import GROUPS, REQUIREMENTS, SCHEMA_WORKERS
 from tests.benchmarks.sdk_workers import plain
 from tests.benchmarks.session import Outcome, Session, run_worker
-from tests.benchmarks.verdict import Verdict, judge
+from tests.benchmarks.verdict import Judgement, judge
 from tests.benchmarks.worker import WorkerFailed
 from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone, PulsarStandaloneError
 
@@ -67,7 +67,7 @@ def _outcomes(results: Mapping[str, GroupResult]) -> dict[str, Outcome]:
     return {name: each for result in results.values() for name, each in result.outcomes.items()}
 
 
-def _is_bad(verdicts: list[Verdict], outcomes: dict[str, Outcome]) -> bool:
+def _is_bad(verdicts: list[Judgement], outcomes: dict[str, Outcome]) -> bool:
     return any(verdict.met is False for verdict in verdicts) or any(outcome.failure for outcome in outcomes.values())
 
 

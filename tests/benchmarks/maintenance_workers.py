@@ -13,7 +13,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.kafka.settings import LIBRDKAFKA_LOG
-from pulsar_on_kafka.ledgers.deletion import Verdict
+from pulsar_on_kafka.ledgers.deletion import DeletionVerdict
 from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.benchmarks.session import run_worker
@@ -98,7 +98,7 @@ def delete(url: str, topics: list[str]) -> dict[str, Any]:
 
         def all_done() -> bool:
             counts = worker.counts()
-            return counts[Verdict.DELETE.value] + counts[Verdict.DONE.value] >= ledgers
+            return counts[DeletionVerdict.DELETE.value] + counts[DeletionVerdict.DONE.value] >= ledgers
 
         if not wait_until(all_done, Deadline.after(_PATIENCE_S)):
             raise RuntimeError(f"not all is deleted in time: {worker.counts()}")

@@ -11,7 +11,7 @@ from typing import Any
 from tests.benchmarks.kept import GroupResult
 from tests.benchmarks.model import Group
 from tests.benchmarks.plan import GROUPS
-from tests.benchmarks.verdict import Verdict, series
+from tests.benchmarks.verdict import Judgement, series
 
 _NOT_SHOWN = frozenset({"messages", "took_s"})
 
@@ -19,7 +19,7 @@ _NOT_SHOWN = frozenset({"messages", "took_s"})
 def render(
     facts: Mapping[str, str],
     results: Mapping[str, GroupResult],
-    verdicts: Sequence[Verdict],
+    verdicts: Sequence[Judgement],
     notes: Sequence[str],
 ) -> str:
     """`results` by the groups' names."""
@@ -40,7 +40,7 @@ def _head(facts: Mapping[str, str], notes: Sequence[str]) -> Iterator[str]:
     yield ""
 
 
-def _requirements(verdicts: Sequence[Verdict]) -> Iterator[str]:
+def _requirements(verdicts: Sequence[Judgement]) -> Iterator[str]:
     yield "## Required"
     yield ""
     yield "| what | ours | beside | ratio or difference | required | met |"

@@ -18,7 +18,7 @@ _MB: Final = 1 << 20
 
 
 def serve_idle(sdk: str, url: str, topic: str, messages: int) -> dict[str, Any]:
-    """`pok serve` with all duties, a minute after it began to serve a cluster of `messages` topics.
+    """`pok serve` with all roles, a minute after it began to serve a cluster of `messages` topics.
 
     `rss_mb` is what is resident then, in MB of 1024 x 1024; `cpu_s` the processor time of that minute.
     """

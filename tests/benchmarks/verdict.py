@@ -15,7 +15,7 @@ CORES_END: Final = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judgement:
     """`met` is None for what was not part of this run."""
 
     requirement: Requirement
@@ -26,32 +26,32 @@ class Verdict:
     note: str = ""
 
 
-def judge(requirement: Requirement, outcomes: Mapping[str, Outcome]) -> Verdict:
+def judge(requirement: Requirement, outcomes: Mapping[str, Outcome]) -> Judgement:
     wanted = [requirement.ours, *([requirement.beside] if requirement.beside else [])]
     if any(name not in outcomes for name in wanted):
-        return Verdict(requirement, None, None, None, None, "not part of this run")
+        return Judgement(requirement, None, None, None, None, "not part of this run")
     failures = [f"{name}: {outcomes[name].failure}" for name in wanted if outcomes[name].failure]
     if failures:
-        return Verdict(requirement, None, None, None, False, "; ".join(failures))
+        return Judgement(requirement, None, None, None, False, "; ".join(failures))
     metrics = [requirement.metric, *(["cores_busy"] if requirement.until_cores_end else [])]
     if any(metric not in result for name in wanted for result in outcomes[name].rounds for metric in metrics):
-        return Verdict(requirement, None, None, None, None, "measured before this figure was")
+        return Judgement(requirement, None, None, None, None, "measured before this figure was")
     readings = series(outcomes[requirement.ours], requirement.metric)
     ours = max(readings) if requirement.rule is Rule.BELOW else statistics.median(readings)
     if requirement.beside is None:
-        return Verdict(requirement, ours, None, ours, ours < requirement.threshold)
+        return Judgement(requirement, ours, None, ours, ours < requirement.threshold)
     beside = statistics.median(series(outcomes[requirement.beside], requirement.metric))
     if requirement.until_cores_end:
         busy = statistics.median(series(outcomes[requirement.ours], "cores_busy"))
         if busy >= CORES_END and ours < requirement.threshold * beside:
-            return Verdict(
+            return Judgement(
                 requirement, ours, beside, ours / beside, None, f"the machine's cores ended: {busy:.0%} busy"
             )
     if requirement.rule is Rule.RATIO_AT_LEAST:
-        return Verdict(requirement, ours, beside, ours / beside, ours / beside >= requirement.threshold)
+        return Judgement(requirement, ours, beside, ours / beside, ours / beside >= requirement.threshold)
     if requirement.rule is Rule.RATIO_AT_MOST:
-        return Verdict(requirement, ours, beside, ours / beside, ours / beside <= requirement.threshold)
-    return Verdict(requirement, ours, beside, ours - beside, ours - beside <= requirement.threshold)
+        return Judgement(requirement, ours, beside, ours / beside, ours / beside <= requirement.threshold)
+    return Judgement(requirement, ours, beside, ours - beside, ours - beside <= requirement.threshold)
 
 
 def series(outcome: Outcome, metric: str) -> Sequence[float]:

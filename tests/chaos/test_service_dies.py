@@ -71,11 +71,11 @@ class ServiceProcess:
     def is_ready(self) -> bool:
         return self.get("/health/ready")[0] == 200
 
-    def duty(self, name: str) -> Any:
+    def role(self, name: str) -> Any:
         return json.loads(self.get("/health/live")[1])["duties"][name]
 
     def owned(self) -> int:
-        return int(self.duty("maintenance")["partitions"])
+        return int(self.role("maintenance")["partitions"])
 
     def end(self, number: int = signal.SIGTERM) -> int:
         self.process.send_signal(number)
@@ -102,7 +102,7 @@ def test_services_share_the_work_take_over_and_outlast_their_broker(own_broker: 
         assert "maintenance" in first.says("serving ")
         second.says("serving ")
         eventually("they share", lambda: 0 < first.owned() < _ALL and first.owned() + second.owned() == _ALL)
-        eventually("rounds are made", lambda: first.duty("maintenance")["turns"]["ledgers"]["done"])
+        eventually("rounds are made", lambda: first.role("maintenance")["turns"]["ledgers"]["done"])
         assert "pok_duty_partitions{" in first.get("/metrics")[1]
         first.end(signal.SIGKILL)
         eventually("the other one takes over", lambda: second.owned() == _ALL)
@@ -142,18 +142,18 @@ def test_a_client_stands_in_while_no_service_is_there(
             return [member.client_id for member in described.members if not is_over(member.client_id)]
 
         eventually("it stands in", lambda: node.stand_in.standing and any(map(stands_in, members())))
-        eventually("it has its share", lambda: sum(state.partitions for state in node.duties[0].states()) == _ALL)
+        eventually("it has its share", lambda: sum(state.partitions for state in node.roles[0].states()) == _ALL)
         with served(service_url) as service:
             service.says("serving ")
             eventually("it leaves", lambda: not node.stand_in.standing and not any(map(stands_in, members())))
             eventually("the service has all", lambda: service.owned() == _ALL)
             service.end(signal.SIGKILL)
         eventually("it stands in again", lambda: node.stand_in.standing)
-        eventually("it has its share", lambda: sum(state.partitions for state in node.duties[0].states()) == _ALL)
+        eventually("it has its share", lambda: sum(state.partitions for state in node.roles[0].states()) == _ALL)
         child = os.fork()
         if child == 0:
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         client.close()
         assert not node.stand_in.standing
-        assert node.duties == []
+        assert node.roles == []

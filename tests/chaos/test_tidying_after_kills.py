@@ -17,8 +17,8 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_marker import SegmentRef
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.service.housekeeping.cursors import CursorTidying
-from pulsar_on_kafka.service.housekeeping.heartbeats import SignTidying
+from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
+from pulsar_on_kafka.service.housekeeping.heartbeats import HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
 from pulsar_on_kafka.statelog.view import LogView
 from tests.chaos.processes import PATIENCE_S, eventually
@@ -86,12 +86,12 @@ def test_what_killed_consumers_wrote_for_saves_that_never_were_is_removed(stage:
         assert _written(node, topic, point) - _needed(node, topic, point), point
     partition, services = CURSORS.partition_for(str(topic)), (node.log, node.clock, node.topics, node.subscriptions)
     idle = IdleGroups(*services, node.admin)
-    tidying = CursorTidying(*services, node.admin, kept_ms=0)
+    housekeeping = CursorHousekeeping(*services, node.admin, kept_ms=0)
 
     def nothing_else_is_left() -> bool:
         """Once Kafka has noticed that the members are gone."""
         idle.run(partition, Deadline.after(PATIENCE_S))
-        tidying.run(partition, Deadline.after(PATIENCE_S))
+        housekeeping.run(partition, Deadline.after(PATIENCE_S))
         return all(_written(node, topic, point) == _needed(node, topic, point) for point in stands)
 
     def what_idle_groups_have_is_copied() -> bool:
@@ -131,11 +131,11 @@ def test_signs_of_life_of_killed_producers_go(stage: Callable[..., Stage]) -> No
         assert process.stdout is not None
         assert process.stdout.readline() == b"sent\n"
         process.send_signal(signal.SIGKILL)
-    tidying = SignTidying(node.log, node.clock, node.producers)
+    housekeeping = HeartbeatHousekeeping(node.log, node.clock, node.producers)
     partition = CURSORS.partition_for(str(topic))
     within = Deadline.after(PATIENCE_S)
-    assert tidying.run(partition, within) >= 1
-    assert tidying.run(partition, within) == 0
+    assert housekeeping.run(partition, within) >= 1
+    assert housekeeping.run(partition, within) == 0
     assert len(node.producers.publishers(str(topic), within)) == 1
     own.send(b"still here")
     own.close()

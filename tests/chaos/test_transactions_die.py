@@ -23,7 +23,7 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.transactions.buffer.entries import TxnStatus
+from pulsar_on_kafka.transactions.buffer.entries import TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.serving.group import coordinators_group
 from tests.chaos.processes import PATIENCE_S, eventually
@@ -136,7 +136,7 @@ def test_every_outcome_is_all_or_nothing_whoever_is_killed_or_stopped(
             worker.kill()
     judge.transactions.join(Deadline.after(PATIENCE_S))  # somebody has to end what the killed one left
     told = {each["txn"]: each["told"] for worker in workers for each in worker.said if "txn" in each}
-    Verdict(judge, bootstrap, [(single, 1), (spread, 2)], told).reached()
+    TransactionsVerdict(judge, bootstrap, [(single, 1), (spread, 2)], told).reached()
 
 
 def test_who_survives_a_coordinator_s_process_says_good_bye_for_it(
@@ -165,7 +165,7 @@ def test_who_survives_a_coordinator_s_process_says_good_bye_for_it(
     assert any(f"group={group} said good-bye for" in each.getMessage() for each in caplog.records)
 
 
-class Verdict:
+class TransactionsVerdict:
     """The log in the end, read with plain Kafka clients, beside the outcomes that the workers were told."""
 
     def __init__(self, judge: Node, bootstrap: str, topics: list[tuple[str, int]], told: dict[str, str]) -> None:
@@ -202,7 +202,7 @@ class Verdict:
         for where, _ in self._places:
             entries = buffer_of(self._bootstrap, where.topic)
             for txn in {each.txn for each in seen[where] if each.txn is not None}:
-                expected = TxnStatus.COMMITTED if txn in committed else TxnStatus.ABORTED
+                expected = TxnEntryStatus.COMMITTED if txn in committed else TxnEntryStatus.ABORTED
                 assert entries.status(where, txn) is expected
         for txn in outcomes:
             found = on_record(self._bootstrap, txn)

@@ -33,20 +33,20 @@ class Cluster:
     @contextmanager
     def replicating(self) -> Iterator[Replication]:
         """What is to be copied from here is, while inside."""
-        duty = Replication(self.admin.node, "test-replication", every_s=0.2)
+        role = Replication(self.admin.node, "test-replication", every_s=0.2)
         try:
-            yield duty
+            yield role
         finally:
-            duty.close(Deadline.after(PATIENCE_S))
+            role.close(Deadline.after(PATIENCE_S))
 
     @contextmanager
     def syncing(self) -> Iterator[ReplicatedSubscriptions]:
         """What replicated subscriptions have done with here is told to others, and what those say is taken over."""
-        duty = ReplicatedSubscriptions(self.admin.node, member="test-subscriptions", every_s=0.2)
+        role = ReplicatedSubscriptions(self.admin.node, member="test-subscriptions", every_s=0.2)
         try:
-            yield duty
+            yield role
         finally:
-            duty.close(Deadline.after(PATIENCE_S))
+            role.close(Deadline.after(PATIENCE_S))
 
     def has_copied(self, topic: str, to: Cluster) -> bool:
         """Whether the replicator has saved that nothing is left; it saves once a second."""

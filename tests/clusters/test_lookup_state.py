@@ -6,7 +6,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory
-from pulsar_on_kafka.metadata.tenant_moves import Move
+from pulsar_on_kafka.metadata.tenant_moves import TenantMove
 from tests.clusters.cluster import PATIENCE_S, Cluster
 
 
@@ -33,11 +33,11 @@ def test_the_state_of_a_topic_of_a_moving_tenant(clusters: dict[str, Cluster], t
         assert [(each["mark_delete"], each["backlog"], each["served"]) for each in cursors] == [(1, 0, True)] * 2
         assert all(each["owner"] for each in cursors)
         consumer.close()
-        west.admin.node.tenants.move(tenant, Move.BEGIN_SWITCH, soon, "east")
+        west.admin.node.tenants.move(tenant, TenantMove.BEGIN_SWITCH, soon, "east")
         east.admin.create_subscription(topic, "billing")
         assert wait_until(lambda: service.topic_state(topic, soon)["state"] == "SWITCHING", soon)
         both = service.topic_state(topic, soon)["clusters"]
         assert sorted(both) == ["east", "west"]
         assert both["east"]["partitions"] == [{"partition": p, "start": 0, "end": 0} for p in (0, 1)]
         assert [each["served"] for each in both["west"]["subscriptions"]["billing"]["partitions"]] == [False] * 2
-    west.admin.node.tenants.move(tenant, Move.ABANDON_SWITCH, Deadline.after(PATIENCE_S), "west")
+    west.admin.node.tenants.move(tenant, TenantMove.ABANDON_SWITCH, Deadline.after(PATIENCE_S), "west")

@@ -88,11 +88,11 @@ def compared(here: Side, there: Side, topic: str) -> PartitionComparison:
     return found
 
 
-def settle(*duties: ReplicatedSubscriptions) -> None:
+def settle(*roles: ReplicatedSubscriptions) -> None:
     """Everything that is saved was told and taken over, on all sides; an echo included."""
     for _ in range(2):
-        for duty in duties:
-            assert duty.wait_for_round(Deadline.after(PATIENCE_S))
+        for role in roles:
+            assert role.wait_for_round(Deadline.after(PATIENCE_S))
 
 
 def test_a_subscription_goes_on_in_another_cluster_and_comes_back(

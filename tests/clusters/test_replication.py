@@ -118,14 +118,14 @@ def test_copying_begins_where_somebody_made_the_replicators_subscription(
         assert found is not None
         return node.subscriptions.find(found, "pulsar.repl.east", deadline) is not None
 
-    def rounds(duty: Replication) -> int:
-        state = duty.state()
+    def rounds(role: Replication) -> int:
+        state = role.state()
         return dict(state.turns)["replication"].done if state.partitions else 0
 
-    with west.replicating() as duty:
-        until(lambda: rounds(duty) > 0, "a share of the work")
-        done = rounds(duty)
-        until(lambda: rounds(duty) > done + 1, "a round over all topics")
+    with west.replicating() as role:
+        until(lambda: rounds(role) > 0, "a share of the work")
+        done = rounds(role)
+        until(lambda: rounds(role) > done + 1, "a round over all topics")
         assert replicator_stays()
         west.admin.set_policy(namespace, "replication_clusters", ["west", "east"])
         until(lambda: west.has_copied(topic, to=east), "everything to be copied")

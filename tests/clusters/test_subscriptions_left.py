@@ -22,11 +22,11 @@ def subscribe(side: Cluster, topic: str, position: pulsar.InitialPosition) -> pu
     )
 
 
-def rounds(*duties: ReplicatedSubscriptions) -> None:
+def rounds(*roles: ReplicatedSubscriptions) -> None:
     """All that was told is heard, and what follows from it, too."""
     for _ in range(3):
-        for duty in duties:
-            assert duty.wait_for_round(Deadline.after(PATIENCE_S))
+        for role in roles:
+            assert role.wait_for_round(Deadline.after(PATIENCE_S))
 
 
 def everywhere(west: Cluster, east: Cluster, namespace: str) -> None:

@@ -16,7 +16,7 @@ from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.following.moving_consumer import GRACE_S
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory
 from pulsar_on_kafka.lookup.places import LookupFailed
-from pulsar_on_kafka.metadata.tenant_moves import Move
+from pulsar_on_kafka.metadata.tenant_moves import TenantMove
 from tests.clusters.cluster import Cluster
 
 
@@ -53,7 +53,7 @@ def test_clients_move_with_their_tenant(clusters: dict[str, Cluster], lookup_por
         consumer.acknowledge(message)
 
     held, answers = threading.Event(), []
-    tenants.move(tenant, Move.BEGIN_SWITCH, Deadline.after(10), "east")
+    tenants.move(tenant, TenantMove.BEGIN_SWITCH, Deadline.after(10), "east")
     assert wait_until(lambda: not producer.is_connected(), Deadline.after(20))
     for number in range(5):
         producer.send_async(b"e%d" % number, lambda result, _: answers.append(result))
@@ -65,7 +65,7 @@ def test_clients_move_with_their_tenant(clusters: dict[str, Cluster], lookup_por
     assert stats.backlog == 1, "what was acknowledged is saved, and one message is not"
     assert not held.is_set()
 
-    tenants.move(tenant, Move.FINISH_SWITCH, Deadline.after(10), "east")
+    tenants.move(tenant, TenantMove.FINISH_SWITCH, Deadline.after(10), "east")
     assert held.wait(30), "flush returns when what waited is stored on the next cluster"
     assert answers == [pulsar.Result.Ok] * 5
     assert producer.last_sequence_id() == 7, "numbers go on"
@@ -105,12 +105,12 @@ def test_what_is_acknowledged_late_is_acknowledged_on_the_copies(
         _send_singly_and_in_a_batch(client, topic, 5)
         mine = {message.data(): message for message in (consumer.receive(20_000) for _ in range(11))}
         assert wait_until(lambda: clusters["west"].has_copied(topic, clusters["east"]), Deadline.after(30))
-        west.node.tenants.move(tenant, Move.BEGIN_SWITCH, Deadline.after(10), "east")
+        west.node.tenants.move(tenant, TenantMove.BEGIN_SWITCH, Deadline.after(10), "east")
         assert wait_until(lambda: not west.subscription_stats(topic, "billing").consumers, Deadline.after(20))
         for text in (b"w1", b"b2", b"e1"):
             consumer.acknowledge(mine[text])
         consumer.acknowledge(mine[b"w3"].message_id())
-        west.node.tenants.move(tenant, Move.FINISH_SWITCH, Deadline.after(10), "east")
+        west.node.tenants.move(tenant, TenantMove.FINISH_SWITCH, Deadline.after(10), "east")
         again = [consumer.receive(20_000) for _ in range(7)]
         assert sorted(message.data() for message in again) == [b"b0", b"b1", b"b3", b"e0", b"w0", b"w2", b"w4"]
         with pytest.raises(pulsar.Timeout):
@@ -145,11 +145,11 @@ def test_nobody_waits_for_an_application_that_holds_messages_back(
         for thread in asking:
             thread.start()
         began_s = time.monotonic()
-        west.node.tenants.move(tenant, Move.BEGIN_SWITCH, Deadline.after(10), "east")
+        west.node.tenants.move(tenant, TenantMove.BEGIN_SWITCH, Deadline.after(10), "east")
         for name in ("billing", "audit"):
             assert wait_until(partial(_nobody_consumes, west, topic, name), Deadline.after(20))
         assert time.monotonic() - began_s < GRACE_S
-        west.node.tenants.move(tenant, Move.FINISH_SWITCH, Deadline.after(10), "east")
+        west.node.tenants.move(tenant, TenantMove.FINISH_SWITCH, Deadline.after(10), "east")
         for mine, messages in zip(consumers, held, strict=True):
             mine.acknowledge(messages[1])  # while the tenant is on its way: nothing was handed out yet
         for thread in asking:
@@ -182,7 +182,7 @@ def test_late_cumulative_acknowledgements_and_chunks_take_effect_on_the_copies(
         chunks = {message.data()[:1]: message for message in (large.receive(30_000) for _ in range(4))}
         for name in (topic, chunked):
             assert wait_until(partial(clusters["west"].has_copied, name, clusters["east"]), Deadline.after(30))
-        west.node.tenants.move(tenant, Move.BEGIN_SWITCH, Deadline.after(10), "east")
+        west.node.tenants.move(tenant, TenantMove.BEGIN_SWITCH, Deadline.after(10), "east")
         for name in (topic, chunked):
             assert wait_until(partial(_nobody_consumes, west, name), Deadline.after(20))
         consumer.acknowledge_cumulative(mine[b"w0"].message_id())
@@ -192,7 +192,7 @@ def test_late_cumulative_acknowledgements_and_chunks_take_effect_on_the_copies(
         large.acknowledge(chunks[b"x"].message_id())
         large.acknowledge(chunks[b"y"])
         large.acknowledge(chunks[b"e"])
-        west.node.tenants.move(tenant, Move.FINISH_SWITCH, Deadline.after(10), "east")
+        west.node.tenants.move(tenant, TenantMove.FINISH_SWITCH, Deadline.after(10), "east")
         assert [consumer.receive(20_000).data() for _ in range(2)] == [b"b2", b"b3"]
         assert large.receive(30_000).data()[:1] == b"z"
         for nobody in (consumer, large):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.compat.compare import Verdict
+from pulsar_on_kafka.compat.compare import ScenarioVerdict
 from pulsar_on_kafka.compat.driver import Target
 from pulsar_on_kafka.compat.history import Side
 from pulsar_on_kafka.compat.java import JavaRuntime, JavaSdk, known_jars
@@ -25,7 +25,7 @@ def test_ids_and_cumulative_acknowledgements_agree(service_url: str) -> None:
         )
         report = session.run(chosen, known, {})
     assert [
-        (found.scenario.name, found.diff) for found in report.comparisons if found.verdict is not Verdict.AGREE
+        (found.scenario.name, found.diff) for found in report.comparisons if found.verdict is not ScenarioVerdict.AGREE
     ] == []
     assert len(report.comparisons) >= 12
 

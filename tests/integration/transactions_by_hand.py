@@ -30,7 +30,7 @@ from pulsar_on_kafka.mapping.state.state_topics import (
     TRANSACTION_PENDING_ACK,
 )
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
-    CursorLife,
+    CursorIncarnation,
     PendingAck,
     TxnAck,
     TxnOutcome,
@@ -184,10 +184,10 @@ class WrittenByHand:
 
     # Pending acks -------------------------------------------------------------------------------------------------
 
-    def life(self, subscription: str, partition: int = 0) -> CursorLife:
+    def life(self, subscription: str, partition: int = 0) -> CursorIncarnation:
         found = self.node.subscriptions.find(self.topic, subscription, self._deadline())
         assert found is not None
-        return CursorLife(self.topic.layout.incarnation, found.life(partition))
+        return CursorIncarnation(self.topic.layout.incarnation, found.life(partition))
 
     def take_cursor(self, subscription: str, version: int = 1, partition: int = 0) -> None:
         key = CursorTakeoverKey(self.name, partition, subscription, self.session, version)

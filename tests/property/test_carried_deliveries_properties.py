@@ -13,7 +13,7 @@ from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
 from pulsar_on_kafka.replicated.carried_deliveries import carried, joined, offsets_there
 from pulsar_on_kafka.replicated.origin_index import OriginIndex
-from pulsar_on_kafka.replicated.progress import Side
+from pulsar_on_kafka.replicated.progress import SubscriptionSide
 from pulsar_on_kafka.replicated.told_deliveries import MOST, deliveries_heard, deliveries_told, with_news
 
 WEST, EAST, NORTH = Origin("west", 5), Origin("east", 9), Origin("north", 2)
@@ -32,7 +32,7 @@ class Log:
     origin: Origin
     records: tuple[Message | None, ...]
 
-    def side(self, acknowledged: set[int], deliveries: Deliveries | None) -> Side:
+    def side(self, acknowledged: set[int], deliveries: Deliveries | None) -> SubscriptionSide:
         index = OriginIndex(0)
         for offset, each in enumerate(self.records):
             if each is None:
@@ -44,7 +44,7 @@ class Log:
         cursor = CursorState(0, 4)
         cursor.acknowledge(sorted(acknowledged))
         cursor.deliveries = deliveries
-        return Side(self.origin, cursor, index, len(self.records))
+        return SubscriptionSide(self.origin, cursor, index, len(self.records))
 
 
 @st.composite

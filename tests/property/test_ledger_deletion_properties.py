@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from pulsar_on_kafka.ledgers.deletion import PartitionNow, Verdict, judge
+from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, PartitionNow, judge
 from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.trimming import Needs
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
@@ -30,11 +30,11 @@ def _world(rng: random.Random) -> PartitionNow:
     if rng.random() < 0.1:
         listed = []
     needs = Needs([rng.randint(start, end)] if rng.random() < 0.6 else [])
-    return PartitionNow(Place(TOPIC, layout.incarnation, partition), layout, listed, LogRange(start, end), needs)
+    return PartitionNow(LedgerPlace(TOPIC, layout.incarnation, partition), layout, listed, LogRange(start, end), needs)
 
 
 def test_only_what_nobody_lists_or_needs_is_deleted_whatever_the_event_says() -> None:
-    verdicts: dict[Verdict, int] = dict.fromkeys(Verdict, 0)
+    verdicts: dict[DeletionVerdict, int] = dict.fromkeys(DeletionVerdict, 0)
     for seed in range(5000):
         rng = random.Random(seed)
         now = _world(rng)
@@ -46,7 +46,7 @@ def test_only_what_nobody_lists_or_needs_is_deleted_whatever_the_event_says() ->
         ledger_id = rng.choice(ids)
         found = judge(TOPIC, now.place.partition, ledger_id, now)
         verdicts[found.verdict] += 1
-        if found.verdict is not Verdict.DELETE:
+        if found.verdict is not DeletionVerdict.DELETE:
             continue
         assert ledger_id >> 36 == now.place.incarnation, f"seed {seed}: of another life"
         assert ledger_id >> 23 & 8191 == now.place.partition, f"seed {seed}: of another partition"
@@ -67,10 +67,10 @@ def test_every_ledger_that_was_taken_off_the_list_goes_in_the_end() -> None:
         for index in range(now.listed[0].ledger_index):
             ledger_id = now.layout.ledger_id(now.place.partition, index)
             found = judge(TOPIC, now.place.partition, ledger_id, free)
-            assert found.verdict in (Verdict.DELETE, Verdict.DONE), f"seed {seed}: {found}"
+            assert found.verdict in (DeletionVerdict.DELETE, DeletionVerdict.DONE), f"seed {seed}: {found}"
             after = free._replace(log=LogRange(max(found.before, now.log.start), now.log.end))
-            assert judge(TOPIC, now.place.partition, ledger_id, after).verdict is Verdict.DONE  # a second event
+            assert judge(TOPIC, now.place.partition, ledger_id, after).verdict is DeletionVerdict.DONE  # a second event
 
 
 def test_a_topic_that_is_gone_has_nothing_to_delete() -> None:
-    assert judge(TOPIC, 0, LedgerLayout(3, SIZE).ledger_id(0, 0), None).verdict is Verdict.REFUSE
+    assert judge(TOPIC, 0, LedgerLayout(3, SIZE).ledger_id(0, 0), None).verdict is DeletionVerdict.REFUSE

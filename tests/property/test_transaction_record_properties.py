@@ -28,7 +28,7 @@ from pulsar_on_kafka.mapping.state.state_keys import (
 )
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     CumulativeAck,
-    CursorLife,
+    CursorIncarnation,
     PendingAck,
     TxnAck,
     TxnOutcome,
@@ -95,7 +95,7 @@ def cumulative_acks(draw: st.DrawFn) -> CumulativeAck:
 
 
 ACKS = st.builds(TxnAck, OFFSETS, st.dictionaries(NUMBER, batches(), max_size=6), st.none() | cumulative_acks())
-PENDING = st.builds(PendingAck, st.builds(CursorLife, NUMBER, NUMBER), NUMBER, ACKS)
+PENDING = st.builds(PendingAck, st.builds(CursorIncarnation, NUMBER, NUMBER), NUMBER, ACKS)
 
 
 @given(ENTRIES)
@@ -110,8 +110,8 @@ def test_pending_acks_round_trip(pending: PendingAck) -> None:
     assert decode_pending_ack(encode_pending_ack(pending)) == pending
 
 
-@given(HALF, st.sampled_from(TxnOutcome), st.builds(CursorLife, NUMBER, NUMBER))
-def test_the_small_ones_round_trip(least_bits: int, outcome: TxnOutcome, life: CursorLife) -> None:
+@given(HALF, st.sampled_from(TxnOutcome), st.builds(CursorIncarnation, NUMBER, NUMBER))
+def test_the_small_ones_round_trip(least_bits: int, outcome: TxnOutcome, life: CursorIncarnation) -> None:
     assert decode_low_water(encode_low_water(least_bits)) == least_bits
     assert decode_end(encode_end(outcome)) is outcome
     assert decode_cursor_takeover(encode_cursor_takeover(life)) == life
@@ -192,7 +192,7 @@ def test_a_large_ack_is_spread_over_records_that_kafka_takes() -> None:
     big = {offset: (80_000, rng.getrandbits(80_000)) for offset in range(250)}
     ack = TxnAck(whole, big, CumulativeAck(7, 80_000, rng.getrandbits(80_000)))
     parts = split_ack(ack)
-    assert all(len(encode_pending_ack(PendingAck(CursorLife(1, 1), 1, part))) < 1_000_000 for part in parts)
+    assert all(len(encode_pending_ack(PendingAck(CursorIncarnation(1, 1), 1, part))) < 1_000_000 for part in parts)
     assert reduce(BitMap64.union, [part.whole for part in parts]) == whole
     assert {offset: bits for part in parts for offset, bits in part.batches.items()} == big
     assert [part.cumulative for part in parts if part.cumulative is not None] == [ack.cumulative]

@@ -346,7 +346,7 @@ class Letters:
         self.world = world
         self.max_redeliver_count = world.most
 
-    def bury(self, letters: Sequence[Delivery], kept: Callable[[Delivery], None]) -> None:
+    def publish_dead_letters(self, letters: Sequence[Delivery], kept: Callable[[Delivery], None]) -> None:
         world = self.world
         for letter in letters:
             offset = letter.offset

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.deduplication.journal import Recovered, SequenceJournal
-from pulsar_on_kafka.deduplication.machine import PartitionSequences, Verdict
+from pulsar_on_kafka.deduplication.machine import DeduplicationVerdict, PartitionSequences
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -156,21 +156,21 @@ class History:
     def send(self, sequence: int) -> None:
         """Send one message, by the steps of `Deduplication._judge`."""
         verdict = self.known.judge(sequence, self.txn)
-        if verdict is Verdict.UNKNOWN:
+        if verdict is DeduplicationVerdict.UNKNOWN:
             found, end = self.journal.firsts(TOPIC, 0, NAME, self.known.read_from, Deadline.after(5))
             self.known.found(found, end)
             verdict = self.known.judge(sequence, self.txn)
-        if verdict is Verdict.UNDECIDED:
+        if verdict is DeduplicationVerdict.UNDECIDED:
             self.look_up(self.known.depends_on(sequence))
             verdict = self.known.judge(sequence, self.txn)
-        if verdict is Verdict.DUPLICATE:
+        if verdict is DeduplicationVerdict.DUPLICATE:
             stored = sequence in self.log.ids() or sequence in self.in_txn
             assert stored, f"seed {self.seed}: {sequence} was taken for a duplicate"
-        elif verdict is Verdict.UNDECIDED:
+        elif verdict is DeduplicationVerdict.UNDECIDED:
             assert self.known.depends_on(sequence) <= self.log.open, f"seed {self.seed}: {sequence}"
             self.conflicts += 1
             self.failed = sorted({*self.failed, sequence})
-        elif verdict is Verdict.NEW:
+        elif verdict is DeduplicationVerdict.NEW:
             self.known.taken(sequence, self.txn)
             self.under_way.append((sequence, self.txn))
 

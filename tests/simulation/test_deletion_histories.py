@@ -16,11 +16,11 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, Fenced, LayerError, StoreError
-from pulsar_on_kafka.ledgers.deletion import PartitionGone, PartitionNow, Verdict, judge
+from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, PartitionGone, PartitionNow, judge
 from pulsar_on_kafka.ledgers.first_left import first_kept
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.machine import LedgerLists
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.ledgers.trimming import Needs, Retention, Rollover
 from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
@@ -67,7 +67,7 @@ class World(Topics):
     def __init__(self, rng: random.Random, told: str) -> None:
         super().__init__(rng)
         self.told = told
-        self.uses: dict[Place, Use] = {}
+        self.uses: dict[LedgerPlace, Use] = {}
         self.retention: dict[str, Retention] = {}
         self.rollover: dict[str, Rollover] = {}
         self.all_is_old = False
@@ -125,7 +125,7 @@ class World(Topics):
             kind[name] = min(log.end, kind[name] + self.rng.choice([1, 9, 30, 1000]))
 
     def use(self, topic: TopicLogs, partition: int) -> Use:
-        return self.uses.setdefault(Place(topic.name, topic.layout.incarnation, partition), Use())
+        return self.uses.setdefault(LedgerPlace(topic.name, topic.layout.incarnation, partition), Use())
 
     def delete_records(self, kafka_topic: str, partition: int, before: int) -> None:
         topic = next((each for each in self.topics.values() if each.kafka_topic == kafka_topic), None)
@@ -267,7 +267,7 @@ class History:
         self.late: list[Callable[[], object]] = []
         self.sessions = 0
         self.unknown_share = self.rng.choice([0.0, 0.05, 0.15])
-        self.verdicts = dict.fromkeys(Verdict, 0)
+        self.verdicts = dict.fromkeys(DeletionVerdict, 0)
 
     def run(self) -> int:
         lives: list[Callable[[], Actor]] = [self._owner, self._owner, self._worker, self._subscriber, self._subscriber]
@@ -344,7 +344,10 @@ class History:
                 except LayerError:
                     continue
                 actor.pause()  # a worker that ends here has not acknowledged
-                if verdict in (Verdict.DONE, Verdict.DELETE, Verdict.REFUSE) and event in self.queue.events:
+                if (
+                    verdict in (DeletionVerdict.DONE, DeletionVerdict.DELETE, DeletionVerdict.REFUSE)
+                    and event in self.queue.events
+                ):
                     self.queue.events.remove(event)
 
         return Actor(life)
@@ -360,7 +363,7 @@ class History:
 
     def _carry_out(
         self, event: tuple[str, int, int], view: LogView[LedgerLists], node: Node, pause: Callable[[], None]
-    ) -> Verdict:
+    ) -> DeletionVerdict:
         """Carry a verdict out, by the steps of `DeletionWorker` and `PartitionLook`."""
         name, partition, ledger_id = event
         trusted = ledger_id in node.trusted
@@ -370,7 +373,7 @@ class History:
         if topic is None and name in self.world.last_lives:
             now = PartitionGone(self.world.last_lives[name])
         elif topic is not None and partition in topic.logs:
-            place = Place(name, topic.layout.incarnation, partition)
+            place = LedgerPlace(name, topic.layout.incarnation, partition)
             listed = () if trusted else view.ask(lambda lists: lists.ledgers(place), NEVER)
             pause()
             seen = self.world.topics.get(name)
@@ -381,10 +384,10 @@ class History:
             now = PartitionNow(place, topic.layout, listed, log, self.world.use(topic, partition).needs())
         found = judge(name, partition, ledger_id, now, trusted=trusted)
         self.verdicts[found.verdict] += 1
-        if found.verdict is Verdict.DELETE:
+        if found.verdict is DeletionVerdict.DELETE:
             assert topic is not None
             pause()
-            listed = self.log.truth.ledgers(Place(name, topic.layout.incarnation, partition))
+            listed = self.log.truth.ledgers(LedgerPlace(name, topic.layout.incarnation, partition))
             assert all(ledger.first >= found.before for ledger in listed), f"{self.told}: {listed} is listed"
             self.world.delete_records(topic.kafka_topic, partition, found.before)
         return found.verdict
@@ -400,7 +403,10 @@ class History:
                 partition = self.rng.choice(sorted(topic.logs))
                 start = topic.logs[partition][self.rng.random() < 0.2]
                 actor.pause()
-                use, place = self.world.use(topic, partition), Place(topic.name, topic.layout.incarnation, partition)
+                use, place = (
+                    self.world.use(topic, partition),
+                    LedgerPlace(topic.name, topic.layout.incarnation, partition),
+                )
                 self.world.names += 1
                 name = f"s{self.world.names}"
                 use.new[name] = start
@@ -450,7 +456,7 @@ class History:
             retirement.run(owner, data.living(0, NEVER), NEVER)
             waiting = []
             for event in self.queue.events:
-                if self._carry_out(event, view, node, lambda: None) is Verdict.WAIT:
+                if self._carry_out(event, view, node, lambda: None) is DeletionVerdict.WAIT:
                     waiting.append(event)
             self.queue.events = waiting
         owner.turn(NEVER)
@@ -459,11 +465,11 @@ class History:
         for topic in world.topics.values():
             for partition, log in topic.logs.items():
                 assert log.start == log.end, f"{self.told}: {topic.kafka_topic}-{partition} keeps {log}"
-                (left,) = lists.ledgers(Place(topic.name, topic.layout.incarnation, partition))
+                (left,) = lists.ledgers(LedgerPlace(topic.name, topic.layout.incarnation, partition))
                 assert left.state is LedgerState.OPEN, self.told
 
 
-def _first_kept_of(place: Place) -> Callable[[LedgerLists], int]:
+def _first_kept_of(place: LedgerPlace) -> Callable[[LedgerLists], int]:
     return lambda lists: first_kept(lists.ledgers(place))
 
 

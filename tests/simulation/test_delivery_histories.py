@@ -84,7 +84,7 @@ class Letters:
         self.world = world
         self.max_redeliver_count = world.most
 
-    def bury(self, letters: Sequence[Delivery], kept: Callable[[Delivery], None]) -> None:
+    def publish_dead_letters(self, letters: Sequence[Delivery], kept: Callable[[Delivery], None]) -> None:
         for letter in letters:
             if self.world.rng.random() < 0.1:
                 kept(letter)

@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, Fenced, LayerError, StoreError
 from pulsar_on_kafka.ledgers.following import LogRange, Measured
 from pulsar_on_kafka.ledgers.machine import FOLLOWS, LedgerLists
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.owner import LedgerOwner, Stretch, TopicLogs
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
@@ -103,7 +103,7 @@ class Topics:
             end += self.rng.choice([1, 3, 7, 25])
         self.topics[name] = topic._replace(logs={**topic.logs, partition: LogRange(start, end)})
 
-    def expected(self) -> dict[Place, list[tuple[int, LedgerState, int, int]]]:
+    def expected(self) -> dict[LedgerPlace, list[tuple[int, LedgerState, int, int]]]:
         found = {}
         for topic in self.topics.values():
             for partition, (start, end) in topic.logs.items():
@@ -112,7 +112,7 @@ class Topics:
                     first = max(start, index * SIZE)
                     state = LedgerState.OPEN if index == end // SIZE else LedgerState.CLOSED
                     rows.append((index, state, first, max(first, min(end, (index + 1) * SIZE))))
-                found[Place(topic.name, topic.layout.incarnation, partition)] = rows
+                found[LedgerPlace(topic.name, topic.layout.incarnation, partition)] = rows
         return found
 
 

@@ -18,7 +18,7 @@ from pulsar_on_kafka.replicated.acks import Acks
 from pulsar_on_kafka.replicated.origin_index import OriginIndex
 from pulsar_on_kafka.replicated.progress import (
     Progress,
-    Side,
+    SubscriptionSide,
     begun,
     begun_everywhere,
     said,
@@ -61,7 +61,7 @@ class _Cluster:
         self.first.append(record is not None and record not in self.log)
         self.log.append(record)
 
-    def side(self, cursor: CursorState) -> Side:
+    def side(self, cursor: CursorState) -> SubscriptionSide:
         for offset in range(self.index.end, len(self.log)):
             record = self.log[offset]
             if record is None:
@@ -70,7 +70,7 @@ class _Cluster:
                 self.index.published_here(offset)
             else:
                 self.index.copied(offset, record[0], record[1], epoch=1)
-        return Side(self.origin, cursor, self.index, len(self.log))
+        return SubscriptionSide(self.origin, cursor, self.index, len(self.log))
 
     def identities(self, cursor: CursorState) -> set[Identity]:
         """Of the messages that are acknowledged."""

@@ -81,7 +81,7 @@ class RemovalHistory(ActorsHistory):
 
     def run(self) -> tuple[int, int]:
         """How often something was removed, and begun again after that; raises AssertionError with the seed."""
-        self.begin(*[self._proposer] * 4, *[self._burier] * 2, then=self._proposer)
+        self.begin(*[self._proposer] * 4, *[self._dead_letterer] * 2, then=self._proposer)
         self.play()
         return self.removed, self.begun_again
 
@@ -99,7 +99,7 @@ class RemovalHistory(ActorsHistory):
     def _die(self) -> None:
         place = self.rng.randrange(len(self.actors))
         self.actors[place].end()
-        self.actors[place] = Actor(self._burier if place >= 4 else self._proposer)
+        self.actors[place] = Actor(self._dead_letterer if place >= 4 else self._proposer)
 
     # What processes do --------------------------------------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class RemovalHistory(ActorsHistory):
         claimed = self.won.setdefault(entity, {}).setdefault(version, attempt)
         assert claimed == attempt, f"seed {self.seed}: version {version} of {entity} was won by {claimed}, {attempt}"
 
-    def _burier(self, actor: Actor) -> None:
+    def _dead_letterer(self, actor: Actor) -> None:
         store = self._store(actor)
         while True:
             dead: dict[str, int] = {}

@@ -21,9 +21,9 @@ import pytest
 
 from pulsar_on_kafka.base.errors import LayerError, StoreError
 from pulsar_on_kafka.kafka.records import TopicDescription
-from pulsar_on_kafka.ledgers.deletion import Verdict, judge
+from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, judge
 from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.trimming import Needs
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.instances import Instance
@@ -233,7 +233,7 @@ class Process:
 
     # Of living topics: all of their ledgers are listed, and needed ---------------------------------------------------
 
-    def ledgers(self, place: Place) -> list[Ledger]:
+    def ledgers(self, place: LedgerPlace) -> list[Ledger]:
         life = self.topics.last_life(TopicName.parse(place.topic), NEVER)
         if life is None or life.topic is None or life.incarnation != place.incarnation:
             raise StoreError("simulated: it went meanwhile")
@@ -252,14 +252,14 @@ class Process:
 
     # What a worker does ---------------------------------------------------------------------------------------------
 
-    def carry_out(self, event: tuple[str, int, int]) -> Verdict:
+    def carry_out(self, event: tuple[str, int, int]) -> DeletionVerdict:
         """Carry the event out, by the steps of `DeletionWorker`."""
         name, partition, ledger_id = event
         found = self.look.at(TopicName.parse(name), partition, NEVER, with_list=True)
         judgement = judge(name, partition, ledger_id, found.now, former=found.former)
-        if judgement.verdict is Verdict.DELETE and found.whose is not None:
+        if judgement.verdict is DeletionVerdict.DELETE and found.whose is not None:
             self.look.delete(found.whose, partition, judgement.before, NEVER)
-        if found.doomed is not None and judgement.verdict is not Verdict.REFUSE:
+        if found.doomed is not None and judgement.verdict is not DeletionVerdict.REFUSE:
             self.look.end(found.doomed, NEVER)
         self.verdicts[judgement.verdict] += 1
         return judgement.verdict
@@ -278,7 +278,7 @@ class History:
         self.queue = Queue()
         self.late: list[Callable[[], object]] = []
         self.unknown_share = self.rng.choice([0.0, 0.05, 0.15])
-        self.verdicts = dict.fromkeys(Verdict, 0)
+        self.verdicts = dict.fromkeys(DeletionVerdict, 0)
 
     def is_creating(self, kafka_topic: str) -> bool:
         """Whether somebody wants this Kafka topic to be made."""
@@ -338,7 +338,10 @@ class History:
                 continue
             verdict = _attempt(process.carry_out, event)
             actor.pause()  # a worker that ends here has not acknowledged
-            if verdict in (Verdict.DONE, Verdict.DELETE, Verdict.REFUSE) and event in self.queue.events:
+            if (
+                verdict in (DeletionVerdict.DONE, DeletionVerdict.DELETE, DeletionVerdict.REFUSE)
+                and event in self.queue.events
+            ):
                 self.queue.events.remove(event)
 
     def _next_event(self) -> tuple[str, int, int] | None:
@@ -380,7 +383,7 @@ class History:
             process.topics.find(name, NEVER)
         for _ in range(3):
             process.deletion.run(range(LEDGERS.partitions), NEVER)
-            waiting = [event for event in self.queue.events if process.carry_out(event) is Verdict.WAIT]
+            waiting = [event for event in self.queue.events if process.carry_out(event) is DeletionVerdict.WAIT]
             self.queue.events = waiting
         assert not self.queue.events, f"{self.told}: {self.queue.events} would wait for ever"
         assert not process.topics.being_deleted(NEVER), self.told

@@ -30,7 +30,7 @@ from pulsar_on_kafka.transactions.buffer.machine import TransactionBuffer
 from pulsar_on_kafka.transactions.buffer.model import Met
 from pulsar_on_kafka.transactions.buffer.verify import verify
 from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
-from pulsar_on_kafka.transactions.pending_acks.machine import Answer, PendingAcks, State
+from pulsar_on_kafka.transactions.pending_acks.machine import PendingAckAnswer, PendingAcks, State
 from tests.simulation.transaction_world import (
     ACKS,
     BUFFER,
@@ -263,7 +263,7 @@ class Owner:
             tickets[acks.ask(request.txn.id, ack_of(request.units))] = request
         desk.requests.clear()
         decision = acks.decide(cursor)
-        answers: list[Answer] = list(decision.answers)
+        answers: list[PendingAckAnswer] = list(decision.answers)
         if decision.records:
             try:
                 logs.acks.append_many(ACKS, 0, decision.records, NEVER)

@@ -17,7 +17,7 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
 from pulsar_on_kafka.statelog.view import LogView
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 from pulsar_on_kafka.transactions.buffer.verify import Rebuilt, rebuild
 from pulsar_on_kafka.transactions.effects.logged_outcomes import LoggedOutcomes, Look, LookBudget
@@ -189,10 +189,10 @@ class ReadHistory(History):
             assert fate.committed == marker, f"{what} has a marker that says {marker}"
             return
         status = entries.status(where, txn)
-        if status is TxnStatus.COMMITTED:
+        if status is TxnEntryStatus.COMMITTED:
             assert fate.committed, f"{what} is shown"
             self.shown += 1
-        elif status is TxnStatus.ABORTED:
+        elif status is TxnEntryStatus.ABORTED:
             assert fate.decided, f"{what} is left out"
             assert not fate.committed, f"{what} is left out"
             entry = entries.aborted(where, txn)

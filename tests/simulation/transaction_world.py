@@ -17,7 +17,7 @@ from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_keys import TransactionBufferKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import Cleanup, PartitionedBy, StateTopic
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife, TxnAck
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck
 from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import BufferEntry, buffer_records, kind_of
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
@@ -35,7 +35,7 @@ from tests.simulation.turns import (
 )
 
 CURSOR = CursorName("persistent://public/default/in", 0, "workers")
-LIFE = CursorLife(1, 1)
+LIFE = CursorIncarnation(1, 1)
 OUT = (DataPartition("persistent://public/default/out", 0, 2), DataPartition("persistent://public/default/out", 1, 2))
 INPUTS = 16
 BATCH_SIZE = 3

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from pulsar_on_kafka.ledgers.deletion import Verdict
+from pulsar_on_kafka.ledgers.deletion import DeletionVerdict
 
 
 class JudgedHistory(Protocol):
     """`verdicts`: how often it came to each one."""
 
-    verdicts: dict[Verdict, int]
+    verdicts: dict[DeletionVerdict, int]
 
     def run(self) -> object: ...
 
 
-def verdicts_of(histories: Iterable[JudgedHistory]) -> Mapping[Verdict, int]:
+def verdicts_of(histories: Iterable[JudgedHistory]) -> Mapping[DeletionVerdict, int]:
     """Run them, one after the other, and add up their verdicts: each one, also what none of them came to."""
-    found = dict.fromkeys(Verdict, 0)
+    found = dict.fromkeys(DeletionVerdict, 0)
     for history in histories:
         history.run()
         for verdict, count in history.verdicts.items():

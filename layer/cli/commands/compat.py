@@ -17,7 +17,7 @@ from pulsar_on_kafka.cli.shared.connection import require_listener
 from pulsar_on_kafka.cli.shared.failure import EXIT_FAILED, CommandFailed
 from pulsar_on_kafka.cli.shared.output import news, show_table, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.compat.compare import Report
+from pulsar_on_kafka.compat.compare import CompatReport
 from pulsar_on_kafka.compat.differences import OURS, BadDifferences, read_differences
 from pulsar_on_kafka.compat.driver import Target
 from pulsar_on_kafka.compat.history import Side
@@ -161,7 +161,7 @@ def _admin_of(service_url: str) -> str:
     return f"http://{host}:{_WEB_PORT}"
 
 
-def _show(settings: Settings, report: Report) -> None:
+def _show(settings: Settings, report: CompatReport) -> None:
     if settings.json:
         write_json(json_report(report))
     else:

@@ -31,7 +31,7 @@ from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.exceptions import ConnectError, Timeout
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth
-from pulsar_on_kafka.service.running import RunningDuties
+from pulsar_on_kafka.service.running import RunningRoles
 from pulsar_on_kafka.service.web import ServiceServer
 from pulsar_on_kafka.transactions.coordinator.operators_limits import parsed_limits
 
@@ -162,7 +162,7 @@ def _run(
     stop_timeout_s: float,
 ) -> None:
     with pulsar_errors():
-        running = RunningDuties(admin.node, roles, SERVICE, secrets)
+        running = RunningRoles(admin.node, roles, SERVICE, secrets)
     kafka = KafkaAnswers(admin.node.admin)
     health.runs(running.states, kafka)
     try:

@@ -27,7 +27,11 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import decode_check
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_segment
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import decode_ledger_value
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import decode_namespace, decode_subscription, decode_topic
-from pulsar_on_kafka.mapping.state.metadata.producer_records import decode_claims, decode_sign_of_life, decode_snapshot
+from pulsar_on_kafka.mapping.state.metadata.producer_records import (
+    decode_claims,
+    decode_producer_heartbeat,
+    decode_snapshot,
+)
 from pulsar_on_kafka.mapping.state.metadata.schema_records import decode_schema
 from pulsar_on_kafka.mapping.state.state_topics import ALL, Cleanup, StateTopic
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import decode_log_value
@@ -50,7 +54,7 @@ _DECODERS: Final[Mapping[type, Callable[[bytes], object]]] = {
     keys.CursorCheckpointKey: decode_checkpoint,
     keys.LedgerKey: decode_ledger_value,
     keys.ProducerClaimsKey: decode_claims,
-    keys.ProducerSessionKey: decode_sign_of_life,
+    keys.ProducerSessionKey: decode_producer_heartbeat,
     keys.ProducerSequenceKey: decode_snapshot,
     keys.TransactionLogKey: decode_log_value,
 }

@@ -22,7 +22,7 @@ from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.mapping.state.clusters.migration_records import MigrationRecord
 from pulsar_on_kafka.migration.acls import carry
 from pulsar_on_kafka.migration.inventory import inventory, lacking, not_persistent
-from pulsar_on_kafka.migration.report import Report
+from pulsar_on_kafka.migration.report import MigrationReport
 from pulsar_on_kafka.migration.worker import MigrationWorker
 
 app = typer.Typer(
@@ -214,7 +214,7 @@ def _show(settings: Settings, record: MigrationRecord) -> None:
         show_pairs({name: value or "-" for name, value in said.items()})
 
 
-def _show_report(settings: Settings, report: Report) -> None:
+def _show_report(settings: Settings, report: MigrationReport) -> None:
     if settings.json:
         write_json(
             {

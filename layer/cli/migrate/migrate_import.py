@@ -21,10 +21,10 @@ from pulsar_on_kafka.migration.from_pulsar.admin import PulsarAdmin
 from pulsar_on_kafka.migration.from_pulsar.comparing import ComparedSubscription
 from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress, official_client
 from pulsar_on_kafka.migration.from_pulsar.worker import (
+    ImportedPartition,
     ImportedUpTo,
     ImportReport,
     ImportWorker,
-    PartitionReport,
     imported_upto,
 )
 
@@ -223,7 +223,7 @@ def _show_report(settings: Settings, report: ImportReport) -> None:
     show_names(settings, report.problems())
 
 
-def _partition(each: PartitionReport) -> dict[str, object]:
+def _partition(each: ImportedPartition) -> dict[str, object]:
     messages = each.messages
     return {
         "topic": each.topic,

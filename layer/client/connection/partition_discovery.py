@@ -25,7 +25,7 @@ class Grows(Protocol):
     def grow(self, partitions: int, deadline: Deadline) -> None: ...
 
 
-class Growth:
+class PartitionDiscovery:
     """Partition discovery asks Kafka for the number of partitions of the topics in use, once for each topic every
     `LOOK_EVERY_S`.
 
@@ -63,4 +63,4 @@ class Growth:
                     counts[name] = self._node().topics.partitions_now(topic, deadline)
                 user.grow(counts[name], deadline)
             except errors.LayerError as failure:  # its own calls tell the user
-                _log.info("topic=%s growth not seen: %s", topic.name, failure)
+                _log.info("topic=%s new partitions not seen: %s", topic.name, failure)

@@ -10,7 +10,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.listener import ListenerThreads
-from pulsar_on_kafka.client.connection.partition_discovery import Grows, Growth
+from pulsar_on_kafka.client.connection.partition_discovery import Grows, PartitionDiscovery
 from pulsar_on_kafka.client.connection.policy_watch import Follows, PolicyWatch
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.options import check_range
@@ -69,7 +69,7 @@ class Session:
         self.periodic = Periodic("pok-discovery")
         self._settings = settings
         self._connect_timeout_s = min(options.connection_timeout_ms / 1000, self.operation_timeout_s)
-        self._growth = Growth(self.periodic, self.node, self.operation_timeout_s)
+        self._discovery = PartitionDiscovery(self.periodic, self.node, self.operation_timeout_s)
         self._policies = PolicyWatch(self.periodic, self.node, self.operation_timeout_s)
         self._stats_log = StatsLog(options.stats_interval_in_seconds, self._stats_lines, self.periodic)
         self._metrics_server = None if options.metrics_port is None else serve_metrics(options.metrics_port)
@@ -128,7 +128,7 @@ class Session:
 
     def producer_opened(self, producer: OpenProducer, topic: Topic) -> None:
         self._producers.add(producer)
-        self._growth.watch(topic, producer)
+        self._discovery.watch(topic, producer)
         self._policies.watch(topic, producer)
         self._stats_log.start()
 
@@ -145,7 +145,7 @@ class Session:
 
     def reader_opened(self, reader: OpenReader) -> None:
         self._readers.add(reader)
-        self._growth.watch(reader.opened_topic, reader)
+        self._discovery.watch(reader.opened_topic, reader)
         self._stats_log.start()
 
     def table_view_opened(self, view: Sized, reader: OpenReader) -> None:

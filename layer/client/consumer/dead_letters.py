@@ -90,7 +90,7 @@ class DeadLetterWriter:
     def max_redeliver_count(self) -> int:
         return self._policy.getMaxRedeliverCount()
 
-    def bury(self, letters: Sequence[Delivery], kept: Kept) -> None:
+    def publish_dead_letters(self, letters: Sequence[Delivery], kept: Kept) -> None:
         """Queue the letters for the writer's thread; a closed writer gives them to `kept` at once."""
         if self._closed:
             for letter in letters:

@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.side_by_side import side_by_side
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.exceptions import PulsarException
-from pulsar_on_kafka.lookup.places import Place
+from pulsar_on_kafka.lookup.places import TenantPlace
 from pulsar_on_kafka.mapping.errors import MappingError
 
 _log: Final = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ class Ahead:
     Thread-safe.
     """
 
-    def __init__(self, place: Place, session: Session, looks: Sequence[Look]) -> None:
+    def __init__(self, place: TenantPlace, session: Session, looks: Sequence[Look]) -> None:
         """`looks`: see `Traveller.look_ahead`."""
         self._place = place
         self._session = session
@@ -38,7 +38,7 @@ class Ahead:
         self._thread = threading.Thread(target=self._run, name=f"pok-ahead-{place.tenant}", daemon=True)
         self._thread.start()
 
-    def take_for(self, place: Place) -> Session | None:
+    def take_for(self, place: TenantPlace) -> Session | None:
         """The session, if it is on the cluster of that place and nobody had it yet: it is the caller's from now on, to
         be closed, too. It may still be connecting: who asks for its node waits for that. Else None, and it ends."""
         if (place.cluster, place.service_url) != (self._place.cluster, self._place.service_url):

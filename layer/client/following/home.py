@@ -15,7 +15,7 @@ from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.ahead import Ahead
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, PulsarException, Timeout
-from pulsar_on_kafka.lookup.places import Directory, Place
+from pulsar_on_kafka.lookup.places import Directory, TenantPlace
 
 _log: Final = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ _AT_ONCE: Final = 16
 _WAIT_BETWEEN_S: Final = 0.5
 """The same while the tenant is between two clusters: what waits for it is answered in time."""
 
-OpenSession = Callable[[Place], Session]
+OpenSession = Callable[[TenantPlace], Session]
 
 
 class Traveller(Protocol):
@@ -80,7 +80,7 @@ class TenantHome:
         self._directory = directory
         self._open_session = open_session
         self.operation_timeout_s = operation_timeout_s
-        self._place: Place | None = None
+        self._place: TenantPlace | None = None
         self._session: Session | None = None
         self._called: tuple[Session, str] | None = None
         """What the cluster of that session is called, where the map does not say."""
@@ -151,7 +151,7 @@ class TenantHome:
             self._away = [each for each in self._away if each is not traveller]
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> TenantPlace | None:
         """Where the tenant was when somebody told last."""
         return self._place
 
@@ -242,7 +242,7 @@ class TenantHome:
         elif waiting:
             self._settle(place)
 
-    def _move(self, place: Place) -> None:
+    def _move(self, place: TenantPlace) -> None:
         before, self._place = self._place, place
         assert before is not None  # noqa: S101 - whoever moves was somewhere
         if before.is_same_cluster(place) and not place.switching and self._session is not None:
@@ -253,7 +253,7 @@ class TenantHome:
             self._leave_cluster()
             self._settle_now(place)
 
-    def _look_ahead(self, place: Place) -> None:
+    def _look_ahead(self, place: TenantPlace) -> None:
         """Connect to where the tenant goes, while everybody leaves the cluster where it was."""
         reached = place.reached
         if reached is None:
@@ -267,7 +267,7 @@ class TenantHome:
             return
         self._ahead = Ahead(reached, session, [traveller.look_ahead for traveller in self._travellers])
 
-    def _session_at(self, place: Place) -> Session:
+    def _session_at(self, place: TenantPlace) -> Session:
         """On the cluster that has the tenant now: that which was opened ahead, if it goes there. It is connected.
 
         Raises PulsarException: not possible now.
@@ -305,11 +305,11 @@ class TenantHome:
         except PulsarException as failure:
             _log.warning("tenant=%s leaving a cluster: %s", self.tenant, failure)
 
-    def _settle(self, place: Place) -> None:
+    def _settle(self, place: TenantPlace) -> None:
         with self._moving:
             self._settle_now(place)
 
-    def _settle_now(self, place: Place) -> None:
+    def _settle_now(self, place: TenantPlace) -> None:
         """Everybody who is away arrives, if the tenant is anywhere; what cannot yet is tried again."""
         if not place.switching:
             try:

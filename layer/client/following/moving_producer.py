@@ -16,7 +16,7 @@ from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.metadata_ahead import producer_ahead
-from pulsar_on_kafka.client.producer.in_flight import NO_ID, Answer, SendCallback
+from pulsar_on_kafka.client.producer.in_flight import NO_ID, SendCallback, SendResult
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer, room_for_pending
 from pulsar_on_kafka.client.values.message_id import NativeMessageId
@@ -134,14 +134,14 @@ class MovingProducer(Producer):
 
     @staticmethod
     def _refuse(callback: SendCallback | None, refusal: PulsarException) -> None:
-        if callback is None or isinstance(callback, Answer):
+        if callback is None or isinstance(callback, SendResult):
             raise refusal
         callback(refusal.result, NO_ID)
 
     def _fail(self, held: _Held, failure: PulsarException) -> None:
         """Nobody is there to raise at: the sender waits, or has a callback."""
         self._failed_waiting += 1
-        if isinstance(held.callback, Answer):
+        if isinstance(held.callback, SendResult):
             held.callback.error = failure
         if held.callback is not None:
             try:
@@ -327,7 +327,7 @@ class Noted:
             self.sent.callback(result, message_id)
 
 
-class NotedAnswer(Noted, Answer):
+class NotedSendResult(Noted, SendResult):
     """The same for who hears of a refusal by an exception: a synchronous send, or one without a callback."""
 
     def __init__(self, sent: _Held, producer: MovingProducer) -> None:
@@ -335,14 +335,14 @@ class NotedAnswer(Noted, Answer):
         self.error = None
 
     def _tell(self, result: Result, message_id: NativeMessageId) -> None:
-        if isinstance(self.sent.callback, Answer):
+        if isinstance(self.sent.callback, SendResult):
             self.sent.callback.error = self.error
         Noted._tell(self, result, message_id)
 
 
 def noted_send(sent: _Held, producer: MovingProducer) -> Noted:
-    raised = sent.callback is None or isinstance(sent.callback, Answer)
-    return (NotedAnswer if raised else Noted)(sent, producer)
+    raised = sent.callback is None or isinstance(sent.callback, SendResult)
+    return (NotedSendResult if raised else Noted)(sent, producer)
 
 
 def _too_late(topic: str) -> Timeout:

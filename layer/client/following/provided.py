@@ -10,19 +10,19 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.service_info import ServiceInfo, ServiceInfoProvider
-from pulsar_on_kafka.lookup.places import LookupFailed, Place
+from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantState
 
 _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class ProvidedPlace(Place):
+class ProvidedPlace(TenantPlace):
     """A provided place has no name for its cluster: `cluster` is ''."""
 
     info: ServiceInfo = None  # type: ignore[assignment]  # behind fields with defaults, and always given
 
-    def is_same_cluster(self, other: Place) -> bool:
+    def is_same_cluster(self, other: TenantPlace) -> bool:
         """False for another login as well: connections are made anew with it."""
         return isinstance(other, ProvidedPlace) and _means(other.info) == _means(self.info)
 
@@ -80,11 +80,11 @@ class ProvidedPlaces:
             EVERY_OTHER_TENANT, "", info.service_url, TenantState.ACTIVE, str(version), info=ServiceInfo.wrap(info)
         )
 
-    def place(self, tenant: str, deadline: Deadline) -> Place:
+    def place(self, tenant: str, deadline: Deadline) -> TenantPlace:
         """The same place for every tenant."""
         return self._now
 
-    def changed(self, known: Place, wait_s: float) -> Place:
+    def changed(self, known: TenantPlace, wait_s: float) -> TenantPlace:
         """The place as soon as it is not `known`, or when `wait_s` are over. Raises LookupFailed: the client is
         closed."""
         with self._changed:

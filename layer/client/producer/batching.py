@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from pulsar_on_kafka.client.producer.in_flight import NO_ID, InFlight, PartitionOut, SendCallback
+from pulsar_on_kafka.client.producer.in_flight import NO_ID, PartitionOut, SendCallback, SendsInFlight
 from pulsar_on_kafka.client.values.message_id import BatchedMessageId, StoredMessageId
 from pulsar_on_kafka.exceptions import Result
 from pulsar_on_kafka.kafka.producer import KafkaProducer
@@ -19,8 +19,8 @@ _log = logging.getLogger(__name__)
 _OK: Final = Result.Ok
 
 
-class BatchesInFlight(InFlight):
-    """`InFlight` that counts messages of batches. `taken` has one writer at a time: the producer's gate."""
+class BatchesInFlight(SendsInFlight):
+    """`SendsInFlight` that counts messages of batches. `taken` has one writer at a time: the producer's gate."""
 
     def __init__(self, limit: int, kafka: KafkaProducer, failed: Any) -> None:
         super().__init__(limit, kafka, failed)

@@ -17,14 +17,14 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SendCounts
 from pulsar_on_kafka.client.producer.confirmed_producer import ConfirmedProducer
 from pulsar_on_kafka.client.producer.deduplication import Produce, answer_duplicate
-from pulsar_on_kafka.client.producer.in_flight import NO_ID, InFlight, SendCallback, Ticket
+from pulsar_on_kafka.client.producer.in_flight import NO_ID, SendCallback, SendsInFlight, Ticket
 from pulsar_on_kafka.client.producer.outgoing_message import OutgoingMessage, key_and_metadata
 from pulsar_on_kafka.client.producer.outgoing_schema import Marks
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.values.errors import as_pulsar
 from pulsar_on_kafka.client.values.message_id import ChunkedMessageId, NativeMessageId, PartitionOrigin
 from pulsar_on_kafka.client.values.record_key import RecordKey
-from pulsar_on_kafka.deduplication.machine import Verdict
+from pulsar_on_kafka.deduplication.machine import DeduplicationVerdict
 from pulsar_on_kafka.exceptions import MessageTooBig, ProducerQueueIsFull, PulsarException, Result
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.errors import ours
@@ -205,14 +205,16 @@ class Chunking(Producer):
             self._give_back(tickets)
             self._count(len(tickets))
             raise
-        if verdict is Verdict.NEW:
+        if verdict is DeduplicationVerdict.NEW:
             send.admitted = (partition, sequence) if counts else None
             return sequence
         self._give_back(tickets[1:])
         self._count(len(tickets) - 1)
         ticket = tickets[0]
         ticket.sequence, ticket.origin, ticket.callback = sequence, self._origins[partition], send.callback
-        if verdict is Verdict.DUPLICATE or not self._deduplication.wait_for_answer(partition, sequence, ticket, txn):
+        if verdict is DeduplicationVerdict.DUPLICATE or not self._deduplication.wait_for_answer(
+            partition, sequence, ticket, txn
+        ):
             answer_duplicate(ticket)
         return None
 
@@ -298,7 +300,7 @@ class Chunking(Producer):
         if self._kafka.asleep:
             self._kafka.wake()
 
-    def _use(self, in_flight: InFlight) -> None:
+    def _use(self, in_flight: SendsInFlight) -> None:
         super()._use(in_flight)
         self._produce_chunk = self._way_out(in_flight.kafka)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.producer.in_flight import NO_ID, Answer, SendCallback
+from pulsar_on_kafka.client.producer.in_flight import NO_ID, SendCallback, SendResult
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.transactional_sends import TransactionalSend, taking_part
 from pulsar_on_kafka.client.values.errors import as_pulsar, pulsar_errors
@@ -125,8 +125,8 @@ class Receipts:
     def taken(self, callback: SendCallback | None) -> Receipt:
         """The callback to send with instead of `callback`."""
         if callback is None:
-            callback = Answer()  # nobody waits for it, but its place in the partition counts
-        return SyncReceipt(self, callback) if isinstance(callback, Answer) else Receipt(self, callback)
+            callback = SendResult()  # nobody waits for it, but its place in the partition counts
+        return SyncReceipt(self, callback) if isinstance(callback, SendResult) else Receipt(self, callback)
 
     def put(self, receipt: Receipt, message_id: NativeMessageId) -> None:
         with self._changed:
@@ -205,10 +205,10 @@ class Receipt:
             self._callback(failure.result, NO_ID)
 
 
-class SyncReceipt(Receipt, Answer):
+class SyncReceipt(Receipt, SendResult):
     """The same for a thread that waits in `send`: what goes wrong is raised there."""
 
-    def __init__(self, receipts: Receipts, answer: Answer) -> None:
+    def __init__(self, receipts: Receipts, answer: SendResult) -> None:
         Receipt.__init__(self, receipts, answer)
         self.error = None
         self._answer = answer

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import TransactionConflict
-from pulsar_on_kafka.client.producer.in_flight import InFlight, PartitionOut, SendCallback
+from pulsar_on_kafka.client.producer.in_flight import PartitionOut, SendCallback, SendsInFlight
 from pulsar_on_kafka.client.values.message_id import NativeMessageId, PartitionOrigin
 from pulsar_on_kafka.deduplication.journal import NOTED_EVERY_MS, Recovered, SequenceJournal
-from pulsar_on_kafka.deduplication.machine import PartitionSequences, Verdict
+from pulsar_on_kafka.deduplication.machine import DeduplicationVerdict, PartitionSequences
 from pulsar_on_kafka.exceptions import Result
 from pulsar_on_kafka.kafka.errors import is_certainly_not_stored, local_failure
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -205,21 +205,21 @@ class Deduplication:
                     if each is not None:
                         self._membership.make_sure(_RECOVER_S)
                     txn = None if each is None else _transaction_of(headers)
-                    verdict = Verdict.NEW if each is None else self._judge(partition, each, sequence, txn)
-                    if verdict is Verdict.NEW:
+                    verdict = DeduplicationVerdict.NEW if each is None else self._judge(partition, each, sequence, txn)
+                    if verdict is DeduplicationVerdict.NEW:
                         headers[0] = (PRODUCER, f"{sequence}{self._suffix}")
-                        report = ticket if each is None else _Report(self, each, ticket, (sequence,))
+                        report = ticket if each is None else _DeliveryReport(self, each, ticket, (sequence,))
                         produce(topic, value, key, partition, report, alias, timestamp, headers)
                 except BaseException:
                     ticket.sequence = given
                     raise
-                if each is not None and verdict is Verdict.NEW:
+                if each is not None and verdict is DeduplicationVerdict.NEW:
                     each.sequences.taken(sequence, txn)
-                elif each is not None and verdict is Verdict.PENDING:
+                elif each is not None and verdict is DeduplicationVerdict.PENDING:
                     each.waiting.append(_Waiting(sequence, txn, ticket))
                 if given == ASSIGN:
                     self._next[partition] = sequence + 1
-            if verdict is Verdict.DUPLICATE:
+            if verdict is DeduplicationVerdict.DUPLICATE:
                 answer_duplicate(ticket)
             elif sequence & _POLL_MASK == 0:
                 ticket.in_flight.kafka.poll_inline()
@@ -228,7 +228,7 @@ class Deduplication:
 
     # Batches ------------------------------------------------------------------------------------------------------
 
-    def admit(self, partition: int, sequence: int, txn: TxnId | None) -> Verdict:
+    def admit(self, partition: int, sequence: int, txn: TxnId | None) -> DeduplicationVerdict:
         """Whether a message may join a batch: NEW, and then it counts as under way, or DUPLICATE, or PENDING.
 
         Raises:
@@ -236,11 +236,11 @@ class Deduplication:
             TransactionConflict: that depends on another transaction, which is open.
         """
         if not self.active:
-            return Verdict.NEW
+            return DeduplicationVerdict.NEW
         with self._lock:
             each = self._partitions[partition]
             verdict = self._judge(partition, each, sequence, txn)
-            if verdict is Verdict.NEW:
+            if verdict is DeduplicationVerdict.NEW:
                 each.sequences.taken(sequence, txn)
             return verdict
 
@@ -248,7 +248,7 @@ class Deduplication:
         """Have a PENDING message answered with the one that it repeats; False when that was answered meanwhile."""
         with self._lock:
             each = self._partitions[partition]
-            if each.sequences.judge(sequence, txn) is not Verdict.PENDING:
+            if each.sequences.judge(sequence, txn) is not DeduplicationVerdict.PENDING:
                 return False
             each.waiting.append(_Waiting(sequence, txn, waiting))
             return True
@@ -263,7 +263,7 @@ class Deduplication:
             report: Sendable = batch
             if self.active:
                 self._membership.make_sure(_RECOVER_S)
-                report = _Report(self, self._partitions[partition], batch, batch.sequence_ids())
+                report = _DeliveryReport(self, self._partitions[partition], batch, batch.sequence_ids())
             produce(topic, value, key, partition, report, alias, timestamp, headers)
 
         return produce_batch
@@ -276,7 +276,7 @@ class Deduplication:
 
     # Messages of several records ----------------------------------------------------------------------------------
 
-    def admit_chunked(self, partition: int, given: int, txn: TxnId | None) -> tuple[Verdict, int, bool]:
+    def admit_chunked(self, partition: int, given: int, txn: TxnId | None) -> tuple[DeduplicationVerdict, int, bool]:
         """Whether a message that is sent in chunks may go, its id (the next one for `ASSIGN`), and whether it counts as
         under way until `chunked_answered`.
 
@@ -284,16 +284,16 @@ class Deduplication:
         """
         with self._lock:
             sequence = self._next[partition] if given == ASSIGN else given
-            verdict, judged = Verdict.NEW, self.active
+            verdict, judged = DeduplicationVerdict.NEW, self.active
             if judged:
                 each = self._partitions[partition]
                 self._membership.make_sure(_RECOVER_S)
                 verdict = self._judge(partition, each, sequence, txn)
-                if verdict is Verdict.NEW:
+                if verdict is DeduplicationVerdict.NEW:
                     each.sequences.taken(sequence, txn)
             if given == ASSIGN:
                 self._next[partition] = sequence + 1
-            return verdict, sequence, judged and verdict is Verdict.NEW
+            return verdict, sequence, judged and verdict is DeduplicationVerdict.NEW
 
     def chunked_answered(self, partition: int, sequence: int, offset: int | None, *, stored: bool) -> None:
         """Every chunk of an admitted message was answered; `offset` is the last one's, where it is known."""
@@ -322,23 +322,23 @@ class Deduplication:
                 each.sequences.failed(sequences, certainly=is_certainly_not_stored(error))
             return _released(each, error) if each.waiting else []
 
-    def _judge(self, partition: int, each: _Partition, sequence: int, txn: TxnId | None) -> Verdict:
+    def _judge(self, partition: int, each: _Partition, sequence: int, txn: TxnId | None) -> DeduplicationVerdict:
         """Raises StoreError or Corrupt: what failed sends left in the log has to be read, or the outcome of a
         transaction, and cannot be. TransactionConflict: that transaction is open."""
         verdict = each.sequences.judge(sequence, txn)
-        if verdict is Verdict.UNKNOWN:
+        if verdict is DeduplicationVerdict.UNKNOWN:
             deadline = Deadline.after(_RECOVER_S)
             begin = each.sequences.read_from
             found, end = self._journal.firsts(self._topic, partition, self._name, begin, deadline)
             _log.info("producer=%s partition=%d looked for failed sends, read to %d", self._name, partition, end)
             each.sequences.found(found, end)
             verdict = each.sequences.judge(sequence, txn)
-        if verdict is Verdict.UNDECIDED:
+        if verdict is DeduplicationVerdict.UNDECIDED:
             undecided = each.sequences.depends_on(sequence)
             outcomes = self._journal.outcomes(self._topic, partition, undecided, Deadline.after(_RECOVER_S))
             _take_in(each.sequences, outcomes)
             verdict = each.sequences.judge(sequence, txn)
-        if verdict is Verdict.UNDECIDED:
+        if verdict is DeduplicationVerdict.UNDECIDED:
             raise TransactionConflict(_conflict(sequence, each.sequences.depends_on(sequence)))
         return verdict
 
@@ -369,12 +369,12 @@ def _released(each: _Partition, error: Any) -> list[tuple[Sendable, Any]]:
     for one in each.waiting:
         verdict = each.sequences.judge(one.sequence, one.txn)
         failure = one.failure if error is None else error
-        if verdict is Verdict.DUPLICATE:
+        if verdict is DeduplicationVerdict.DUPLICATE:
             released.append((one.sendable, None))
-        elif verdict is Verdict.UNDECIDED:
+        elif verdict is DeduplicationVerdict.UNDECIDED:
             depends_on = each.sequences.depends_on(one.sequence)
             released.append((one.sendable, local_failure(_conflict(one.sequence, depends_on))))
-        elif verdict is Verdict.PENDING or failure is None:
+        elif verdict is DeduplicationVerdict.PENDING or failure is None:
             still.append(one._replace(failure=failure))
         else:
             released.append((one.sendable, failure))
@@ -382,7 +382,7 @@ def _released(each: _Partition, error: Any) -> list[tuple[Sendable, Any]]:
     return released
 
 
-class _Report:
+class _DeliveryReport:
     """Librdkafka's callback for one record."""
 
     __slots__ = ("_deduplication", "_partition", "_sendable", "_sequences")
@@ -427,7 +427,7 @@ class WaitingMessage:
 
 def answer_duplicate(ticket: Any) -> None:
     """The message was stored before: its sender hears so, and nothing is sent."""
-    in_flight: InFlight = ticket.in_flight
+    in_flight: SendsInFlight = ticket.in_flight
     callback: SendCallback | None = ticket.callback
     ticket.callback = None
     ticket.origin.last_sequence_id = ticket.sequence

@@ -40,7 +40,7 @@ class PartitionOut(PartitionOrigin):
         self.next_sequence_id: Callable[[], int] = itertools.count(last_sequence_id + 1).__next__
 
 
-class Answer:
+class SendResult:
     """The callback of a synchronous send."""
 
     __slots__ = ("error", "message_id", "settled")
@@ -68,7 +68,7 @@ class Ticket:
     origin: PartitionOut
     sequence: int
 
-    def __init__(self, in_flight: InFlight) -> None:
+    def __init__(self, in_flight: SendsInFlight) -> None:
         self.in_flight = in_flight
         self.sequence = _UNSENT
 
@@ -93,7 +93,7 @@ class Ticket:
             in_flight.wake_waiting(settled)
 
 
-class InFlight:
+class SendsInFlight:
     """At most `limit` tickets, and the waiting for their return. Thread-safe.
 
     A sender takes a ticket with `take` (the pop of a list: IndexError, then `one_more`), fills it in and hands it to
@@ -107,8 +107,8 @@ class InFlight:
         self.settled = 0
         self.wake_at = _NOBODY_WAITS
         self.kafka = kafka
-        """Serves the reports of all these messages. Another Kafka producer needs an `InFlight` of its own: what one
-        thread counts at a time, two might count wrong."""
+        """Serves the reports of all these messages. Another Kafka producer needs a `SendsInFlight` of its own: what
+        one thread counts at a time, two might count wrong."""
         self._limit = limit
         self._made: list[Ticket] = []
         self._room = threading.Condition()

@@ -11,7 +11,14 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SendCounts
 from pulsar_on_kafka.client.producer.deduplication import Deduplication
-from pulsar_on_kafka.client.producer.in_flight import NO_ID, Answer, InFlight, PartitionOut, SendCallback, Ticket
+from pulsar_on_kafka.client.producer.in_flight import (
+    NO_ID,
+    PartitionOut,
+    SendCallback,
+    SendResult,
+    SendsInFlight,
+    Ticket,
+)
 from pulsar_on_kafka.client.producer.quota_gate import QuotaGate
 from pulsar_on_kafka.client.values.errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.crypto.encryptor import Sealer
@@ -89,7 +96,7 @@ class Outlet:
         self._failures = 0
         self._answered_before = 0
         """Messages of Kafka producers that were given up and have reported all of theirs."""
-        self._former: list[InFlight] = []
+        self._former: list[SendsInFlight] = []
         """Of Kafka producers that were given up, until their reports are in."""
         self._renewing = threading.Lock()
         self._quota_gate = QuotaGate(send_timeout_ms)
@@ -218,7 +225,7 @@ class Outlet:
             self._tell(callback, as_pulsar(failure))  # librdkafka knew it before it asked
         return again
 
-    def _replace(self, given_up: InFlight) -> None:
+    def _replace(self, given_up: SendsInFlight) -> None:
         """Go on with another Kafka producer, unless another thread has seen to that."""
         with pulsar_errors(), self._renewing:
             if self._in_flight is given_up:
@@ -227,8 +234,8 @@ class Outlet:
                 self._former = [each for each in former if each.under_way() > 0]
                 self._answered_before += sum(each.settled for each in former if each not in self._former)
 
-    def _new_in_flight(self, kafka: KafkaProducer) -> InFlight:
-        return InFlight(self._max_pending, kafka, partial(self._failed, kafka))
+    def _new_in_flight(self, kafka: KafkaProducer) -> SendsInFlight:
+        return SendsInFlight(self._max_pending, kafka, partial(self._failed, kafka))
 
     def _grow_origins(self, partitions: int) -> None:
         """Count for that many partitions from now on."""
@@ -241,7 +248,7 @@ class Outlet:
             if self._deduplicates:
                 self._have_counted(number)
 
-    def _use(self, in_flight: InFlight) -> None:
+    def _use(self, in_flight: SendsInFlight) -> None:
         self._in_flight = in_flight
         self._take_ticket = in_flight.take
         self._kafka = in_flight.kafka
@@ -258,7 +265,7 @@ class Outlet:
     @staticmethod
     def _tell(callback: SendCallback | None, refusal: PulsarException) -> None:
         """A synchronous send raises, an asynchronous one gets the result in its callback."""
-        if callback is None or isinstance(callback, Answer):
+        if callback is None or isinstance(callback, SendResult):
             raise refusal
         callback(refusal.result, NO_ID)
 
@@ -269,7 +276,7 @@ class Outlet:
 
     def _answer_failure(self, failure: PulsarException, callback: SendCallback | None) -> None:
         self._failures += 1
-        if isinstance(callback, Answer):
+        if isinstance(callback, SendResult):
             callback.error = failure
         if callback is not None:
             callback(failure.result, NO_ID)

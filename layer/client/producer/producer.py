@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.producer.in_flight import Answer, SendCallback
+from pulsar_on_kafka.client.producer.in_flight import SendCallback, SendResult
 from pulsar_on_kafka.client.producer.outgoing_message import OutgoingMessage, is_more_than_plain, key_and_metadata
 from pulsar_on_kafka.client.producer.outgoing_schema import OutgoingSchema
 from pulsar_on_kafka.client.producer.outlet import Headers
@@ -105,7 +105,7 @@ class Producer(TransactionalProducer):
             MessageTooBig, ProducerQueueIsFull, Timeout, AlreadyClosed: as the official client.
             InvalidTxnStatusError: the transaction is not open.
         """
-        answer = Answer()
+        answer = SendResult()
         self.send_async(
             content, answer, properties, partition_key, ordering_key, sequence_id, replication_clusters,
             disable_replication, event_timestamp, deliver_at, deliver_after, txn=txn,

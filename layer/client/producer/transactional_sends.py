@@ -6,7 +6,7 @@ import time
 from typing import Final
 
 from pulsar_on_kafka.base.errors import InvalidTxnStatus
-from pulsar_on_kafka.client.producer.in_flight import NO_ID, Answer, SendCallback
+from pulsar_on_kafka.client.producer.in_flight import NO_ID, SendCallback, SendResult
 from pulsar_on_kafka.client.values.errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.client.values.transaction import Transaction
@@ -53,7 +53,7 @@ class TransactionalSend:
     def tell(self, refusal: PulsarException) -> bool:
         """The message is refused, which ends the operation. False when that is to be raised, because somebody waits for
         the answer."""
-        if isinstance(self, Answer):
+        if isinstance(self, SendResult):
             self.end(f"a send failed: {refusal}")
             return False
         self(refusal.result, NO_ID)
@@ -82,10 +82,10 @@ class TransactionalSend:
         return stamp
 
 
-class SyncTransactionalSend(TransactionalSend, Answer):
+class SyncTransactionalSend(TransactionalSend, SendResult):
     """The same for a thread that waits in `send`, or for nobody."""
 
-    def __init__(self, txn: Transaction, answer: Answer) -> None:
+    def __init__(self, txn: Transaction, answer: SendResult) -> None:
         TransactionalSend.__init__(self, txn, answer)
         self.error = None
         self._answer = answer
@@ -102,12 +102,12 @@ def taking_part(txn: Transaction, callback: SendCallback | None) -> Transactiona
         InvalidTxnStatusError: the same for one without a callback.
     """
     try:
-        if callback is None or isinstance(callback, Answer):
-            return SyncTransactionalSend(txn, callback or Answer())
+        if callback is None or isinstance(callback, SendResult):
+            return SyncTransactionalSend(txn, callback or SendResult())
         return TransactionalSend(txn, callback)
     except InvalidTxnStatus as refused:
         refusal = as_pulsar(refused)
-        if callback is None or isinstance(callback, Answer):
+        if callback is None or isinstance(callback, SendResult):
             raise refusal from refused
         callback(refusal.result, NO_ID)
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from pulsar_on_kafka.compat.compare import Comparison, Report, Verdict
+from pulsar_on_kafka.compat.compare import Comparison, CompatReport, ScenarioVerdict
 from pulsar_on_kafka.compat.report.terminal import summary
 
 _STYLE: Final = """
@@ -23,7 +23,7 @@ pre { overflow-x: auto; padding: .7em; background: #8882; font-size: 13px; line-
 """
 
 
-def html_page(report: Report) -> str:
+def html_page(report: CompatReport) -> str:
     return "\n".join(
         [
             '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8"/>',
@@ -39,15 +39,15 @@ def html_page(report: Report) -> str:
     )
 
 
-def _table(report: Report) -> str:
-    head = "".join(f"<th>{verdict.value}</th>" for verdict in Verdict)
+def _table(report: CompatReport) -> str:
+    head = "".join(f"<th>{verdict.value}</th>" for verdict in ScenarioVerdict)
     rows = [
         f'<tr><td><a href="#{escape(area)}">{escape(area)}</a></td>'
-        + "".join(_count(counts[v]) for v in Verdict)
+        + "".join(_count(counts[v]) for v in ScenarioVerdict)
         + "</tr>"
         for area, counts in report.areas().items()
     ]
-    total = "".join(f"<th>{report.count(verdict)}</th>" for verdict in Verdict)
+    total = "".join(f"<th>{report.count(verdict)}</th>" for verdict in ScenarioVerdict)
     return f"<table><tr><th>area</th>{head}</tr>\n" + "\n".join(rows) + f"\n<tr><th>all</th>{total}</tr></table>"
 
 
@@ -55,7 +55,7 @@ def _count(number: int) -> str:
     return f"<td>{number}</td>" if number else '<td class="zero">0</td>'
 
 
-def _area(report: Report, area: str) -> str:
+def _area(report: CompatReport, area: str) -> str:
     found = [_scenario(comparison) for comparison in report.comparisons if comparison.scenario.area == area]
     return f'<h2 id="{escape(area)}">{escape(area)}</h2>\n' + "\n".join(found)
 
@@ -64,7 +64,7 @@ def _scenario(found: Comparison) -> str:
     verdict = found.verdict
     name = escape(found.scenario.name)
     reason = f'<p class="reason">{escape(found.reason)}</p>' if found.reason else ""
-    opened = ' open="open"' if verdict is Verdict.DIFFER else ""
+    opened = ' open="open"' if verdict is ScenarioVerdict.DIFFER else ""
     return (
         f'<details{opened}><summary><span class="verdict {verdict.value.replace(" ", "-")}">{verdict.value}</span> '
         f"{escape(found.scenario.title)} <code>{name}</code>{_driver(found)}</summary>\n"

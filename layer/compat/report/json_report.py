@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.compare import Comparison, Report, Verdict
+from pulsar_on_kafka.compat.compare import Comparison, CompatReport, ScenarioVerdict
 from pulsar_on_kafka.compat.history import SideResult
 
 
-def json_report(report: Report) -> dict[str, Any]:
+def json_report(report: CompatReport) -> dict[str, Any]:
     """`verdict` is agree, differ, explained, not supported or not played; `seconds` are measured.
 
     `driven_by` says by which client each side was moved, as in `SideResult`; at the top, how many scenarios by which.
@@ -19,9 +19,10 @@ def json_report(report: Report) -> dict[str, Any]:
         "seconds": round(report.seconds, 1),
         "ok": report.ok,
         "agreement": round(report.agreement, 4),
-        "counts": {verdict.value: report.count(verdict) for verdict in Verdict},
+        "counts": {verdict.value: report.count(verdict) for verdict in ScenarioVerdict},
         "areas": {
-            area: {verdict.value: counts[verdict] for verdict in Verdict} for area, counts in report.areas().items()
+            area: {verdict.value: counts[verdict] for verdict in ScenarioVerdict}
+            for area, counts in report.areas().items()
         },
         "driven_by": dict(sorted(report.driven().items())),
         "stale": list(report.stale),
@@ -36,7 +37,7 @@ def _scenario(found: Comparison) -> dict[str, Any]:
         "title": found.scenario.title,
         "verdict": found.verdict.value,
         "reason": found.reason,
-        "diff": found.diff if found.verdict is not Verdict.AGREE else [],
+        "diff": found.diff if found.verdict is not ScenarioVerdict.AGREE else [],
         "pulsar": _side(found.pulsar),
         "kafka": _side(found.kafka),
     }

@@ -10,13 +10,13 @@ import re
 import xml.etree.ElementTree as ET
 from typing import Final
 
-from pulsar_on_kafka.compat.compare import Comparison, Report, Verdict
+from pulsar_on_kafka.compat.compare import Comparison, CompatReport, ScenarioVerdict
 
 # XML 1.0 has no way to write these.
 _NOT_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit_xml(report: Report) -> str:
+def junit_xml(report: CompatReport) -> str:
     root = ET.Element("testsuites", name="compat", time=f"{report.seconds:.1f}")
     for area, counts in report.areas().items():
         suite = ET.SubElement(
@@ -24,9 +24,9 @@ def junit_xml(report: Report) -> str:
             "testsuite",
             name=f"compat.{area}",
             tests=str(sum(counts.values())),
-            failures=str(counts[Verdict.DIFFER]),
+            failures=str(counts[ScenarioVerdict.DIFFER]),
             errors="0",
-            skipped=str(counts[Verdict.NOT_SUPPORTED] + counts[Verdict.NOT_PLAYED]),
+            skipped=str(counts[ScenarioVerdict.NOT_SUPPORTED] + counts[ScenarioVerdict.NOT_PLAYED]),
         )
         for found in report.comparisons:
             if found.scenario.area == area:
@@ -47,14 +47,14 @@ def _case(suite: ET.Element, found: Comparison) -> None:
         properties = ET.SubElement(case, "properties")
         ET.SubElement(properties, "property", name="pulsar driven by", value=" + ".join(found.pulsar.driven_by))
     match found.verdict:
-        case Verdict.DIFFER:
+        case ScenarioVerdict.DIFFER:
             failure = ET.SubElement(case, "failure", message=_clean(found.reason))
             failure.text = _clean("\n".join(found.diff))
-        case Verdict.NOT_SUPPORTED | Verdict.NOT_PLAYED:
+        case ScenarioVerdict.NOT_SUPPORTED | ScenarioVerdict.NOT_PLAYED:
             ET.SubElement(case, "skipped", message=_clean(found.reason))
-        case Verdict.EXPLAINED:
+        case ScenarioVerdict.EXPLAINED:
             ET.SubElement(case, "system-out").text = _clean(f"explained difference: {found.reason}")
-        case Verdict.AGREE:
+        case ScenarioVerdict.AGREE:
             pass
 
 

@@ -9,27 +9,27 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pulsar_on_kafka.compat.compare import Comparison, Report, Verdict
+from pulsar_on_kafka.compat.compare import Comparison, CompatReport, ScenarioVerdict
 from pulsar_on_kafka.compat.scenario import PulsarClient
 
 _STYLES: Final = {
-    Verdict.AGREE: "green",
-    Verdict.DIFFER: "bold red",
-    Verdict.EXPLAINED: "yellow",
-    Verdict.NOT_SUPPORTED: "cyan",
-    Verdict.NOT_PLAYED: "magenta",
+    ScenarioVerdict.AGREE: "green",
+    ScenarioVerdict.DIFFER: "bold red",
+    ScenarioVerdict.EXPLAINED: "yellow",
+    ScenarioVerdict.NOT_SUPPORTED: "cyan",
+    ScenarioVerdict.NOT_PLAYED: "magenta",
 }
 _DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "dim"}
 _FOLDED_WIDTH: Final = 200
 
 
-def show_report(report: Report, console: Console) -> None:
+def show_report(report: CompatReport, console: Console) -> None:
     if not console.is_terminal:
         console.width = _FOLDED_WIDTH
-    for verdict in (Verdict.NOT_PLAYED, Verdict.NOT_SUPPORTED, Verdict.EXPLAINED):
+    for verdict in (ScenarioVerdict.NOT_PLAYED, ScenarioVerdict.NOT_SUPPORTED, ScenarioVerdict.EXPLAINED):
         _show_reasons(report, verdict, console)
     for found in report.comparisons:
-        if found.verdict is Verdict.DIFFER:
+        if found.verdict is ScenarioVerdict.DIFFER:
             _show_difference(found, console)
     console.print(_table(report))
     driven = ", ".join(f"{count} {client}" for client, count in report.driven().most_common())
@@ -39,27 +39,27 @@ def show_report(report: Report, console: Console) -> None:
     console.print(Text(summary(report), style="green" if report.ok else "bold red"))
 
 
-def summary(report: Report) -> str:
+def summary(report: CompatReport) -> str:
     """One line."""
-    counts = ", ".join(f"{report.count(verdict)} {verdict.value}" for verdict in Verdict)
+    counts = ", ".join(f"{report.count(verdict)} {verdict.value}" for verdict in ScenarioVerdict)
     return f"{len(report.comparisons)} scenarios: {counts} ({report.agreement:.1%} agree) in {report.seconds:.0f} s"
 
 
-def _table(report: Report) -> Table:
+def _table(report: CompatReport) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, show_footer=True)
     table.add_column("area", footer="all")
-    for verdict in Verdict:
+    for verdict in ScenarioVerdict:
         total = report.count(verdict)
         table.add_column(
             verdict.value, justify="right", footer=Text(str(total), style=_STYLES[verdict] if total else "")
         )
     for area, counts in report.areas().items():
-        cells = (Text(str(counts[v] or "·"), style=_STYLES[v] if counts[v] else "dim") for v in Verdict)
+        cells = (Text(str(counts[v] or "·"), style=_STYLES[v] if counts[v] else "dim") for v in ScenarioVerdict)
         table.add_row(area, *cells)
     return table
 
 
-def _show_reasons(report: Report, verdict: Verdict, console: Console) -> None:
+def _show_reasons(report: CompatReport, verdict: ScenarioVerdict, console: Console) -> None:
     for found in report.comparisons:
         if found.verdict is verdict:
             console.print(
@@ -79,7 +79,9 @@ def _driver(found: Comparison) -> tuple[str, str]:
 def _show_difference(found: Comparison, console: Console) -> None:
     console.print(
         Text.assemble(
-            ("\ndiffers", _STYLES[Verdict.DIFFER]), f"  {found.scenario.name}: {found.scenario.title}", _driver(found)
+            ("\ndiffers", _STYLES[ScenarioVerdict.DIFFER]),
+            f"  {found.scenario.name}: {found.scenario.title}",
+            _driver(found),
         )
     )
     for line in found.diff or [found.reason]:

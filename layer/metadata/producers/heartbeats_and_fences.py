@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
-    SignOfLife,
+    ProducerHeartbeat,
     decode_bounds,
     decode_fence,
+    decode_producer_heartbeat,
     decode_replicator_fence,
-    decode_sign_of_life,
 )
 from pulsar_on_kafka.mapping.state.state_keys import (
     ProducerBoundsKey,
@@ -26,7 +26,7 @@ class HeartbeatsAndFences:
     replicators begin."""
 
     def __init__(self) -> None:
-        self.heartbeats: dict[tuple[str, str], SignOfLife] = {}
+        self.heartbeats: dict[tuple[str, str], ProducerHeartbeat] = {}
         self.fences: dict[str, KnownFences] = {}
         self.replicators: dict[str, KnownReplicators] = {}
 
@@ -36,7 +36,7 @@ class HeartbeatsAndFences:
             if record.value is None:
                 self.heartbeats.pop((key.topic, key.session), None)
             else:
-                self.heartbeats[key.topic, key.session] = decode_sign_of_life(record.value)
+                self.heartbeats[key.topic, key.session] = decode_producer_heartbeat(record.value)
         elif isinstance(key, ProducerKey):
             fence = None if record.value is None else decode_fence(record.value)
             epoch = Epoch(key.producer_name, key.epoch)

@@ -23,11 +23,11 @@ from pulsar_on_kafka.mapping.records.epoch_fences import Fence
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     ProducerClaim,
     ProducerClaims,
-    SignOfLife,
+    ProducerHeartbeat,
     decode_claims,
     encode_claims,
-    encode_sign_of_life,
-    sign_of_life,
+    encode_producer_heartbeat,
+    producer_heartbeat,
 )
 from pulsar_on_kafka.mapping.state.state_keys import ProducerClaimsKey, ProducerSessionKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
@@ -285,7 +285,7 @@ class ProducerRegistry:
         self._untold.add(topic)
         self._wake.set()
 
-    def publishers(self, topic: str, deadline: Deadline) -> list[SignOfLife]:
+    def publishers(self, topic: str, deadline: Deadline) -> list[ProducerHeartbeat]:
         """Each living process's producers on a topic, at most 3 s old, by process."""
         found = self._view(topic).ask(
             lambda state: [heartbeat for (place, _), heartbeat in state.heartbeats.items() if place == topic],
@@ -381,9 +381,9 @@ class ProducerRegistry:
         self._untold.discard(topic)
         held = [membership for (place, _), held in list(self._held.items()) if place == topic for membership in held]
         publishers = [membership.describe() for membership in held if membership.describe is not None]
-        heartbeat = sign_of_life(self._clock.now_ms() + LIFE_MS, self._process, publishers)
+        heartbeat = producer_heartbeat(self._clock.now_ms() + LIFE_MS, self._process, publishers)
         key = encode_key(ProducerSessionKey(topic, self._session))
-        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, encode_sign_of_life(heartbeat), deadline)
+        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, encode_producer_heartbeat(heartbeat), deadline)
         self.sure_until_ms[topic] = heartbeat.deadline_ms
 
     def _withdraw_heartbeat(self, topic: str, deadline: Deadline) -> None:

@@ -19,7 +19,7 @@ from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.migration.from_pulsar.entries import INCARNATION, Digest
 from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, acknowledged_copies
 from pulsar_on_kafka.replicated.acks import Acks
-from pulsar_on_kafka.replicated.origin_index import OriginIndex, Run
+from pulsar_on_kafka.replicated.origin_index import CopiedRun, OriginIndex
 from pulsar_on_kafka.replicated.origins import is_marker
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 
@@ -42,7 +42,7 @@ class CopiesHere:
     _digests: array[int] = field(default_factory=lambda: array("Q"))
     _late: dict[int, int] = field(default_factory=dict)
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[CopiedRun]:
         return self.index.runs(self.origin)
 
     def digest(self, place: int) -> int | None:

@@ -19,7 +19,7 @@ from pyroaring import BitMap
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.replicated.acks import Acks
-from pulsar_on_kafka.replicated.origin_index import Run
+from pulsar_on_kafka.replicated.origin_index import CopiedRun
 
 LEDGER_BITS: Final = 33
 ENTRY_BITS: Final = 30
@@ -134,7 +134,7 @@ def acknowledged(end: int, ranges: Iterable[tuple[int, int]]) -> Acknowledged:
     return Acknowledged(end, tuple(merged))
 
 
-def acknowledged_copies(done: Acknowledged, runs: Iterable[Run], entries_per_ledger: int) -> Acks:
+def acknowledged_copies(done: Acknowledged, runs: Iterable[CopiedRun], entries_per_ledger: int) -> Acks:
     """The offsets here of the copies of what is acknowledged there. Memory: a bitmap of them."""
     found = Acks(entries_per_ledger)
     for run in runs:

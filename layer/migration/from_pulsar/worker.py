@@ -40,7 +40,7 @@ from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress, PulsarR
 from pulsar_on_kafka.migration.from_pulsar.schemas_here import SchemasHere
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.sides.target import Target
-from pulsar_on_kafka.replicated.progress import Side, without_acknowledged, without_message
+from pulsar_on_kafka.replicated.progress import SubscriptionSide, without_acknowledged, without_message
 from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
 
 _log: Final = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ _MOST_ASKED: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionReport:
+class ImportedPartition:
     topic: str
     partition: int
     messages: ComparedMessages
@@ -68,7 +68,7 @@ class ImportReport:
     """Pulsar's side and this one's, beside each other."""
 
     lacking: tuple[str, ...]
-    partitions: tuple[PartitionReport, ...]
+    partitions: tuple[ImportedPartition, ...]
 
     @property
     def good(self) -> bool:
@@ -235,7 +235,7 @@ class ImportWorker:
         node, deadline = self._node, Deadline.after(_READ_S)
         self._still_mine()
         cursor = node.memberships.cursors.read(subscription, deadline)[number].state
-        side = Side(CopyOrigin("", 0), cursor, copied.index, copied.index.end)
+        side = SubscriptionSide(CopyOrigin("", 0), cursor, copied.index, copied.index.end)
         acks.join(without_message(side))
         left = without_acknowledged(acks, cursor)
         if left:
@@ -289,7 +289,7 @@ class ImportWorker:
     def verify(self) -> ImportReport:
         """Both sides beside each other. Reads every message of both."""
         lacking = self.lacking()
-        reports: list[PartitionReport] = []
+        reports: list[ImportedPartition] = []
         with closing(PulsarReading(self._address)) as reading:
             for topic in self._topics():
                 here = self._node.topics.find(topic.name, self._call())
@@ -297,7 +297,7 @@ class ImportWorker:
                     reports += self._verify(topic, here, reading)
         return ImportReport(tuple(lacking), tuple(reports))
 
-    def _verify(self, topic: PulsarTopic, here: Topic, reading: PulsarReading) -> Iterator[PartitionReport]:
+    def _verify(self, topic: PulsarTopic, here: Topic, reading: PulsarReading) -> Iterator[ImportedPartition]:
         most_bytes = record_limit(self._node.admin, here.kafka_topic, self._call())
         schemas = self._schemas(topic)
         for number, name in enumerate(topic.partition_names()[: here.partitions]):
@@ -310,7 +310,7 @@ class ImportWorker:
                 records = copies(entry, origin, *schemas.of(entry.schema_version), most_bytes, "any")
                 entries.add(place_of(entry.position), digest_of(records), len(entry.messages))
             subscriptions = tuple(self._verify_subscriptions(here, number, there, copied, entries))
-            yield PartitionReport(str(here.name), number, entries.result(), subscriptions)
+            yield ImportedPartition(str(here.name), number, entries.result(), subscriptions)
 
     def _verify_subscriptions(
         self, here: Topic, number: int, there: PulsarPartition, copied: CopiesHere, entries: ComparedEntries

@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.node.metrics.asking import answer
 from pulsar_on_kafka.node.metrics.clusters import ClusterCounts, of_clusters
-from pulsar_on_kafka.node.metrics.duties import duties
+from pulsar_on_kafka.node.metrics.duties import roles
 from pulsar_on_kafka.node.metrics.reading import reading
 from pulsar_on_kafka.node.metrics.replication import replication
 from pulsar_on_kafka.node.metrics.transactions import transactions
@@ -101,7 +101,7 @@ class MetricsCollector(Collector):
             for node in nodes
         )
         yield from transactions(nodes)
-        yield from duties(nodes)
+        yield from roles(nodes)
         yield from replication(nodes)
 
 

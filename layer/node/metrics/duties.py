@@ -9,21 +9,21 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from pulsar_on_kafka.node.node import Node
 
-_DUTY: Final = ("cluster", "duty")
-_WORK: Final = (*_DUTY, "work")
+_ROLE: Final = ("cluster", "duty")
+_ROLE_WORK: Final = (*_ROLE, "work")
 
 
-def duties(nodes: list[Node]) -> Iterator[Metric]:
-    joined = GaugeMetricFamily("pok_duty_joined", "1 when Kafka's group has answered with a share.", labels=_DUTY)
-    partitions = GaugeMetricFamily("pok_duty_partitions", "Partitions of the share.", labels=_DUTY)
-    done = CounterMetricFamily("pok_duty_turns", "Rounds that ended well.", labels=_WORK)
-    failed = CounterMetricFamily("pok_duty_turns_failed", "Rounds that failed.", labels=_WORK)
-    last = GaugeMetricFamily("pok_duty_last_turn_seconds", "How long the last round took.", labels=_WORK)
-    under_way = GaugeMetricFamily("pok_duty_turn_under_way_seconds", "How long this one has lasted.", labels=_WORK)
-    written = CounterMetricFamily("pok_duty_records_written", "State records, tombstones too.", labels=_WORK)
+def roles(nodes: list[Node]) -> Iterator[Metric]:
+    joined = GaugeMetricFamily("pok_duty_joined", "1 when Kafka's group has answered with a share.", labels=_ROLE)
+    partitions = GaugeMetricFamily("pok_duty_partitions", "Partitions of the share.", labels=_ROLE)
+    done = CounterMetricFamily("pok_duty_turns", "Rounds that ended well.", labels=_ROLE_WORK)
+    failed = CounterMetricFamily("pok_duty_turns_failed", "Rounds that failed.", labels=_ROLE_WORK)
+    last = GaugeMetricFamily("pok_duty_last_turn_seconds", "How long the last round took.", labels=_ROLE_WORK)
+    under_way = GaugeMetricFamily("pok_duty_turn_under_way_seconds", "How long this one has lasted.", labels=_ROLE_WORK)
+    written = CounterMetricFamily("pok_duty_records_written", "State records, tombstones too.", labels=_ROLE_WORK)
     deletions = CounterMetricFamily("pok_ledger_deletions", "Deletions asked for.", labels=("cluster", "verdict"))
     for node in nodes:
-        for state in [state for runs in list(node.duties) for state in runs.states()]:
+        for state in [state for runs in list(node.roles) for state in runs.states()]:
             labels = [node.cluster_id, state.name]
             joined.add_metric(labels, state.joined)
             partitions.add_metric(labels, state.partitions)

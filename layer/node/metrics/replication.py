@@ -22,7 +22,7 @@ def replication(nodes: list[Node]) -> Iterator[Metric]:
     under_way = GaugeMetricFamily("pok_replication_pending_entries", "Sent and not answered.", labels=_LABELS)
     behind = GaugeMetricFamily("pok_replication_backlog_entries", "Entries not copied yet.", labels=_LABELS)
     for node in nodes:
-        for state in [state for runs in list(node.duties) for state in runs.states()]:
+        for state in [state for runs in list(node.roles) for state in runs.states()]:
             for each in state.replicators:
                 labels = [node.cluster_id, each.topic, each.cluster]
                 records.add_metric(labels, each.records)

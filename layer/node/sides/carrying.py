@@ -15,7 +15,7 @@ from pulsar_on_kafka.node.sides.side_reading import CursorsOf
 from pulsar_on_kafka.replicated.acks import Acks
 from pulsar_on_kafka.replicated.carried_deliveries import carried, joined
 from pulsar_on_kafka.replicated.comparison import PartitionComparison
-from pulsar_on_kafka.replicated.progress import Side, said, take_over, without_acknowledged, without_message
+from pulsar_on_kafka.replicated.progress import SubscriptionSide, said, take_over, without_acknowledged, without_message
 from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
 
 
@@ -60,20 +60,26 @@ def bring_over(mine: CursorsOf, theirs: CursorsOf, deadline: Deadline) -> list[P
     return compare_partitions(ours, others)
 
 
-def _sides(mine: CursorsOf, theirs: CursorsOf, deadline: Deadline) -> tuple[dict[int, Side], dict[int, Side]]:
+def _sides(
+    mine: CursorsOf, theirs: CursorsOf, deadline: Deadline
+) -> tuple[dict[int, SubscriptionSide], dict[int, SubscriptionSide]]:
     ours, others = side_by_side([partial(each.sides, deadline) for each in (mine, theirs)])
     return ours, others
 
 
 def _acknowledge(
-    ours: Mapping[int, Side], others: Mapping[int, Side], there: Node, theirs: Subscription, deadline: Deadline
+    ours: Mapping[int, SubscriptionSide],
+    others: Mapping[int, SubscriptionSide],
+    there: Node,
+    theirs: Subscription,
+    deadline: Deadline,
 ) -> bool:
     """Whether anything was asked of the cursors there."""
     acks = {p: _missing(ours[p], side).blocks() for p, side in others.items() if p in ours}
     return acknowledge_ledgers(there.memberships.live_cursors, there.admin, theirs, acks, deadline) > 0
 
 
-def _deliveries(ours: Mapping[int, Side], others: Mapping[int, Side]) -> dict[int, Deliveries]:
+def _deliveries(ours: Mapping[int, SubscriptionSide], others: Mapping[int, SubscriptionSide]) -> dict[int, Deliveries]:
     """What the cursors there do not know of deliveries. Raises StoreError."""
     found: dict[int, Deliveries] = {}
     if all(side.cursor.deliveries is None for side in ours.values()):
@@ -86,7 +92,7 @@ def _deliveries(ours: Mapping[int, Side], others: Mapping[int, Side]) -> dict[in
     return found
 
 
-def _missing(ours: Side, side: Side) -> Acks:
+def _missing(ours: SubscriptionSide, side: SubscriptionSide) -> Acks:
     """Of what `ours` says, what `side` has not acknowledged, and what is no message there."""
     left = without_acknowledged(take_over(side, said(ours), {}), side.cursor)
     left.join(without_message(side))

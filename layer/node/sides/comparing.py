@@ -12,7 +12,7 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.sides.side_reading import SideReading
 from pulsar_on_kafka.replicated.comparison import PartitionComparison, compare
-from pulsar_on_kafka.replicated.progress import Side
+from pulsar_on_kafka.replicated.progress import SubscriptionSide
 
 
 def compare_subscription(
@@ -41,7 +41,9 @@ def compare_sides(
     return compare_partitions(ours, others)
 
 
-def compare_partitions(ours: Mapping[int, Side], others: Mapping[int, Side]) -> list[PartitionComparison]:
+def compare_partitions(
+    ours: Mapping[int, SubscriptionSide], others: Mapping[int, SubscriptionSide]
+) -> list[PartitionComparison]:
     """Of the same partitions, in their order. Raises StoreError, as `compare`."""
     return [compare(partition, ours[partition], others[partition]) for partition in sorted(ours)]
 

@@ -17,7 +17,7 @@ from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.sides.origin_reading import AT_ONCE, OriginReading, Seen
 from pulsar_on_kafka.replicated.origin_index import OriginIndex
-from pulsar_on_kafka.replicated.progress import Side
+from pulsar_on_kafka.replicated.progress import SubscriptionSide
 
 _QUEUE_KBYTES: Final = 4096
 
@@ -40,7 +40,7 @@ class CursorsOf:
     subscription: Subscription
     log: LogRead
 
-    def sides(self, deadline: Deadline) -> dict[int, Side]:
+    def sides(self, deadline: Deadline) -> dict[int, SubscriptionSide]:
         """By partition, of those that the subscription serves: cursors as their owners save them now.
 
         Raises:
@@ -62,7 +62,7 @@ class SideReading:
         self._reader = RangeReader(node.settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES))
         self._origins = OriginReading(node.admin, self._reader, seen)
 
-    def sides(self, subscription: Subscription, deadline: Deadline) -> dict[int, Side]:
+    def sides(self, subscription: Subscription, deadline: Deadline) -> dict[int, SubscriptionSide]:
         """By partition, of those that the subscription serves.
 
         Raises:
@@ -124,5 +124,5 @@ def _saved_now(node: Node, subscription: Subscription, deadline: Deadline) -> di
     return node.memberships.cursors.read(subscription, deadline)
 
 
-def _sides(cursors: Mapping[int, Recovered], log: LogRead) -> dict[int, Side]:
-    return {p: Side(log.origin, cursor.state, log.indexes[p], log.ends[p]) for p, cursor in cursors.items()}
+def _sides(cursors: Mapping[int, Recovered], log: LogRead) -> dict[int, SubscriptionSide]:
+    return {p: SubscriptionSide(log.origin, cursor.state, log.indexes[p], log.ends[p]) for p, cursor in cursors.items()}

@@ -58,7 +58,7 @@ Checkpointed: TypeAlias = Mapping[str, CursorCheckpoint]
 """Of one cursor, by session."""
 
 
-class CursorTidying:
+class CursorHousekeeping:
     """For one thread. Memory, during a call: 50,000 names, and the checkpoints of one partition."""
 
     name = "cursors"
@@ -102,7 +102,7 @@ class CursorTidying:
             if deadline.passed() or done >= MOST_TOMBSTONES:
                 break
             try:
-                done += self._tidy(
+                done += self._keep_house(
                     cursor,
                     found.get(cursor, set()),
                     checkpoints.get(cursor, {}),
@@ -113,7 +113,7 @@ class CursorTidying:
                 self._tell(cursor, failure)
         return done
 
-    def _tidy(
+    def _keep_house(
         self, cursor: CursorOf, found: set[SegmentName], copies: Checkpointed, before_ms: int, deadline: Deadline
     ) -> int:
         old = {session for session, copied in copies.items() if copied.written_ms < before_ms}

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_dead_process
-from pulsar_on_kafka.mapping.state.metadata.producer_records import decode_sign_of_life
+from pulsar_on_kafka.mapping.state.metadata.producer_records import decode_producer_heartbeat
 from pulsar_on_kafka.mapping.state.state_keys import ProducerSessionKey, decode_key, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_AT_ONCE, MOST_TOMBSTONES
@@ -46,11 +46,11 @@ class _Signs:
         if record.value is None:
             self.found.pop((key.topic, key.session), None)
         else:
-            sign = decode_sign_of_life(record.value)
+            sign = decode_producer_heartbeat(record.value)
             self.found[key.topic, key.session] = _Sign(sign.deadline_ms, sign.process)
 
 
-class SignTidying:
+class HeartbeatHousekeeping:
     """For one thread.
 
     A process of this host that is gone is known to be dead; any other one counts as dead a day after its last

@@ -38,7 +38,7 @@ class Memberships(Protocol):
     def remove_if_unused(self, subscription: Subscription, deadline: Deadline) -> bool: ...
 
 
-class NonDurableTidying:
+class NonDurableHousekeeping:
     """A `Work`. Memory: the records of all subscriptions, while it looks."""
 
     name = "non_durable_subscriptions"

@@ -23,7 +23,7 @@ _PARTITION_S: Final = 300.0
 _LOOK_S: Final = 30.0
 
 
-class TidyingRounds:
+class HousekeepingRounds:
     """Each partition ten minutes after it was assigned, then every six hours; what fails, ten minutes later."""
 
     def __init__(
@@ -45,7 +45,7 @@ class TidyingRounds:
         self.written = {each.name: 0 for each in work}
         """Records, by kind of work. Counts go up only."""
         failed = "what dead processes left could not be looked through"
-        self._thread = RoundsThread("pok-tidying", self._round, failed, first_s=look_s, again_s=look_s)
+        self._thread = RoundsThread("pok-housekeeping", self._round, failed, first_s=look_s, again_s=look_s)
         self._thread.start()
 
     def is_alive(self) -> bool:
@@ -58,7 +58,7 @@ class TidyingRounds:
 
     def _round(self) -> float:
         for partition in self._due():
-            pause_s = self._every_s if self._tidied(partition) else min(_AGAIN_S, self._every_s)
+            pause_s = self._every_s if self._kept_house(partition) else min(_AGAIN_S, self._every_s)
             self._due_s[partition] = time.monotonic() + pause_s
             if self._thread.ended:
                 break
@@ -69,7 +69,7 @@ class TidyingRounds:
         self._due_s = {number: self._due_s.get(number, now_s + self._first_s) for number in owned}
         return [number for number, due_s in self._due_s.items() if due_s <= now_s]
 
-    def _tidied(self, partition: int) -> bool:
+    def _kept_house(self, partition: int) -> bool:
         good = True
         for work in self._work:
             try:
@@ -78,8 +78,8 @@ class TidyingRounds:
             except LayerError as failure:
                 good = False
                 level = logging.DEBUG if isinstance(failure, Closed) or self._thread.ended else logging.WARNING
-                _log.log(level, "partition=%d %s cannot be tidied now: %s", partition, work.name, failure)
+                _log.log(level, "partition=%d %s: housekeeping is put off: %s", partition, work.name, failure)
             except Exception:
                 good = False
-                _log.exception("partition=%d %s cannot be tidied", partition, work.name)
+                _log.exception("partition=%d %s: housekeeping failed", partition, work.name)
         return good

@@ -100,7 +100,7 @@ class Maintenance:
         self._data = KafkaDataTopics(services.topics, services.admin, self._reader)
         cursors, change = node.memberships.cursors.read, node.memberships.live_cursors.change
         self._backlogs = BacklogKeeper(node, cursors, change, self._data.measure)
-        duties: dict[str, Callable[[Sequence[TopicLogs], Deadline], int]] = {
+        work: dict[str, Callable[[Sequence[TopicLogs], Deadline], int]] = {
             "messages that expire": MessageExpiry(node, cursors, change).run,
             "backlog quotas": self._hold_backlogs,
             "what nobody uses": UnusedThings(
@@ -111,9 +111,9 @@ class Maintenance:
         self._over = Deadline.never()
         """When the round that is under way has to end."""
         self._exceeded = 0
-        self._duties = {
+        self._work = {
             name: Share(lambda topics, run=run: run(topics, self._over), services.clock)  # type: ignore[misc]
-            for name, run in duties.items()
+            for name, run in work.items()
         }
         self._thread = RoundsThread(
             "pok-maintenance",
@@ -207,7 +207,7 @@ class Maintenance:
         if self._topic_deletion is not None:
             changed = self._topic_deletion.run([owner.state_partition for owner in owners], deadline)
         self._over, self._exceeded = deadline, 0
-        done = [self._done(duty, topics, deadline) for duty in self._duties]
+        done = [self._done(name, topics, deadline) for name in self._work]
         changed += sum(number for number, _ in done)
         turns, failed, unmeasured = self._measured(owners, deadline)
         retired = self._retire(owners, deadline)
@@ -228,16 +228,16 @@ class Maintenance:
         self._exceeded += self._backlogs.exceeded
         return held
 
-    def _done(self, duty: str, topics: Sequence[TopicLogs], deadline: Deadline) -> tuple[int, bool]:
+    def _done(self, name: str, topics: Sequence[TopicLogs], deadline: Deadline) -> tuple[int, bool]:
         """How much one kind of work changed, and whether it has topics left; what keeps it from being done keeps no
         other one."""
         try:
-            return self._duties[duty].run(topics)
+            return self._work[name].run(topics)
         except Closed:
             raise
         except LayerError as failure:
-            deadline.check(duty)
-            _log.warning("%s: not all was done now: %s", duty, failure)
+            deadline.check(name)
+            _log.warning("%s: not all was done now: %s", name, failure)
             return 0, False
 
     def _measured(self, owners: Sequence[LedgerOwner], deadline: Deadline) -> tuple[list[Turn], int, bool]:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.ledgers.machine import LedgerLists
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.ledgers.trimming import MINUTE_MS, Needs, Rollover, is_full, open_trim
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
@@ -86,7 +86,7 @@ class OpenTrimming:
     def __init__(self, use: LogUse, clock: Clock) -> None:
         self._use = use
         self._clock = clock
-        self._not_before_ms: dict[Place, int] = {}
+        self._not_before_ms: dict[LedgerPlace, int] = {}
 
     def run(self, owner: LedgerOwner, topics: Sequence[TopicLogs], deadline: Deadline) -> int:
         """Have go what may, of these topics of an owner that took over; of how many partitions something went.
@@ -153,7 +153,7 @@ class OpenTrimming:
 def _open_alone(lists: LedgerLists, topics: Sequence[TopicLogs]) -> Iterator[_Open]:
     for topic in topics:
         for partition, log in () if topic.bound else topic.logs.items():
-            listed = lists.ledgers(Place(topic.name, topic.layout.incarnation, partition))
+            listed = lists.ledgers(LedgerPlace(topic.name, topic.layout.incarnation, partition))
             if len(listed) != 1 or listed[0].state is not LedgerState.OPEN:
                 continue
             if listed[0].ledger_index == log.end // topic.layout.entries_per_ledger and listed[0].first <= log.end:

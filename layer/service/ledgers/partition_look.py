@@ -15,7 +15,7 @@ from pulsar_on_kafka.ledgers.deletion import (
     goes_by_ledgers,
 )
 from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
@@ -63,7 +63,7 @@ class PartitionLook:
             return Found(PartitionGone(life.incarnation), former=life.former)
         if topic.bound or not 0 <= partition < topic.partitions:
             return Found(None, former=life.former)
-        place = Place(str(name), topic.layout.incarnation, partition)
+        place = LedgerPlace(str(name), topic.layout.incarnation, partition)
         listed: Sequence[Ledger] = ()
         if with_list:
             listed = self._services.ledger_views.ask(str(name), lambda lists: lists.ledgers(place), deadline)
@@ -85,7 +85,7 @@ class PartitionLook:
         if not log:
             raise NoLeaderNow(f"{doomed.kafka_topic}-{partition} has no leader now")
         layout = LedgerLayout(doomed.incarnation, doomed.entries_per_ledger)
-        place = Place(doomed.name, doomed.incarnation, partition)
+        place = LedgerPlace(doomed.name, doomed.incarnation, partition)
         now = PartitionDoomed(place, layout, LogRange(*log[doomed.kafka_topic, partition]))
         return Found(now, doomed=doomed, former=doomed.former)
 

@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.ledgers.machine import LedgerLists
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.ledgers.trimming import Needs, Retention, trimmable
 from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
@@ -127,7 +127,7 @@ class Retirement:
         `enough`."""
         rules = self._use.rules(topics, deadline)
         free: list[Ledger] = []
-        judged: set[Place] = set()
+        judged: set[LedgerPlace] = set()
         for topic in topics:
             if len(free) >= enough:
                 break
@@ -151,11 +151,11 @@ class _Judgement(NamedTuple):
     """`of`: the partitions of which everything was known."""
 
     free: list[Ledger]
-    of: set[Place]
+    of: set[LedgerPlace]
 
 
-def _place(topic: TopicLogs, partition: int) -> Place:
-    return Place(topic.name, topic.layout.incarnation, partition)
+def _place(topic: TopicLogs, partition: int) -> LedgerPlace:
+    return LedgerPlace(topic.name, topic.layout.incarnation, partition)
 
 
 def _reopened(ledger: Ledger) -> Ledger:

@@ -16,9 +16,9 @@ class Share:
     """For one thread. Each round goes on behind what the one before came to, so that much work of one kind keeps
     neither other work nor other topics waiting for ever. Memory: the name of a topic."""
 
-    def __init__(self, duty: Callable[[Sequence[TopicLogs]], int], clock: Clock, share_s: float = SHARE_S) -> None:
-        """`duty` gives how much it changed."""
-        self._duty = duty
+    def __init__(self, work: Callable[[Sequence[TopicLogs]], int], clock: Clock, share_s: float = SHARE_S) -> None:
+        """`work` gives how much it changed."""
+        self._work = work
         self._clock = clock
         self._share_s = share_s
         self._next = ""
@@ -26,12 +26,12 @@ class Share:
     def run(self, topics: Sequence[TopicLogs]) -> tuple[int, bool]:
         """How much was changed, and whether topics are left for the next round. At least 50 are looked at.
 
-        Raises what the duty raises; the next round goes on behind the topics at which it did.
+        Raises what the work raises; the next round goes on behind the topics at which it did.
         """
         until_s, changed = self._clock.monotonic() + self._share_s, 0
         for some, following in self._in_turn(topics):
             self._next = following
-            changed += self._duty(some)
+            changed += self._work(some)
             if following and self._clock.monotonic() >= until_s:
                 return changed, True
         return changed, False

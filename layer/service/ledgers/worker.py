@@ -1,8 +1,8 @@
 """Phase 2 of a deletion: takes the events that ask for one, and deletes the data of ledgers that are off their list.
 
 An ordinary program on this SDK: a Shared consumer with retry letters. What cannot be done yet, or fails, comes again
-later, ten times; then it is a dead letter. What is wrong (`Verdict.REFUSE`) is one at once. Deleting twice does nothing
-the second time, so it does not matter between which two steps a worker dies. Source: PIP-186.
+later, ten times; then it is a dead letter. What is wrong (`DeletionVerdict.REFUSE`) is one at once. Deleting twice does
+nothing the second time, so it does not matter between which two steps a worker dies. Source: PIP-186.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterP
 from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import AuthorizationError, PulsarException
-from pulsar_on_kafka.ledgers.deletion import Judgement, Verdict, judge
+from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, Judgement, judge
 from pulsar_on_kafka.ledgers.deletion_topics import (
     DATA,
     DEAD_LETTERS,
@@ -98,8 +98,8 @@ class DeletionWorker:
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def counts(self) -> dict[str, int]:
-        """Events since the worker was made: by `Verdict`, each time that one was judged, and FAILED."""
-        return {**dict.fromkeys((*(verdict.value for verdict in Verdict), FAILED), 0), **self._counts}
+        """Events since the worker was made: by `DeletionVerdict`, each time that one was judged, and FAILED."""
+        return {**dict.fromkeys((*(verdict.value for verdict in DeletionVerdict), FAILED), 0), **self._counts}
 
     def is_alive(self) -> bool:
         """False once its thread has ended, as it does after `close`."""
@@ -191,11 +191,11 @@ class DeletionWorker:
                 )
                 for each in asked
             ]
-            before = max((each.before for each in judgements if each.verdict is Verdict.DELETE), default=0)
+            before = max((each.before for each in judgements if each.verdict is DeletionVerdict.DELETE), default=0)
             if before and found.whose is not None:
                 self._look.delete(found.whose, partition, before, deadline)
                 _log.info("topic=%s-%d data below offset %d is deleted", topic, partition, before)
-            if found.doomed is not None and any(each.verdict is not Verdict.REFUSE for each in judgements):
+            if found.doomed is not None and any(each.verdict is not DeletionVerdict.REFUSE for each in judgements):
                 self._look.end(found.doomed, deadline)
         except LayerError as failure:
             for each in asked:
@@ -206,11 +206,11 @@ class DeletionWorker:
 
     def _settle(self, consumer: Consumer, asked: _Asked, judgement: Judgement) -> None:
         verdict = judgement.verdict
-        if verdict is Verdict.REFUSE:
+        if verdict is DeletionVerdict.REFUSE:
             self._refuse(consumer, asked.message, judgement.reason)
             return
         self._counts[verdict.value] += 1
-        if verdict is Verdict.WAIT:
+        if verdict is DeletionVerdict.WAIT:
             _log.debug("ledger=%d is not deleted yet: %s", asked.ledger_id, judgement.reason)
             consumer.reconsume_later(asked.message, self._retry_ms, {REASON: judgement.reason})
             return
@@ -224,7 +224,7 @@ class DeletionWorker:
 
     def _refuse(self, consumer: Consumer, message: Message, reason: str) -> None:
         """Nobody should have sent this: for an operator to look at."""
-        self._counts[Verdict.REFUSE.value] += 1
+        self._counts[DeletionVerdict.REFUSE.value] += 1
         _log.warning("event %s is refused: %s", message.message_id(), reason)
         if self._dead_letters is None:
             self._dead_letters = self._client.create_producer(DEAD_LETTERS, block_if_queue_full=True)

@@ -39,7 +39,7 @@ from pulsar_on_kafka.service.replication.cursor import ReplicationCursor
 from pulsar_on_kafka.service.replication.lane import Lane
 from pulsar_on_kafka.service.replication.place_saves import ANSWER_S, PlaceSaves
 from pulsar_on_kafka.service.replication.schemas import SchemasThere
-from pulsar_on_kafka.subscriptions.records.open_transactions import LookingAgain
+from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.subscriptions.records.read_committed import ReadCommitted
 
 _log: Final = logging.getLogger(__name__)
@@ -97,7 +97,9 @@ class ReplicatorSession:
         self._client_id = member_client_id(member, secrets.token_hex(16))
         self._lanes: dict[int, Lane] = {}
         self._schemas = SchemasThere(node, target.node, subscription.topic.name)
-        self._looking = LookingAgain(f"replicator={self._name}", buffer_access(node, subscription.topic), node.clock)
+        self._looking = OpenTransactions(
+            f"replicator={self._name}", buffer_access(node, subscription.topic), node.clock
+        )
         self._saves = PlaceSaves(node.clock)
         self._paused = False
         self._save_due_s = self._snapshot_due_s = 0.0

@@ -27,13 +27,13 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
+from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.subscriptions.records.batches import unpack
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
 
 _TIMEOUT_S: Final = 2.0
 _AGAIN_S: Final = 0.2
-_BURY_AGAIN_S: Final = 1.0
+_DEAD_LETTER_AGAIN_S: Final = 1.0
 _MOST_AT_ONCE: Final = 500
 
 _log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class HeldHere(NamedTuple):
     of a batch entry is acknowledged or a transaction's."""
 
     slot: PartitionSlot
-    in_flight: InFlight
+    in_flight: DeliveriesInFlight
     acked: Callable[[int], BatchAckSet | None]
     redeliveries: dict[int, int]
 
@@ -251,15 +251,15 @@ class BatchRefusals:
         if policy is not None:
             letters = [message for message in messages if message.redeliveries > policy.max_redeliver_count]
             if letters:
-                policy.bury(letters, self._unburied)
+                policy.publish_dead_letters(letters, self._not_stored)
                 messages = [message for message in messages if message.redeliveries <= policy.max_redeliver_count]
         endpoint.deliver(messages)
 
-    def _unburied(self, letter: Delivery) -> None:
+    def _not_stored(self, letter: Delivery) -> None:
         """A dead letter could not be stored: it comes again in a second. Any thread."""
         now_s, feed = self._clock.monotonic(), letter.feed
         index, size = _place(letter)
-        feed.slot.nacks_in_batch.append((now_s, _BURY_AGAIN_S, letter.offset, feed.endpoint, index, size))
+        feed.slot.nacks_in_batch.append((now_s, _DEAD_LETTER_AGAIN_S, letter.offset, feed.endpoint, index, size))
 
     # Inside -------------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
-from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import Burial
+from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import DeadLettering
 from pulsar_on_kafka.subscriptions.dispatching.negative_acks import NegativeAcks
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
@@ -35,14 +35,14 @@ class DeliveryCounting:
         owned: Mapping[int, OwnedPartition],
         endpoints: Sequence[Endpoint],
         nacks: NegativeAcks,
-        burial: Burial,
+        dead_lettering: DeadLettering,
         log_end: Callable[[OwnedPartition], int],
     ) -> None:
         self._clock = clock
         self._owned = owned
         self._endpoints = endpoints
         self._nacks = nacks
-        self._burial = burial
+        self._dead_lettering = dead_lettering
         self._log_end = log_end
 
     def wants_save(self) -> bool:
@@ -71,7 +71,7 @@ class DeliveryCounting:
             seen, saved = self._take_seen(owned, saved), None
         if saved is not None and not saved.matter_from(owned.cursor.next_unacked):
             saved = None
-        if saved is None and self._burial.max_redeliver_count() is None:
+        if saved is None and self._dead_lettering.max_redeliver_count() is None:
             return
         number = owned.slot.number
         guard = DeliveryGuard(owned.read_position, lambda: self._put_off(number))
@@ -108,7 +108,7 @@ class DeliveryCounting:
 
     def end_where_over(self) -> None:
         """Stop counting where no consumer has a dead letter policy and nothing that a former owner counted is left."""
-        if self._burial.max_redeliver_count() is not None:
+        if self._dead_lettering.max_redeliver_count() is not None:
             return
         for owned in self._owned.values():
             if owned.guard is not None and owned.guard.over:
@@ -119,7 +119,7 @@ class DeliveryCounting:
         guard."""
         if owned.guard is None or not lowest:
             return lowest
-        most = self._burial.max_redeliver_count()
+        most = self._dead_lettering.max_redeliver_count()
         return owned.guard.admit(lowest, None if most is None else most + 1, in_order=in_order)
 
     def give_back(self, owned: OwnedPartition, endpoint: Endpoint, how: Departure) -> None:
@@ -141,7 +141,7 @@ class DeliveryCounting:
             if owned.guard is None:
                 owned.tell_seen()
                 continue
-            held = BitMap64(o for o, feed in owned.in_flight.holders.items() if not self._burial.has(feed))
+            held = BitMap64(o for o, feed in owned.in_flight.holders.items() if not self._dead_lettering.has(feed))
             for offsets in self._nacks.waiting(number).values():
                 held -= offsets
             holders = owned.in_flight.holders

@@ -13,26 +13,26 @@ from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed
 from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
 
-_MAX_BURIALS: Final = 1000
-_BURY_AGAIN_S: Final = 1.0
+_MAX_DEAD_LETTERS: Final = 1000
+_DEAD_LETTER_AGAIN_S: Final = 1.0
 
 
-class Burial:
+class DeadLettering:
     """At most 1,000 dead letters are under way at a time; further ones wait among the redeliveries."""
 
     def __init__(self, clock: Clock, endpoints: Sequence[Endpoint]) -> None:
         self._clock = clock
         self._endpoints = endpoints
-        self._graves = Endpoint("dead letters", 0, delivery_type=Delivery)
+        self._under_way = Endpoint("dead letters", 0, delivery_type=Delivery)
         """Holds the messages that are under way."""
 
-    def bury(self, owned: OwnedPartition, offsets: list[int], records: Mapping[int, Any]) -> list[int]:
+    def divert(self, owned: OwnedPartition, offsets: list[int], records: Mapping[int, Any]) -> list[int]:
         """Send messages that were delivered often enough to the dead letter topic; gives the others.
 
         The first consumer of this process with a dead letter policy does it for all of them, so that dead letters come
         in order. Without one nobody does it here; other processes' consumers dead-letter what they are leased.
         """
-        consumer = self._burier()
+        consumer = self._dead_letterer()
         if consumer is None or consumer.dead_letters is None:
             return offsets
         most = consumer.dead_letters.max_redeliver_count
@@ -45,19 +45,19 @@ class Burial:
             return offsets
         if guard is not None:
             guard.survived(dead)
-        room = max(0, _MAX_BURIALS - self._graves.unacked)
+        room = max(0, _MAX_DEAD_LETTERS - self._under_way.unacked)
         now = owned.entries.fitting(dead, room) if room else 0
         owned.put_back(dead[now:])
         bodies = [records[offset] for offset in dead[:now]]
-        letters = owned.hand_out(dead[:now], bodies, consumer.feed(owned.slot), self._graves.feed(owned.slot))
-        consumer.dead_letters.bury(letters, self._unburied)
+        letters = owned.hand_out(dead[:now], bodies, consumer.feed(owned.slot), self._under_way.feed(owned.slot))
+        consumer.dead_letters.publish_dead_letters(letters, self._not_stored)
         gone = set(dead)
         return [offset for offset in offsets if offset not in gone]
 
     def max_redeliver_count(self) -> int | None:
         """Of the policy that counts now; without one here the highest of other processes' consumers. None: there is
         no policy."""
-        consumer = self._burier()
+        consumer = self._dead_letterer()
         if consumer is not None and consumer.dead_letters is not None:
             return consumer.dead_letters.max_redeliver_count
         elsewhere = (e.max_redeliver_count for e in self._endpoints if isinstance(e, RemoteEndpoint))
@@ -65,12 +65,12 @@ class Burial:
 
     def has(self, feed: Feed) -> bool:
         """What this feed holds is on its way to the dead letter topic."""
-        return feed.endpoint is self._graves
+        return feed.endpoint is self._under_way
 
-    def _burier(self) -> Endpoint | None:
+    def _dead_letterer(self) -> Endpoint | None:
         return next((e for e in self._endpoints if e.dead_letters is not None and not e.closed), None)
 
-    def _unburied(self, letter: Delivery) -> None:
+    def _not_stored(self, letter: Delivery) -> None:
         """A dead letter could not be stored: try again in a second. Any thread."""
         slot = letter.feed.slot
-        slot.nacks.append((self._clock.monotonic(), _BURY_AGAIN_S, letter.offset, self._graves))
+        slot.nacks.append((self._clock.monotonic(), _DEAD_LETTER_AGAIN_S, letter.offset, self._under_way))

@@ -20,7 +20,7 @@ _AGAIN_S: Final = 1.0
 _log = logging.getLogger(__name__)
 
 
-class ReadingAhead:
+class DelayedPrefetch:
     """One partition is read at a time. What could not be read ahead is read when it is due."""
 
     def __init__(self, kafka_topic: str, fetcher: Fetcher, clock: Clock) -> None:
@@ -46,7 +46,7 @@ class ReadingAhead:
         """It was rewound, or is somebody else's."""
         if self._owned is owned:
             self._end(owned)
-        owned.due_soon.clear()
+        owned.delayed_soon.clear()
 
     def _begin(self, owned: OwnedPartition) -> None:
         number = owned.slot.number
@@ -54,7 +54,7 @@ class ReadingAhead:
         if owned.delayed is None or now_s < self._not_before_s.get(number, 0.0):
             return
         self._not_before_s[number] = now_s + _AGAIN_S
-        offsets = owned.due_soon.choose(owned.delayed, self._clock.now_ms(), owned.entries.chunks.known)
+        offsets = owned.delayed_soon.choose(owned.delayed, self._clock.now_ms(), owned.entries.chunks.known)
         if offsets:
             self._owned = owned
             self._batches = self._fetcher.read_at(self._kafka_topic, number, offsets, Deadline.after(_PATIENCE_S))
@@ -64,7 +64,7 @@ class ReadingAhead:
         try:
             while self._clock.monotonic() < enough_s:
                 batch = next(self._batches, None)
-                if batch is None or not owned.due_soon.arrived(batch):
+                if batch is None or not owned.delayed_soon.arrived(batch):
                     self._end(owned)
                     return
         except errors.StoreError as failure:  # also what Kafka deleted meanwhile
@@ -72,6 +72,6 @@ class ReadingAhead:
             self._end(owned)
 
     def _end(self, owned: OwnedPartition) -> None:
-        owned.due_soon.nothing_wanted()
+        owned.delayed_soon.nothing_wanted()
         self._owned = None
         self._batches = iter(())

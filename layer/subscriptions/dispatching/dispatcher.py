@@ -19,12 +19,12 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import BatchRefusals, HeldHere
 from pulsar_on_kafka.subscriptions.dispatching.counting import DeliveryCounting
-from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import Burial
-from pulsar_on_kafka.subscriptions.dispatching.delayed_prefetch import ReadingAhead
+from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import DeadLettering
+from pulsar_on_kafka.subscriptions.dispatching.delayed_prefetch import DelayedPrefetch
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.dispatching.key_shared import KeyShared
 from pulsar_on_kafka.subscriptions.dispatching.negative_acks import NegativeAcks
-from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import ReadAgain
+from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import RedeliveryReads
 from pulsar_on_kafka.subscriptions.dispatching.strategy import ROUND_ROBIN_BATCH, RoundRobin, active_consumer
 from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import Departure
@@ -34,7 +34,7 @@ from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
 from pulsar_on_kafka.subscriptions.records.chunk_rules import joint_rules
 from pulsar_on_kafka.subscriptions.records.chunks import HeldMessages, Known
 from pulsar_on_kafka.subscriptions.records.endpoint import DEFAULT_MAX_UNACKED, Endpoint
-from pulsar_on_kafka.subscriptions.records.open_transactions import LookingAgain
+from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 
 _REPLAY_BATCH: Final = 1000
 _LOG_END_TIMEOUT_S: Final = 2.0
@@ -66,13 +66,15 @@ class Dispatcher:
         self._endpoints = endpoints
         self._nacks = NegativeAcks()
         self._round_robin = RoundRobin()
-        self.looking = LookingAgain(f"subscription={handle}", handle.buffer, clock)
-        self._read_again = ReadAgain(handle.kafka_topic, fetcher, self.looking)
-        self._reading_ahead = ReadingAhead(handle.kafka_topic, fetcher, clock)
-        self._burial = Burial(clock, endpoints)
-        self.counting = DeliveryCounting(clock, owned, endpoints, self._nacks, self._burial, self.log_end)
+        self.looking = OpenTransactions(f"subscription={handle}", handle.buffer, clock)
+        self._read_again = RedeliveryReads(handle.kafka_topic, fetcher, self.looking)
+        self._reading_ahead = DelayedPrefetch(handle.kafka_topic, fetcher, clock)
+        self._dead_lettering = DeadLettering(clock, endpoints)
+        self.counting = DeliveryCounting(clock, owned, endpoints, self._nacks, self._dead_lettering, self.log_end)
         key_shared = handle.type is SubscriptionType.KEY_SHARED
-        self._keys = KeyShared(self._read_again, self._burial, self.counting, owned, endpoints) if key_shared else None
+        self._keys = (
+            KeyShared(self._read_again, self._dead_lettering, self.counting, owned, endpoints) if key_shared else None
+        )
         self._blocked = False
         self.late_elsewhere: Callable[[int, BitMap64, Endpoint], None] = lambda partition, offsets, endpoint: None
         """Told of messages of other processes' partitions that were not acknowledged in time."""
@@ -207,7 +209,7 @@ class Dispatcher:
         if owned.guard is not None:
             owned.set_aside_again(records)
         offsets = owned.readable({offset: records[offset] for offset in wanted if offset in records})
-        offsets = self._burial.bury(owned, offsets, records)
+        offsets = self._dead_lettering.divert(owned, offsets, records)
         gated = owned.guard is not None and owned.guard.suspects > 0 and len(offsets) <= ROUND_ROBIN_BATCH
         while offsets:
             turn = self._round_robin.next(self._endpoints, len(offsets), few_at_once=gated)

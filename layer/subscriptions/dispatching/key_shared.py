@@ -15,8 +15,8 @@ from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import ORDERING_KEY
 from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS, sticky_key_hash
 from pulsar_on_kafka.subscriptions.dispatching.counting import DeliveryCounting
-from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import Burial
-from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import ReadAgain
+from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import DeadLettering
+from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import RedeliveryReads
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder, Waiting
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
@@ -50,14 +50,14 @@ class KeyShared:
 
     def __init__(
         self,
-        read_again: ReadAgain,
-        burial: Burial,
+        read_again: RedeliveryReads,
+        dead_lettering: DeadLettering,
         counting: DeliveryCounting,
         owned: Mapping[int, OwnedPartition],
         endpoints: list[Endpoint],
     ) -> None:
         self._read_again = read_again
-        self._burial = burial
+        self._dead_lettering = dead_lettering
         self._counting = counting
         self._owned = owned
         self._endpoints = endpoints
@@ -202,7 +202,7 @@ class KeyShared:
             return False
         if come_again:
             records = {offset: record for offset, _, record in entries}
-            left = frozenset(self._burial.bury(owned, [*records], records))
+            left = frozenset(self._dead_lettering.divert(owned, [*records], records))
             entries = [entry for entry in entries if entry[0] in left]
         offsets = [entry[0] for entry in entries]
         if owned.entries.batches:

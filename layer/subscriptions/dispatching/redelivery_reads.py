@@ -10,7 +10,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.records.open_transactions import LookingAgain
+from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.subscriptions.records.read_committed import look_over_any
 
 _TIMEOUT_S: Final = 2.0
@@ -18,7 +18,7 @@ _TIMEOUT_S: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
-class Found(NamedTuple):
+class RecordsFound(NamedTuple):
     """`gone` is not in Kafka any more, or of an aborted transaction, and counts as acknowledged; what is in neither
     could not be read just now, or its transaction is open."""
 
@@ -26,25 +26,25 @@ class Found(NamedTuple):
     gone: list[int]
 
 
-class ReadAgain:
-    def __init__(self, kafka_topic: str, fetcher: Fetcher, looking: LookingAgain) -> None:
+class RedeliveryReads:
+    def __init__(self, kafka_topic: str, fetcher: Fetcher, looking: OpenTransactions) -> None:
         self._kafka_topic = kafka_topic
         self._fetcher = fetcher
         self._looking = looking
         self.failed = False
         """The last reading gave nothing of what was wanted."""
 
-    def read(self, owned: OwnedPartition, offsets: Sequence[int]) -> Found:
+    def read(self, owned: OwnedPartition, offsets: Sequence[int]) -> RecordsFound:
         """The records at these offsets, in any order given; chunked messages whole, as many as 32 MiB hold. Takes 2 s
         at most; never raises StoreError."""
         chunks = owned.entries.chunks
         if chunks.known:
             offsets = chunks.affordable(offsets)
-        records = owned.due_soon.take(offsets)
+        records = owned.delayed_soon.take(offsets)
         wanted = sorted(offset for offset in chunks.spread(offsets) if offset not in records)
         if not wanted:
             self.failed = False
-            return Found(records, [])
+            return RecordsFound(records, [])
         at_hand = len(records)
         read_to = wanted[-1]
         try:
@@ -66,7 +66,7 @@ class ReadAgain:
             owned.cursor.acknowledge(everything)
             owned.settle(everything)
         self.failed = len(records) <= at_hand and not gone
-        return Found(records, gone)
+        return RecordsFound(records, gone)
 
     def _not_committed(self, owned: OwnedPartition, records: dict[int, Any]) -> list[int]:
         """Take out of `records` what may not be delivered; gives what of it never will be.

@@ -9,7 +9,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack, Report
-from pulsar_on_kafka.subscriptions.leases.leased_partition import Holdings, LeasedPartition, merged_acks
+from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartition, LeasedPartitions, merged_acks
 from pulsar_on_kafka.subscriptions.leases.saves import Acks
 from pulsar_on_kafka.subscriptions.records.batches import gathered, up_to
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
@@ -28,7 +28,7 @@ class LeaseAcks:
     each refusal. Refusals are of messages that were held; a report takes 20,000 of them.
     """
 
-    def __init__(self, holdings: Holdings, numbers: Mapping[Endpoint, int], *, in_order: bool = False) -> None:
+    def __init__(self, holdings: LeasedPartitions, numbers: Mapping[Endpoint, int], *, in_order: bool = False) -> None:
         self._in_order = in_order
         self._holdings = holdings
         self._numbers = numbers

@@ -13,7 +13,7 @@ from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import HeldHere
-from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
+from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.subscriptions.records.chunks import Known
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, Feed, PartitionSlot
 
@@ -59,7 +59,7 @@ class LeasedPartition:
 
     def __init__(self, slot: PartitionSlot) -> None:
         self.slot = slot
-        self.in_flight = InFlight()
+        self.in_flight = DeliveriesInFlight()
         self.redeliveries: dict[int, int] = {}
         self.batches: dict[int, BatchAckSet] = {}
         """What is acknowledged of batch entries that are held."""
@@ -180,7 +180,7 @@ class ToRead(NamedTuple):
         return self._replace(entries=self.entries[count:])
 
 
-class Holdings:
+class LeasedPartitions:
     """All of it, by partition. Memory: what LeasedPartition says for each; `to_read` refers to entries held there."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartitio
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.subscriptions.leases.terms import RecordReader
 from pulsar_on_kafka.subscriptions.partition.handing_out import HandingOut
-from pulsar_on_kafka.subscriptions.partition.transaction_holds import HeldEntries
+from pulsar_on_kafka.subscriptions.partition.transaction_holds import TransactionHolds
 from pulsar_on_kafka.subscriptions.records.batches import report_corrupt
 from pulsar_on_kafka.subscriptions.records.chunks import Known
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
@@ -32,7 +32,7 @@ _TIMEOUT_S: Final = 2.0
 _AGAIN_S: Final = 0.2
 _MOST_AT_ONCE: Final = 2000
 _REST_AFTER_S: Final = 10.0
-_BURY_AGAIN_S: Final = 1.0
+_DEAD_LETTER_AGAIN_S: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class LeasedRecords:
             report_corrupt(self._name, offset, reason)
             gone.append(offset)
 
-        handing_out = HandingOut(leased, entries, HeldEntries(), leased.in_flight, leased.redeliveries, unreadable)
+        handing_out = HandingOut(leased, entries, TransactionHolds(), leased.in_flight, leased.redeliveries, unreadable)
         if offsets:
             self._deliver(leased, endpoint, handing_out.messages(offsets, bodies, feed, None))
         if gone:
@@ -135,14 +135,14 @@ class LeasedRecords:
             most = policy.max_redeliver_count
             letters = [message for message in messages if message.redeliveries > most]
             if letters:
-                policy.bury(letters, self._unburied)
+                policy.publish_dead_letters(letters, self._not_stored)
                 messages = [message for message in messages if message.redeliveries <= most]
         endpoint.deliver(messages)
 
-    def _unburied(self, letter: Delivery) -> None:
+    def _not_stored(self, letter: Delivery) -> None:
         """A dead letter could not be stored: it comes again in a second. Any thread."""
         feed = letter.feed
-        feed.slot.nacks.append((self._clock.monotonic(), _BURY_AGAIN_S, letter.offset, feed.endpoint))
+        feed.slot.nacks.append((self._clock.monotonic(), _DEAD_LETTER_AGAIN_S, letter.offset, feed.endpoint))
 
 
 def _body(entry: LeasedEntry, records: Mapping[int, Any], entries: EntriesAtHand) -> Any | None:

@@ -35,7 +35,7 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import HeldHere
 from pulsar_on_kafka.subscriptions.leases.acks import LeaseAcks
-from pulsar_on_kafka.subscriptions.leases.leased_partition import Holdings, LeasedPartition, ToRead
+from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartition, LeasedPartitions, ToRead
 from pulsar_on_kafka.subscriptions.leases.permits import LeasePermits
 from pulsar_on_kafka.subscriptions.leases.saves import Acks, UnsavedReports
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
@@ -66,7 +66,7 @@ class Lessee:
         self._client_id = client_id
         self._epoch = 1
         self._sequence = 0
-        self._holdings = Holdings()
+        self._holdings = LeasedPartitions()
         self._permits = LeasePermits(consumers, self._holdings, beside_own=in_order)
         self._acks = LeaseAcks(self._holdings, self._permits.numbers, in_order=in_order)
         self._saves = UnsavedReports()

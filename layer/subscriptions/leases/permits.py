@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pulsar_on_kafka.mapping.state.cursors.lease_records import RemoteConsumer
-from pulsar_on_kafka.subscriptions.leases.leased_partition import Holdings
+from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartitions
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 
 _MOST_OVER: Final = 8
@@ -38,7 +38,7 @@ class LeasePermits:
     Memory: two numbers for each consumer and owner, and eight former owners.
     """
 
-    def __init__(self, consumers: Sequence[Endpoint], holdings: Holdings, *, beside_own: bool = False) -> None:
+    def __init__(self, consumers: Sequence[Endpoint], holdings: LeasedPartitions, *, beside_own: bool = False) -> None:
         self._consumers = consumers
         self._beside_own = beside_own
         self._holdings = holdings

@@ -20,7 +20,7 @@ from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.partition.delayed import MAX_DELAYED
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.batches import report_stop
-from pulsar_on_kafka.subscriptions.records.open_transactions import LookingAgain
+from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 
 _BATCH: Final = 1000
 _BATCH_BYTES: Final = 4 * 1024 * 1024
@@ -58,7 +58,7 @@ class PartitionReader:
         clock: Clock,
         consumer: GroupConsumer,
         owned: Mapping[int, OwnedPartition],
-        looking: LookingAgain,
+        looking: OpenTransactions,
     ) -> None:
         self._handle = handle
         self._clock = clock

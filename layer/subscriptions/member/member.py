@@ -18,7 +18,12 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import Answer, Request, ToldConsumer, TransactionRequest
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
+    Answer,
+    CursorTransactionRequest,
+    Request,
+    ToldConsumer,
+)
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.commands import Commands, outcome
@@ -129,7 +134,7 @@ class SubscriptionMember:
         answer: Future[None] = Future()
         return self._asking(answer, lambda: self._serving.acknowledge_in(txn, partition, ack, answer, deadline))
 
-    def acknowledge_for_others(self, partition: int, request: TransactionRequest) -> Future[None]:
+    def acknowledge_for_others(self, partition: int, request: CursorTransactionRequest) -> Future[None]:
         """The same for a consumer in another process. Fails with Fenced where this process does not own the partition
         in that life."""
         answer: Future[None] = Future()

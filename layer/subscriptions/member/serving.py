@@ -20,7 +20,7 @@ from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import ToldConsumer, TransactionRequest
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorTransactionRequest, ToldConsumer
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.commands import Commands
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
@@ -32,7 +32,7 @@ from pulsar_on_kafka.subscriptions.member.fetching import PartitionReader
 from pulsar_on_kafka.subscriptions.member.ownership import Ownership
 from pulsar_on_kafka.subscriptions.member.requests import OwnerRequests, life_of
 from pulsar_on_kafka.subscriptions.member.saving import STORE_TIMEOUT_S
-from pulsar_on_kafka.subscriptions.partition.non_persistent import PassingBy
+from pulsar_on_kafka.subscriptions.partition.non_persistent import NonPersistentDispatch
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal
@@ -82,7 +82,7 @@ class Serving:
         self._last_activity_s = 0.0
         self._last_poll_s = 0.0
         self._starved_since_s: float | None = None
-        self._passing_by = PassingBy() if handle.transient else None
+        self._passing_by = NonPersistentDispatch() if handle.transient else None
         self.stopping = False
         self._not_ours: errors.LayerError | None = None
         """Why an assignment was refused; a command that polled may have heard of it instead of the loop."""
@@ -298,7 +298,7 @@ class Serving:
         else:
             self.leasing.ask_owner(partition, txn, ack, answer, deadline)
 
-    def acknowledge_for_others(self, partition: int, request: TransactionRequest, answer: Future[None]) -> None:
+    def acknowledge_for_others(self, partition: int, request: CursorTransactionRequest, answer: Future[None]) -> None:
         """The same for a consumer in another process. Raises Fenced where this process does not own the partition in
         that life."""
         owned = self._owned.get(partition)

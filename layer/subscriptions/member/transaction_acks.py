@@ -27,7 +27,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.saved import Save
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife, TxnAck
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.commands import settle
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
@@ -35,7 +35,7 @@ from pulsar_on_kafka.subscriptions.partition import holding_for_transactions as 
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.transactions.pending_acks.holdings import has
 from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, CursorName
-from pulsar_on_kafka.transactions.pending_acks.machine import Answer, PendingAcks, State
+from pulsar_on_kafka.transactions.pending_acks.machine import PendingAckAnswer, PendingAcks, State
 from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal, Reading
 
 _log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class _Served:
 
     def __init__(self, owned: OwnedPartition) -> None:
         identity = owned.identity
-        life = CursorLife(identity.topic_incarnation, identity.subscription_incarnation)
+        life = CursorIncarnation(identity.topic_incarnation, identity.subscription_incarnation)
         name = CursorName(identity.topic, identity.partition, identity.subscription)
         self.owned = owned
         self.pending = PendingAcks(name, life, secrets.token_hex(16), owned.saves.saved.lineage.version)
@@ -73,7 +73,7 @@ class _Served:
         self.gone: errors.LayerError | None = None
         """Why nothing is taken any more."""
 
-    def answer(self, answers: Iterable[Answer]) -> None:
+    def answer(self, answers: Iterable[PendingAckAnswer]) -> None:
         for each in answers:
             self.asked.pop(each.ticket, None)
             settle(self.answers.pop(each.ticket), each.failure)

@@ -13,7 +13,7 @@ from typing import TypeVar
 from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.machine import CursorState
-from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
+from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.subscriptions.records.batches import gathered, up_to
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
 from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
@@ -29,7 +29,7 @@ class Acknowledging:
         slot: PartitionSlot,
         cursor: CursorState,
         chunks: ChunkAssembly,
-        in_flight: InFlight,
+        in_flight: DeliveriesInFlight,
         settle: Callable[[list[int]], None],
     ) -> None:
         self._slot = slot

@@ -23,7 +23,7 @@ _OVERHEAD_BYTES: Final = 500
 """Of a record in memory, besides its key and value."""
 
 
-class DueSoon:
+class DelayedSoon:
     """Memory: records of 16 MiB (counted with 500 bytes each besides key and value), the last one of them beyond it."""
 
     def __init__(self) -> None:

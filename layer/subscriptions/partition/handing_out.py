@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
-from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
-from pulsar_on_kafka.subscriptions.partition.transaction_holds import HeldEntries
+from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
+from pulsar_on_kafka.subscriptions.partition.transaction_holds import TransactionHolds
 from pulsar_on_kafka.subscriptions.records.batches import unpack
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Feed
 from pulsar_on_kafka.subscriptions.records.entries import EntriesAtHand
@@ -35,8 +35,8 @@ class HandingOut:
         self,
         cursor: KnowsBatches,
         entries: EntriesAtHand,
-        held: HeldEntries,
-        in_flight: InFlight,
+        held: TransactionHolds,
+        in_flight: DeliveriesInFlight,
         redeliveries: Mapping[int, int],
         unreadable: Callable[[int, CorruptRecord], None],
     ) -> None:

@@ -10,7 +10,7 @@ from itertools import repeat
 from pulsar_on_kafka.subscriptions.records.endpoint import Feed
 
 
-class InFlight:
+class DeliveriesInFlight:
     """Keeps the endpoints' numbers of unacknowledged messages, too.
 
     Memory: one small entry for each entry in flight, two for a batch.

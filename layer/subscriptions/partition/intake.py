@@ -20,8 +20,8 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.message_record import is_plain
 from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction
 from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages, deliver_at_ms
-from pulsar_on_kafka.subscriptions.partition.delayed_soon import DueSoon
-from pulsar_on_kafka.subscriptions.partition.transaction_holds import HeldEntries
+from pulsar_on_kafka.subscriptions.partition.delayed_soon import DelayedSoon
+from pulsar_on_kafka.subscriptions.partition.transaction_holds import TransactionHolds
 from pulsar_on_kafka.subscriptions.records.batches import UnknownBatchFormat, is_marker, report_corrupt, report_stop
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.entries import EntriesAtHand
@@ -42,14 +42,14 @@ class AcknowledgedElsewhere(Protocol):
 
 
 class Intake:
-    """Memory: `apart`, and what ReadCommitted, DelayedMessages, DueSoon and Fences say."""
+    """Memory: `apart`, and what ReadCommitted, DelayedMessages, DelayedSoon and Fences say."""
 
     def __init__(
         self,
         identity: CursorIdentity,
         cursor: CursorState,
         entries: EntriesAtHand,
-        held: HeldEntries,
+        held: TransactionHolds,
         now_ms: Callable[[], int],
     ) -> None:
         self._identity = identity
@@ -67,7 +67,7 @@ class Intake:
         """What reading passes over, because it comes by redelivery or waits for its time."""
         self.delayed: DelayedMessages | None = None
         """What is to be delivered later; None on Exclusive and Failover, which deliver it at once, as Pulsar does."""
-        self.due_soon = DueSoon()
+        self.delayed_soon = DelayedSoon()
         """Some of what is delayed, at hand already."""
         self.compacted: CompactedRange | None = None
         """For compacted reading: what is delivered."""
@@ -194,7 +194,7 @@ class Intake:
             due_ms = deliver_at_ms(headers_of(record))
             if due_ms > now_ms:
                 self.delayed.set_aside(offset, due_ms)
-                self.due_soon.keep(offset, due_ms, record, now_ms)
+                self.delayed_soon.keep(offset, due_ms, record, now_ms)
                 found.append(offset)
         return found
 
@@ -296,7 +296,7 @@ class Intake:
             due_ms = deliver_at_ms(headers_of(records[i]))
             if due_ms > now_ms:
                 delayed.set_aside(offsets[i], due_ms)
-                self.due_soon.keep(offsets[i], due_ms, records[i], now_ms)
+                self.delayed_soon.keep(offsets[i], due_ms, records[i], now_ms)
                 found.append(i)
         return found
 

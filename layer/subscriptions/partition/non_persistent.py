@@ -15,7 +15,7 @@ from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 PATIENCE_S: Final = 0.05
 
 
-class PassingBy:
+class NonPersistentDispatch:
     """Non-persistent messages of one membership are acknowledged when they are handed out, and dropped when they find
     no room; used by its thread. Memory: none beside a time."""
 

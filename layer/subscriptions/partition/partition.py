@@ -29,12 +29,12 @@ from pulsar_on_kafka.subscriptions.partition.acknowledging import Acknowledging
 from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
 from pulsar_on_kafka.subscriptions.partition.handing_out import HandingOut
-from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
+from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.subscriptions.partition.intake import Intake, without_acknowledged
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.subscriptions.partition.partition_saves import PartitionSaves
 from pulsar_on_kafka.subscriptions.partition.read_ahead import ReadAhead
-from pulsar_on_kafka.subscriptions.partition.transaction_holds import HeldEntries
+from pulsar_on_kafka.subscriptions.partition.transaction_holds import TransactionHolds
 from pulsar_on_kafka.subscriptions.records.batches import report_beyond_end
 from pulsar_on_kafka.subscriptions.records.chunks import Known
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
@@ -64,9 +64,9 @@ class OwnedPartition:
         self.saves = PartitionSaves(cursor, saved)
         self.residency = Residency(HoleBudget())
         self.entries = EntriesAtHand()
-        self.held = HeldEntries()
+        self.held = TransactionHolds()
         self.intake = Intake(identity, cursor, self.entries, self.held, now_ms)
-        self.in_flight = InFlight()
+        self.in_flight = DeliveriesInFlight()
         self.replay = BitMap64()
         self.redeliveries: dict[int, int] = {}
         self.saves_seen = False
@@ -96,7 +96,7 @@ class OwnedPartition:
         self.log_end: Callable[[], int] | None = None
         """Asks Kafka where the log ends; raises StoreError. None: what others say is believed."""
         self._log_end_seen = 0
-        self.due_soon = self.intake.due_soon
+        self.delayed_soon = self.intake.delayed_soon
         self._read_ahead = ReadAhead()
         self._absent: deque[int] = deque()
         """Chunked messages in `_read_ahead` without payload, lowest first."""
@@ -184,10 +184,10 @@ class OwnedPartition:
     def release_due(self, limit: int) -> None:
         """Let up to `limit` messages whose time has come be read again and delivered."""
         if self.delayed is not None and self.delayed.has_due:
-            offsets = self.delayed.take_due(max(0, limit), self.due_soon.wanted)
+            offsets = self.delayed.take_due(max(0, limit), self.delayed_soon.wanted)
             due = [offset for offset in offsets if not self.cursor.is_acknowledged(offset)]
             if len(due) < len(offsets):
-                self.due_soon.take(set(offsets).difference(due))
+                self.delayed_soon.take(set(offsets).difference(due))
             self.replay.update(due)
             if self.guard is not None:
                 self.guard.never_out(due)
@@ -206,7 +206,9 @@ class OwnedPartition:
         """There are messages to be read again and handed out."""
         if self.quiet:
             return False
-        return bool(self.replay) or (self.delayed is not None and self.delayed.has_due_besides(self.due_soon.wanted))
+        return bool(self.replay) or (
+            self.delayed is not None and self.delayed.has_due_besides(self.delayed_soon.wanted)
+        )
 
     # What goes to consumers ---------------------------------------------------------------------------------------
 
@@ -509,7 +511,7 @@ class OwnedPartition:
             self.keys.clear()
         if self.delayed is not None:
             self.delayed.clear()
-            self.due_soon.clear()
+            self.delayed_soon.clear()
         self.intake.apart.clear()
         self.kept_upto = 0
         self.intake.rewind(self.cursor.next_unacked)
@@ -542,7 +544,7 @@ class OwnedPartition:
         self.settle([offset for offset in self._known() if offset <= upto and self.cursor.is_acknowledged(offset)])
         if self.delayed is not None:
             self.delayed.forget_below(upto + 1)
-            self.due_soon.forget_below(upto + 1)
+            self.delayed_soon.forget_below(upto + 1)
         if self.guard is not None:
             self.guard.handed_out(upto)  # or what waits above the limit would wait for ever: none of it goes out
         if upto < self.read_position:

@@ -14,7 +14,7 @@ from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings
 
 
-class HeldEntries:
+class TransactionHolds:
     """Memory: compressed bitmaps, besides what Holdings says."""
 
     def __init__(self) -> None:

@@ -144,7 +144,7 @@ class DeadLetters(Protocol):
     def max_redeliver_count(self) -> int:
         """A message is delivered at most one time more than this."""
 
-    def bury(self, letters: Sequence[Delivery], kept: Callable[[Delivery], None]) -> None:
+    def publish_dead_letters(self, letters: Sequence[Delivery], kept: Callable[[Delivery], None]) -> None:
         """Store the letters, in this order, and acknowledge each once it is durable; `kept`, from any thread, gets
         those that could not be stored."""
 

@@ -30,7 +30,7 @@ _UNCOUNTED: Final = -1
 _OFFSET: Final = attrgetter("offset")
 
 
-class Run(NamedTuple):
+class RecordRun(NamedTuple):
     """Some records of a partition in offset order, and the offsets of those that want a further look (`Looked.odd`)."""
 
     offsets: list[int]
@@ -42,7 +42,7 @@ class Passed(NamedTuple):
     """Records that may go on, without the offsets that are `excluded` for good, markers among them: they count as
     acknowledged. `upto`, exclusive: everything below was judged."""
 
-    run: Run
+    run: RecordRun
     excluded: BitMap64
     upto: int
 
@@ -83,7 +83,7 @@ class ReadCommitted:
     def take(self, offsets: list[int], records: list[Any], looked: Looked, end: int) -> Passed:
         """The next records, which were looked over, all that there are below `end`."""
         if not looked.met and not self._offsets:
-            return Passed(Run(offsets, records, looked.odd), BitMap64(), end)
+            return Passed(RecordRun(offsets, records, looked.odd), BitMap64(), end)
         self.in_use = True
         self.end = end
         if self._offsets:
@@ -93,7 +93,7 @@ class ReadCommitted:
             self._met += looked.met
             self._bytes += sum(map(len, records))
             if self._is_held_up_still(looked.met):
-                return Passed(Run([], [], []), BitMap64(), self._offsets[0])
+                return Passed(RecordRun([], [], []), BitMap64(), self._offsets[0])
         else:
             self._offsets, self._records, self._odd, self._met = offsets, records, looked.odd, looked.met
             self._bytes = _UNCOUNTED
@@ -126,16 +126,16 @@ class ReadCommitted:
             stays = [offset not in left_out for offset in offsets]
             offsets, records = list(compress(offsets, stays)), list(compress(records, stays))
             odd = [offset for offset in odd if offset not in left_out]
-        return Passed(Run(offsets, records, odd), judged.excluded, upto)
+        return Passed(RecordRun(offsets, records, odd), judged.excluded, upto)
 
     def _keep_met_from(self, start: int) -> None:
         at = bisect_left(self._met, start, key=_OFFSET)
         reach_over = [found for one in self._met[:at] if (found := one.from_offset(start)) is not None]
         self._met = sorted(reach_over + self._met[at:], key=_OFFSET)
 
-    def _let_go_below(self, upto: int) -> Run:
+    def _let_go_below(self, upto: int) -> RecordRun:
         at, odd_at = bisect_left(self._offsets, upto), bisect_left(self._odd, upto)
-        gone = Run(self._offsets[:at], self._records[:at], self._odd[:odd_at])
+        gone = RecordRun(self._offsets[:at], self._records[:at], self._odd[:odd_at])
         if at:
             self._offsets, self._records, self._odd = self._offsets[at:], self._records[at:], self._odd[odd_at:]
             self._keep_met_from(upto)

@@ -15,14 +15,14 @@ from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage, ch
 
 _log = logging.getLogger(__name__)
 
-ReadAgain = Callable[[int, Sequence[int]], dict[int, Any]]
+ReadOnceMore = Callable[[int, Sequence[int]], dict[int, Any]]
 """(partition, offsets) -> records by offset, without those that are gone; raises StoreError."""
 
 
 class ReaderChunks:
     """Memory: what ChunkAssembly says of incomplete messages, for each partition. `now_s` is the monotonic clock's."""
 
-    def __init__(self, name: str, read_again: ReadAgain, now_s: Callable[[], float]) -> None:
+    def __init__(self, name: str, read_again: ReadOnceMore, now_s: Callable[[], float]) -> None:
         self._name = name
         self._read_again = read_again
         self._now_s = now_s

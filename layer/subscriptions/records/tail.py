@@ -29,7 +29,7 @@ from pulsar_on_kafka.kafka.reading.assigned import (
 )
 from pulsar_on_kafka.subscriptions.records.batches import Begun, messages_of
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
-from pulsar_on_kafka.subscriptions.records.open_transactions import LookingAgain
+from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.subscriptions.records.readable import Readable
 
 _log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ class Tail:
         starts: Mapping[int, int],
         endpoint: Endpoint,
         readable: Readable,
-        looking: LookingAgain,
+        looking: OpenTransactions,
         begun: Mapping[int, Begun] = MappingProxyType({}),
     ) -> None:
         """`starts`: the offset of the first record to read, per partition; `begun`: what of a batch entry there is not

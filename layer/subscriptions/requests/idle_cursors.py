@@ -107,7 +107,7 @@ class IdleCursors:
                 for partition, save in saves.items():
                     self._store.clean(reading.identity(partition), save.new, deadline)
             raise
-        self._tidy(reading, saves, deadline)
+        self._keep_house(reading, saves, deadline)
         offsets = {group: {**found, **wanted.get(group, {})} for group, found in reading.offsets.items()}
         return replace(reading, offsets=offsets)
 
@@ -131,7 +131,7 @@ class IdleCursors:
         ) or set(now.groups) - set(subscription.groups):
             raise errors.Fenced(f"subscription {subscription.name} of {subscription.topic.name} has changed")
 
-    def _tidy(self, reading: IdleReading, saves: Mapping[int, Save], deadline: Deadline) -> None:
+    def _keep_house(self, reading: IdleReading, saves: Mapping[int, Save], deadline: Deadline) -> None:
         """The saves count; what cannot be done here is left to housekeeping."""
         for partition, save in saves.items():
             identity = reading.identity(partition)

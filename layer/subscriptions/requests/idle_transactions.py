@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.subscriptions.requests.idle_cursors import IdleCursors, IdleReading
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName
@@ -46,7 +46,7 @@ class IdleTransactions:
         on_record = self._journal.on_record(list(names.values()), deadline)
         for partition, name in names.items():
             acks = on_record[name]
-            life = CursorLife(topic.layout.incarnation, subscription.life(partition))
+            life = CursorIncarnation(topic.layout.incarnation, subscription.life(partition))
             txns = frozenset(acks.life(life).transactions())
             if txns:
                 found[partition] = Pending(txns & acks.ends.keys(), txns - acks.ends.keys())
@@ -65,7 +65,7 @@ class IdleTransactions:
             return False
         identity = reading.identity(partition)
         name = CursorName(identity.topic, partition, identity.subscription)
-        life = CursorLife(identity.topic_incarnation, identity.subscription_incarnation)
+        life = CursorIncarnation(identity.topic_incarnation, identity.subscription_incarnation)
         if not self._journal.exchange({name: ()}, deadline)[name].acks.life(life).transactions():
             return False
         taken = self._store.take_over(identity, found, deadline)

@@ -17,10 +17,10 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Answer,
     CloseConsumers,
     ConsumersTold,
+    CursorTransactionRequest,
     Request,
     TellConsumers,
     ToldConsumer,
-    TransactionRequest,
     decode,
     encode_answer,
     encode_told,
@@ -106,7 +106,7 @@ class OwnerEar:
             except CorruptRecord as reason:
                 self._channel.skipped(key, reason)
                 continue
-            if isinstance(found, TransactionRequest):
+            if isinstance(found, CursorTransactionRequest):
                 if key.partition in owned:
                     self._hold(key, found)
                 continue
@@ -123,7 +123,7 @@ class OwnerEar:
             executed = self._member.execute([(key.partition, request) for key, request in mine])
             executed.add_done_callback(partial(self._executed, mine))
 
-    def _hold(self, key: DeliveryKey, request: TransactionRequest) -> None:
+    def _hold(self, key: DeliveryKey, request: CursorTransactionRequest) -> None:
         """Have a transaction acknowledge something. Asked once more it is answered as before."""
         known = self._held.get(request.id)
         if known is not None:

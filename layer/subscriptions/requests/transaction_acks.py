@@ -23,7 +23,7 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Answer,
     CursorLife,
-    TransactionRequest,
+    CursorTransactionRequest,
     decode,
     encode_transaction,
 )
@@ -52,7 +52,7 @@ _REASONS: Final[dict[str, type[errors.LayerError]]] = {
 }
 
 
-def refusal(request: TransactionRequest, failure: BaseException) -> Answer | None:
+def refusal(request: CursorTransactionRequest, failure: BaseException) -> Answer | None:
     """What to answer to a request that failed; None where the next owner is to be asked."""
     if not isinstance(failure, errors.LayerError) or isinstance(failure, (errors.Fenced, errors.Closed)):
         return None
@@ -63,7 +63,7 @@ def refusal(request: TransactionRequest, failure: BaseException) -> Answer | Non
 @dataclass(slots=True)
 class _Asked:
     key: DeliveryKey
-    request: TransactionRequest
+    request: CursorTransactionRequest
     answer: Future[None]
     deadline: Deadline
     again: Deadline
@@ -99,7 +99,7 @@ class TransactionAcksElsewhere:
             Refused: 10,000 requests wait already.
             Closed: this process leaves the cluster.
         """
-        request = TransactionRequest(secrets.token_bytes(REQUEST_ID_BYTES), life, txn, ack)
+        request = CursorTransactionRequest(secrets.token_bytes(REQUEST_ID_BYTES), life, txn, ack)
         with self._changed:
             if self._closed:
                 raise errors.Closed("this process leaves the cluster")

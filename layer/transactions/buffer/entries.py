@@ -49,7 +49,7 @@ class _Mark(NamedTuple):
     timestamp_ms: int
 
 
-class TxnStatus(Enum):
+class TxnEntryStatus(Enum):
     """State of a transaction that has records in a partition, by the entries."""
 
     OPEN = "open"
@@ -155,23 +155,24 @@ class BufferEntries:
 
     # Transactions -------------------------------------------------------------------------------------------------
 
-    def status(self, where: DataPartition, txn: TxnId) -> TxnStatus:
+    def status(self, where: DataPartition, txn: TxnId) -> TxnEntryStatus:
         """The status of a transaction that a record below the data's end names, when that end was taken before this
         log's."""
         known = self._known(where, txn)
         if known is None:
-            return TxnStatus.COMMITTED
+            return TxnEntryStatus.COMMITTED
         if any(_tells_of(entry, where) for entry in known.aborted.values()):
-            return TxnStatus.ABORTED
+            return TxnEntryStatus.ABORTED
         if known.opened and not self.is_over(txn):
-            return TxnStatus.OPEN
-        return TxnStatus.COMMITTED
+            return TxnEntryStatus.OPEN
+        return TxnEntryStatus.COMMITTED
 
     def outcomes(self, where: DataPartition, txns: Iterable[TxnId]) -> dict[TxnId, bool | None]:
         """Whether these transactions, which have records there, are committed; None: they are open."""
         found = {txn: self.status(where, txn) for txn in txns}
         return {
-            txn: None if status is TxnStatus.OPEN else status is TxnStatus.COMMITTED for txn, status in found.items()
+            txn: None if status is TxnEntryStatus.OPEN else status is TxnEntryStatus.COMMITTED
+            for txn, status in found.items()
         }
 
     def void(self, where: DataPartition, txn: TxnId) -> BitMap64:
@@ -189,7 +190,7 @@ class BufferEntries:
         return {
             txn: min(_bound(entry, where) for entry in known.opened.values())
             for txn, known in self._in(where)
-            if known.opened and self.status(where, txn) is TxnStatus.OPEN
+            if known.opened and self.status(where, txn) is TxnEntryStatus.OPEN
         }
 
     def announced_bounds(self, where: DataPartition) -> dict[TxnId, int]:

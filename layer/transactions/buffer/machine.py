@@ -27,7 +27,7 @@ from typing import Final
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 
 MOST_KNOWN: Final = 10_000
@@ -103,8 +103,8 @@ class TransactionBuffer:
         """Take in what is on record now of these, in entries whose end was asked for after the run was fetched."""
         for txn in txns:
             status = entries.status(self.where, txn)
-            if status is not TxnStatus.OPEN:
-                self._known[txn] = _Outcome(status is TxnStatus.ABORTED, entries.void(self.where, txn))
+            if status is not TxnEntryStatus.OPEN:
+                self._known[txn] = _Outcome(status is TxnEntryStatus.ABORTED, entries.void(self.where, txn))
 
     def judge(self, met: Sequence[Met], now_ms: int) -> Judged:
         """Judge a run: `met` are its transactional records and markers by (first) offset, and no offset of it is below

@@ -12,7 +12,7 @@ from enum import Enum
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 
 
@@ -115,14 +115,14 @@ def _of_transaction(
     return [Difference(finding, txn, offsets) for finding, offsets in found.items() if offsets or finding is outcome]
 
 
-def _outcome_differs(log: Rebuilt, status: TxnStatus) -> Finding | None:
+def _outcome_differs(log: Rebuilt, status: TxnEntryStatus) -> Finding | None:
     if len(log.outcomes) > 1:
         return Finding.TWO_OUTCOMES
-    if log.outcomes and status is TxnStatus.OPEN:
+    if log.outcomes and status is TxnEntryStatus.OPEN:
         return Finding.STILL_OPEN
-    if True in log.outcomes and status is TxnStatus.ABORTED:
+    if True in log.outcomes and status is TxnEntryStatus.ABORTED:
         return Finding.COMMITTED_BUT_ABORTED
-    if True not in log.outcomes and log.offsets and status is TxnStatus.COMMITTED:
+    if True not in log.outcomes and log.offsets and status is TxnEntryStatus.COMMITTED:
         return Finding.ABORTED_BUT_READABLE if log.outcomes else Finding.NO_OUTCOME
     return None
 

@@ -24,7 +24,13 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     TopicSubscription,
 )
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
-from pulsar_on_kafka.transactions.coordinator.rules import COMMITTED, OPEN, TRANSITIONS, CoordinatorSettings, Move
+from pulsar_on_kafka.transactions.coordinator.rules import (
+    COMMITTED,
+    OPEN,
+    TRANSITIONS,
+    CoordinatorSettings,
+    TransactionInput,
+)
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, Transaction, txn_id
 
 MAX_LOCAL_ID: Final = 2**63 - 1
@@ -144,7 +150,7 @@ def end(state: CoordinatorState, wish: End, by: int) -> Decision:
         InvalidTxnStatus: it ends the other way.
     """
     transaction = _known(state, wish.txn)
-    move = Move.COMMIT if wish.commit else Move.ABORT
+    move = TransactionInput.COMMIT if wish.commit else TransactionInput.ABORT
     after = TRANSITIONS.get((transaction.status, move))
     if after is None:
         raise InvalidTxnStatus(
@@ -157,18 +163,20 @@ def end(state: CoordinatorState, wish: End, by: int) -> Decision:
 
 def time_out(transaction: Transaction, by: int) -> Write | None:
     """Abort it, unless it is ending already."""
-    after = TRANSITIONS.get((transaction.status, Move.TIME_OUT))
+    after = TRANSITIONS.get((transaction.status, TransactionInput.TIME_OUT))
     return None if after is None else Write(transaction.id, (StatusUpdated(by, after),))
 
 
 def in_place(transaction: Transaction, by: int) -> Write:
     """Its outcome is everywhere. Only for a transaction that is COMMITTING or ABORTING."""
-    return Write(transaction.id, (StatusUpdated(by, TRANSITIONS[transaction.status, Move.IN_PLACE]),))
+    return Write(transaction.id, (StatusUpdated(by, TRANSITIONS[transaction.status, TransactionInput.IN_PLACE]),))
 
 
 def committed(transaction: Transaction) -> bool:
     """Whether it commits. Only for a transaction that is not open."""
-    return transaction.status is COMMITTED or TRANSITIONS.get((transaction.status, Move.IN_PLACE)) is COMMITTED
+    return (
+        transaction.status is COMMITTED or TRANSITIONS.get((transaction.status, TransactionInput.IN_PLACE)) is COMMITTED
+    )
 
 
 def _known(state: CoordinatorState, txn: TxnId) -> Transaction:

@@ -19,7 +19,7 @@ OPEN, COMMITTING, COMMITTED, ABORTING, ABORTED = (
 )
 
 
-class Move(Enum):
+class TransactionInput(Enum):
     """Inputs that move a transaction from state to state."""
 
     COMMIT = "commit"
@@ -28,17 +28,17 @@ class Move(Enum):
     IN_PLACE = "have its outcome everywhere"
 
 
-TRANSITIONS: Final[Mapping[tuple[TxnStatus, Move], TxnStatus]] = {
-    (OPEN, Move.COMMIT): COMMITTING,
-    (OPEN, Move.ABORT): ABORTING,
-    (OPEN, Move.TIME_OUT): ABORTING,
-    (COMMITTING, Move.IN_PLACE): COMMITTED,
-    (ABORTING, Move.IN_PLACE): ABORTED,
+TRANSITIONS: Final[Mapping[tuple[TxnStatus, TransactionInput], TxnStatus]] = {
+    (OPEN, TransactionInput.COMMIT): COMMITTING,
+    (OPEN, TransactionInput.ABORT): ABORTING,
+    (OPEN, TransactionInput.TIME_OUT): ABORTING,
+    (COMMITTING, TransactionInput.IN_PLACE): COMMITTED,
+    (ABORTING, TransactionInput.IN_PLACE): ABORTED,
     # Ending twice the same way is no error.
-    (COMMITTING, Move.COMMIT): COMMITTING,
-    (COMMITTED, Move.COMMIT): COMMITTED,
-    (ABORTING, Move.ABORT): ABORTING,
-    (ABORTED, Move.ABORT): ABORTED,
+    (COMMITTING, TransactionInput.COMMIT): COMMITTING,
+    (COMMITTED, TransactionInput.COMMIT): COMMITTED,
+    (ABORTING, TransactionInput.ABORT): ABORTING,
+    (ABORTED, TransactionInput.ABORT): ABORTED,
 }
 """Every other pair is refused."""
 

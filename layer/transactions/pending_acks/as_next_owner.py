@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pulsar_on_kafka.cursor.machine import CursorState
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife, TxnOutcome
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation, TxnOutcome
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to
 from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks
 
 
-def held_by_open(acks: CursorAcks, low_waters: Mapping[int, int], life: CursorLife, cursor: CursorState) -> Holdings:
+def held_by_open(
+    acks: CursorAcks, low_waters: Mapping[int, int], life: CursorIncarnation, cursor: CursorState
+) -> Holdings:
     """Acks that open transactions hold. Those of committed ones are acknowledged in `cursor`, which may have them
     already.
 

@@ -18,13 +18,13 @@ from collections.abc import Collection
 from typing import Final
 
 from pulsar_on_kafka.mapping.state.state_keys import PendingAckEndKey, encode_key
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, CursorName
 
 KEPT_FOR_MS: Final = 3_600_000
 
 
-def due(name: CursorName, acks: CursorAcks, dead: Collection[CursorLife], now_ms: int) -> list[bytes]:
+def due(name: CursorName, acks: CursorAcks, dead: Collection[CursorIncarnation], now_ms: int) -> list[bytes]:
     """Keys to tombstone now, in this order; ask again when that was read back.
 
     `dead`: lives that were on record before it was looked up which one lives, and are not that one (one that is on

@@ -15,7 +15,7 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
-    CursorLife,
+    CursorIncarnation,
     TxnAck,
     TxnOutcome,
     decode_cursor_takeover,
@@ -115,7 +115,7 @@ class CursorAcks:
     """Pending acks of one cursor, by its lives."""
 
     def __init__(self) -> None:
-        self.lives: dict[CursorLife, LifeAcks] = {}
+        self.lives: dict[CursorIncarnation, LifeAcks] = {}
         self.ends: dict[TxnId, StoredEnd] = {}
 
     def count(self) -> int:
@@ -132,11 +132,11 @@ class CursorAcks:
         made.ends = self.ends.copy()
         return made
 
-    def life(self, life: CursorLife) -> LifeAcks:
+    def life(self, life: CursorIncarnation) -> LifeAcks:
         """Empty when nothing is on record."""
         return self.lives.get(life) or LifeAcks()
 
-    def counts(self, life: CursorLife, key: bytes) -> bool:
+    def counts(self, life: CursorIncarnation, key: bytes) -> bool:
         """Whether this ack is one: it is there, valid, and before the END of its transaction."""
         acks = self.lives.get(life)
         if acks is None or not acks.fence.is_valid(key):
@@ -147,7 +147,7 @@ class CursorAcks:
         end = self.ends.get(stored.txn)
         return end is None or stored.offset < end.offset
 
-    def counted(self, life: CursorLife, txn: TxnId) -> list[TxnAck]:
+    def counted(self, life: CursorIncarnation, txn: TxnId) -> list[TxnAck]:
         """The acks of a transaction that count, in log order."""
         acks = self.life(life)
         keys = [key for key in acks.keys_of(txn) if self.counts(life, key)]
@@ -222,7 +222,7 @@ class PendingAckLog:
                 f"{name.topic}[{name.partition}], at offset {known.offset} it was {known.outcome.name}"
             )
 
-    def _life(self, name: CursorName, life: CursorLife) -> LifeAcks:
+    def _life(self, name: CursorName, life: CursorIncarnation) -> LifeAcks:
         return self._cursors.setdefault(name, CursorAcks()).lives.setdefault(life, LifeAcks())
 
     def _gone(self, name: CursorName, key: bytes) -> None:

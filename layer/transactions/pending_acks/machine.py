@@ -30,7 +30,7 @@ from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, encode_key
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
-    CursorLife,
+    CursorIncarnation,
     PendingAck,
     TxnAck,
     TxnOutcome,
@@ -75,7 +75,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Input], State]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PendingAckAnswer:
     """The answer to a request: `failure` is None when its transaction holds now, durably, what it asked for."""
 
     ticket: int
@@ -87,7 +87,7 @@ class Decision:
     """`records` are to be appended, in this order; `answers` can be given at once (refusals)."""
 
     records: list[tuple[bytes, bytes]]
-    answers: list[Answer]
+    answers: list[PendingAckAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class PendingAcks:
     ended here above their coordinators' low-water marks.
     """
 
-    def __init__(self, name: CursorName, life: CursorLife, session: str, version: int) -> None:
+    def __init__(self, name: CursorName, life: CursorIncarnation, session: str, version: int) -> None:
         """`version`: of the cursor, one above the highest that was met; above `fence.owner`'s, too."""
         self.name = name
         self.life = life
@@ -167,11 +167,13 @@ class PendingAcks:
                 self.held.hold(txn, ack)
         self._learn(acks, low_waters)
 
-    def close(self, failure: LayerError | None = None) -> list[Answer]:
+    def close(self, failure: LayerError | None = None) -> list[PendingAckAnswer]:
         """The cursor is somebody else's now, or nobody's: answer whatever waits."""
         self._move(Input.CLOSE)
         why = failure or Closed(f"{self._text()} is closed")
-        answers = [Answer(ticket, why) for ticket in (*self._asked, *(request.ticket for request in self._waiting))]
+        answers = [
+            PendingAckAnswer(ticket, why) for ticket in (*self._asked, *(request.ticket for request in self._waiting))
+        ]
         self._asked.clear()
         self._waiting.clear()
         return answers
@@ -214,7 +216,7 @@ class PendingAcks:
                     raise TransactionNotFound(f"{self._text()}: transaction {_name(request.txn)} is over")
                 self.held.check(request.txn, request.ack, cursor)
             except LayerError as failure:
-                decision.answers.append(Answer(request.ticket, failure))
+                decision.answers.append(PendingAckAnswer(request.ticket, failure))
                 continue
             self.held.hold(request.txn, request.ack)
             records = [self._record(request.txn, part) for part in split_ack(request.ack)]
@@ -222,31 +224,33 @@ class PendingAcks:
             decision.records.extend(records)
         return decision
 
-    def failed(self, failure: LayerError) -> list[Answer]:
+    def failed(self, failure: LayerError) -> list[PendingAckAnswer]:
         """The decision was not appended, or nobody knows: these transactions have to be aborted."""
-        answers = [Answer(ticket, failure) for ticket in self._asked]
+        answers = [PendingAckAnswer(ticket, failure) for ticket in self._asked]
         self._asked.clear()
         return answers
 
-    def read_back(self, acks: CursorAcks, low_waters: Mapping[int, int]) -> list[Answer]:
+    def read_back(self, acks: CursorAcks, low_waters: Mapping[int, int]) -> list[PendingAckAnswer]:
         """What is on record at the log's end, which was asked for after the last append; `low_waters` (by coordinator)
         were read before that. Closes this when another owner is the newest: check `state`."""
         if self.state is not State.READY:
             return []
         owned = acks.life(self.life).fence.owner == self.owner
         lost = Fenced(f"{self._text()}: {acks.life(self.life).fence.owner} took over from {self.owner}")
-        answers: list[Answer] = []
+        answers: list[PendingAckAnswer] = []
         for ticket, asked in list(self._asked.items()):
             if all(acks.counts(self.life, key) for key in asked.keys):
-                answers.append(Answer(ticket))
+                answers.append(PendingAckAnswer(ticket))
             elif asked.txn in acks.ends and owned:
                 answers.append(
-                    Answer(ticket, TransactionNotFound(f"{self._text()}: transaction {_name(asked.txn)} is over"))
+                    PendingAckAnswer(
+                        ticket, TransactionNotFound(f"{self._text()}: transaction {_name(asked.txn)} is over")
+                    )
                 )
             elif owned:
                 continue
             else:
-                answers.append(Answer(ticket, lost))
+                answers.append(PendingAckAnswer(ticket, lost))
             del self._asked[ticket]
         if not owned:
             return answers + self.close(lost)

@@ -15,10 +15,9 @@ from typing import Final
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife, TxnAck
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck
 from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import OpenEntry
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.transactions.buffer.entries import TxnStatus as Judged
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings
 from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, CursorName
@@ -139,7 +138,7 @@ def in_buffer(entries: BufferEntries, where: DataPartition, txn: TxnId) -> Trans
     bound: int | None = None
     if aborted is not None:
         on_record, bound = OnRecord.ABORTED, aborted.lower_bound
-    elif entries.status(where, txn) is Judged.OPEN:
+    elif entries.status(where, txn) is TxnEntryStatus.OPEN:
         on_record, bound = OnRecord.OPEN, entries.announced_bounds(where)[txn]
     return TransactionInBuffer(
         txn,
@@ -186,7 +185,7 @@ def buffer_stats(entries: BufferEntries, where: DataPartition) -> PartitionBuffe
 # Pending acks ---------------------------------------------------------------------------------------------------------
 
 
-def in_pending_acks(acks: CursorAcks, name: CursorName, life: CursorLife, txn: TxnId) -> TransactionInPendingAck:
+def in_pending_acks(acks: CursorAcks, name: CursorName, life: CursorIncarnation, txn: TxnId) -> TransactionInPendingAck:
     held = _held(acks, life, txn)
     end = acks.ends.get(txn)
     return TransactionInPendingAck(
@@ -200,13 +199,13 @@ def in_pending_acks(acks: CursorAcks, name: CursorName, life: CursorLife, txn: T
     )
 
 
-def all_in_pending_acks(acks: CursorAcks, name: CursorName, life: CursorLife) -> list[TransactionInPendingAck]:
+def all_in_pending_acks(acks: CursorAcks, name: CursorName, life: CursorIncarnation) -> list[TransactionInPendingAck]:
     """Every transaction that holds something, or of which an outcome waits, by id."""
     txns = {*acks.life(life).transactions(), *acks.ends}
     return [in_pending_acks(acks, name, life, txn) for txn in sorted(txns)]
 
 
-def pending_ack_stats(acks: CursorAcks, name: CursorName, life: CursorLife) -> PendingAckStats:
+def pending_ack_stats(acks: CursorAcks, name: CursorName, life: CursorIncarnation) -> PendingAckStats:
     mine = acks.life(life)
     held = [_held(acks, life, txn) for txn in mine.transactions()]
     cumulative = [ack.cumulative.offset for ack in held if ack.cumulative is not None]
@@ -227,7 +226,7 @@ def pending_ack_stats(acks: CursorAcks, name: CursorName, life: CursorLife) -> P
     )
 
 
-def _held(acks: CursorAcks, life: CursorLife, txn: TxnId) -> TxnAck:
+def _held(acks: CursorAcks, life: CursorIncarnation, txn: TxnId) -> TxnAck:
     together = Holdings()
     for ack in acks.counted(life, txn):
         together.hold(txn, ack)

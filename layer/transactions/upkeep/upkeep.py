@@ -22,7 +22,7 @@ from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_keys import encode_key
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.statelog.api import StateLog
@@ -65,7 +65,7 @@ class _Cursor(NamedTuple):
     """Records of a cursor that speak of lives that are over."""
 
     name: CursorName
-    dead: list[CursorLife]
+    dead: list[CursorIncarnation]
 
 
 class Upkeep:
@@ -173,9 +173,9 @@ class Upkeep:
     def _pending_acks(self, partition: int, most: int, deadline: Deadline) -> int:
         now_ms = self._clock.now_ms()
 
-        def look(log: PendingAckLog) -> dict[str, dict[CursorName, list[CursorLife]]]:
+        def look(log: PendingAckLog) -> dict[str, dict[CursorName, list[CursorIncarnation]]]:
             self.sizes.pending_acks(partition, log.count())
-            found: dict[str, dict[CursorName, list[CursorLife]]] = {}
+            found: dict[str, dict[CursorName, list[CursorIncarnation]]] = {}
             for name, acks in log.cursors().items():
                 found.setdefault(name.topic, {})[name] = list(acks.lives)
             return found
@@ -196,18 +196,20 @@ class Upkeep:
             done += self._tombstone(TRANSACTION_PENDING_ACK, partition, keys[: most - done], deadline)
         return done
 
-    def _over(self, topic: str, seen: Mapping[CursorName, list[CursorLife]], deadline: Deadline) -> list[_Cursor]:
+    def _over(
+        self, topic: str, seen: Mapping[CursorName, list[CursorIncarnation]], deadline: Deadline
+    ) -> list[_Cursor]:
         """The lives that are over, of those that were seen."""
         life = self._topics.last_life(TopicName.parse(topic), deadline)
         if life is None:
             return []
         found: list[_Cursor] = []
         for name, lives in seen.items():
-            alive: CursorLife | None = None
+            alive: CursorIncarnation | None = None
             if life.topic is not None:
                 subscription = self._subscriptions.find(life.topic, name.subscription, deadline)
                 if subscription is not None and name.partition in subscription.served:
-                    alive = CursorLife(life.incarnation, subscription.life(name.partition))
+                    alive = CursorIncarnation(life.incarnation, subscription.life(name.partition))
             found.append(_Cursor(name, [each for each in lives if each != alive]))
         return found
 

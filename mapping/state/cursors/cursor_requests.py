@@ -112,7 +112,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionRequest:
+class CursorTransactionRequest:
     """A transaction is to hold this acknowledgement. `again`: it was asked before, so it may be held already."""
 
     id: bytes
@@ -185,7 +185,7 @@ def encode_answer(answer: Answer) -> bytes:
     return orjson.dumps({**said, "reason": answer.reason} if answer.reason else said)
 
 
-def encode_transaction(request: TransactionRequest) -> bytes:
+def encode_transaction(request: CursorTransactionRequest) -> bytes:
     """Raises MappingError as `encode_pending_ack`."""
     ack = bytearray()
     write_ack(ack, request.ack)
@@ -202,7 +202,7 @@ def encode_told(told: ConsumersTold) -> bytes:
     return orjson.dumps({"v": FORMAT, "told": told.id.hex(), "member": told.member, "consumers": consumers})
 
 
-def decode(value: bytes) -> Request | TransactionRequest | Answer | ConsumersTold | None:
+def decode(value: bytes) -> Request | CursorTransactionRequest | Answer | ConsumersTold | None:
     """A request or an answer; None for a value of another kind, a wish that a later version has among them.
 
     Raises:
@@ -235,7 +235,7 @@ def _told(value: bytes, parsed: dict[str, Any]) -> ConsumersTold | None:
         raise CorruptRecord(f"consumers of a process {value[:60]!r}: {reason}") from reason
 
 
-def _request(value: bytes, parsed: dict[str, Any]) -> Request | TransactionRequest | None:
+def _request(value: bytes, parsed: dict[str, Any]) -> Request | CursorTransactionRequest | None:
     name, life = parsed["ask"], parsed.get("life")
     if parsed.get("v") != FORMAT or not isinstance(name, str) or name not in {*_WISHES, _HOLD}:
         return None
@@ -267,14 +267,14 @@ def _ledgers_text(ledgers: Mapping[int, Holes]) -> str:
     return base64.b64encode(bytes(out)).decode("ascii")
 
 
-def _transaction(value: bytes, parsed: dict[str, Any], life: CursorLife) -> TransactionRequest:
+def _transaction(value: bytes, parsed: dict[str, Any], life: CursorLife) -> CursorTransactionRequest:
     txn, again = parsed.get("txn"), parsed.get("again")
     if not isinstance(txn, list) or len(txn) != len(TxnId._fields) or not all(_is_count(number) for number in txn):
         raise CorruptRecord(f"cursor request {value[:200]!r}: txn is {txn!r:.60}, expected two numbers")
     reader = _base64(value, parsed, "ack")
     ack = read_ack(reader)
     reader.expect_end()
-    return TransactionRequest(_id(value, parsed.get("id")), life, TxnId(*txn), ack, again is True)
+    return CursorTransactionRequest(_id(value, parsed.get("id")), life, TxnId(*txn), ack, again is True)
 
 
 def _base64(value: bytes, parsed: dict[str, Any], name: str) -> Reader:

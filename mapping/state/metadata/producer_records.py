@@ -70,7 +70,7 @@ class Publisher:
 
 
 @dataclass(frozen=True, slots=True)
-class SignOfLife:
+class ProducerHeartbeat:
     """A session, and its producers, count as alive on one topic until then (Unix time in ms).
 
     At most `MAX_PUBLISHERS`, and `MAX_PROPERTIES_BYTES` of properties, are listed; `unlisted` counts the others.
@@ -82,7 +82,7 @@ class SignOfLife:
     unlisted: int = 0
 
 
-def sign_of_life(deadline_ms: int, process: str, publishers: Iterable[Publisher]) -> SignOfLife:
+def producer_heartbeat(deadline_ms: int, process: str, publishers: Iterable[Publisher]) -> ProducerHeartbeat:
     """One that lists as many of the publishers as it may."""
     listed: list[Publisher] = []
     room, unlisted = MAX_PROPERTIES_BYTES, 0
@@ -93,7 +93,7 @@ def sign_of_life(deadline_ms: int, process: str, publishers: Iterable[Publisher]
             room -= size
         else:
             unlisted += 1
-    return SignOfLife(deadline_ms, process, tuple(listed), unlisted)
+    return ProducerHeartbeat(deadline_ms, process, tuple(listed), unlisted)
 
 
 def properties_bytes(properties: Mapping[str, str]) -> int:
@@ -118,11 +118,11 @@ def decode_claims(value: bytes) -> ProducerClaims:
         raise CorruptRecord(f"producer claims {value[:200]!r} lack or mistype a field: {error}") from error
 
 
-def encode_sign_of_life(sign: SignOfLife) -> bytes:
+def encode_producer_heartbeat(sign: ProducerHeartbeat) -> bytes:
     return orjson.dumps({"v": FORMAT, **asdict(sign)})
 
 
-def decode_sign_of_life(value: bytes) -> SignOfLife:
+def decode_producer_heartbeat(value: bytes) -> ProducerHeartbeat:
     """Raises CorruptRecord."""
     fields = _object(value, "sign of life")
     deadline_ms, publishers = fields.get("deadline_ms"), fields.get("publishers", [])
@@ -132,7 +132,7 @@ def decode_sign_of_life(value: bytes) -> SignOfLife:
         listed = tuple(Publisher(**publisher) for publisher in publishers)
     except TypeError as error:
         raise CorruptRecord(f"sign of life {value[:200]!r} has a publisher that cannot be read: {error}") from error
-    return SignOfLife(deadline_ms, str(fields.get("process", "")), listed, int(fields.get("unlisted", 0)))
+    return ProducerHeartbeat(deadline_ms, str(fields.get("process", "")), listed, int(fields.get("unlisted", 0)))
 
 
 def encode_fence(topic_incarnation: int, first: int) -> bytes:

@@ -41,7 +41,7 @@ class TxnOutcome(Enum):
     ABORTED = False
 
 
-class CursorLife(NamedTuple):
+class CursorIncarnation(NamedTuple):
     """A cursor belongs to this life of a topic's and a subscription's name."""
 
     topic_incarnation: int
@@ -71,7 +71,7 @@ class TxnAck:
 class PendingAck:
     """An owner of version `version` held this for a transaction."""
 
-    life: CursorLife
+    life: CursorIncarnation
     version: int
     ack: TxnAck
 
@@ -98,7 +98,7 @@ def write_ack(body: bytearray, ack: TxnAck) -> None:
 def decode_pending_ack(value: bytes) -> PendingAck:
     """Raises CorruptRecord."""
     reader = open_checked(value, _ACK, "pending ack")
-    life, version = CursorLife(reader.varint(), reader.varint()), reader.varint()
+    life, version = CursorIncarnation(reader.varint(), reader.varint()), reader.varint()
     ack = read_ack(reader)
     reader.expect_end()
     return PendingAck(life, version, ack)
@@ -123,7 +123,7 @@ def split_ack(ack: TxnAck) -> list[TxnAck]:
     parts += [TxnAck(batches=group) for group in _fitting(ack.batches)]
     if ack.cumulative is not None:
         parts.append(TxnAck(cumulative=ack.cumulative))
-    if len(parts) > 1 and len(encode_pending_ack(PendingAck(CursorLife(0, 0), 0, ack))) <= MOST_ACK_BYTES:
+    if len(parts) > 1 and len(encode_pending_ack(PendingAck(CursorIncarnation(0, 0), 0, ack))) <= MOST_ACK_BYTES:
         return [ack]
     return parts
 
@@ -155,17 +155,17 @@ def decode_end(value: bytes) -> TxnOutcome:
     return TxnOutcome(bool(outcome))
 
 
-def encode_cursor_takeover(life: CursorLife) -> bytes:
+def encode_cursor_takeover(life: CursorIncarnation) -> bytes:
     """Raises MappingError for a negative number."""
     body = bytearray()
     _write(body, *life)
     return checked_value(_TAKEOVER, bytes(body))
 
 
-def decode_cursor_takeover(value: bytes) -> CursorLife:
+def decode_cursor_takeover(value: bytes) -> CursorIncarnation:
     """Raises CorruptRecord."""
     reader = open_checked(value, _TAKEOVER, "take-over of a cursor")
-    life = CursorLife(reader.varint(), reader.varint())
+    life = CursorIncarnation(reader.varint(), reader.varint())
     reader.expect_end()
     return life
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "access modes"
 
 
-def _producer(run: Run, topic: str, mode: str, **options: Any) -> Any:
+def _producer(run: ScenarioRun, topic: str, mode: str, **options: Any) -> Any:
     return run.producer(topic, access_mode=getattr(run.sdk.ProducerAccessMode, mode), **options)
 
 
 @scenario(area=AREA, title="Exclusive: a second producer of any mode is refused, until the first is closed")
-def exclusive(run: Run) -> None:
+def exclusive(run: ScenarioRun) -> None:
     topic = run.topic()
     first = _producer(run, topic, "Exclusive")
     run.attempt("a second Exclusive", lambda: _producer(run, topic, "Exclusive"))
@@ -27,7 +27,7 @@ def exclusive(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Exclusive beside Shared is refused")
-def exclusive_beside_shared(run: Run) -> None:
+def exclusive_beside_shared(run: ScenarioRun) -> None:
     topic = run.topic()
     shared = _producer(run, topic, "Shared")
     run.attempt("Exclusive", lambda: _producer(run, topic, "Exclusive"))
@@ -35,7 +35,7 @@ def exclusive_beside_shared(run: Run) -> None:
 
 
 @scenario(area=AREA, title="ExclusiveWithFencing throws the first one out")
-def fencing(run: Run) -> None:
+def fencing(run: ScenarioRun) -> None:
     topic = run.topic()
     first = _producer(run, topic, "Exclusive")
     run.attempt("first", lambda: first.send(b"1"))
@@ -48,7 +48,7 @@ def fencing(run: Run) -> None:
 
 
 @scenario(area=AREA, title="WaitForExclusive waits for its turn")
-def waiting(run: Run) -> None:
+def waiting(run: ScenarioRun) -> None:
     topic = run.topic()
     first = _producer(run, topic, "Exclusive")
     other = run.client()
@@ -70,7 +70,7 @@ def waiting(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Exclusive producers of a partitioned topic")
-def exclusive_partitioned(run: Run) -> None:
+def exclusive_partitioned(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     first = _producer(run, topic, "Exclusive")
     run.attempt("a second one", lambda: _producer(run, topic, "Exclusive"))
@@ -82,7 +82,7 @@ def exclusive_partitioned(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Whoever is waiting is next, before those that come later")
-def waiting_is_next(run: Run) -> None:
+def waiting_is_next(run: ScenarioRun) -> None:
     topic = run.topic()
     first = _producer(run, topic, "Exclusive")
     other = run.client()
@@ -101,7 +101,7 @@ def waiting_is_next(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A named Exclusive producer comes back, and goes on counting")
-def comes_back(run: Run) -> None:
+def comes_back(run: ScenarioRun) -> None:
     topic = run.topic()
     for _ in range(2):
         producer = _producer(run, topic, "Exclusive", producer_name="the-one")
@@ -111,6 +111,6 @@ def comes_back(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Exclusive producers of two topics do not know each other")
-def two_topics(run: Run) -> None:
+def two_topics(run: ScenarioRun) -> None:
     producers = [_producer(run, run.topic(label), "Exclusive") for label in ("a", "b")]
     run.attempt("both send", lambda: [producer.send(b"x") for producer in producers])

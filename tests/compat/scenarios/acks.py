@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "acks"
@@ -13,7 +13,7 @@ def _numbers(count: int) -> list[str]:
 
 
 @scenario(area=AREA, title="Holes: single acknowledgements are kept for the next consumer")
-def holes(run: Run) -> None:
+def holes(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, _numbers(10))
@@ -27,7 +27,7 @@ def holes(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Acknowledging by message, by native id and by MessageId")
-def by_every_kind_of_id(run: Run) -> None:
+def by_every_kind_of_id(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, _numbers(4))
@@ -40,7 +40,7 @@ def by_every_kind_of_id(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Acknowledging twice is no error")
-def twice(run: Run) -> None:
+def twice(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, _numbers(2))
@@ -51,7 +51,7 @@ def twice(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Acknowledging by an id made by hand or read back from bytes")
-def by_made_ids(run: Run) -> None:
+def by_made_ids(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, _numbers(3))
@@ -64,7 +64,7 @@ def by_made_ids(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A message may be acknowledged by another consumer of the subscription")
-def by_another_consumer(run: Run) -> None:
+def by_another_consumer(run: ScenarioRun) -> None:
     topic = run.topic()
     first = run.consumer(topic, kind="Shared")
     run.send(topic, _numbers(2))
@@ -78,7 +78,7 @@ def by_another_consumer(run: Run) -> None:
 
 
 @scenario(area=AREA, title="The backlog counts what is not acknowledged")
-def backlog(run: Run) -> None:
+def backlog(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, _numbers(5))
@@ -92,7 +92,7 @@ def backlog(run: Run) -> None:
 
 
 @scenario(area="cumulative", title="A cumulative acknowledgement takes everything up to it")
-def upto(run: Run) -> None:
+def upto(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, _numbers(6))
@@ -102,7 +102,7 @@ def upto(run: Run) -> None:
 
 
 @scenario(area="cumulative", title="A cumulative acknowledgement below an earlier one changes nothing")
-def below(run: Run) -> None:
+def below(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, _numbers(6))
@@ -114,7 +114,7 @@ def below(run: Run) -> None:
 
 
 @scenario(area="cumulative", title="Single and cumulative acknowledgements together")
-def with_single(run: Run) -> None:
+def with_single(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, _numbers(8))
@@ -129,7 +129,7 @@ def with_single(run: Run) -> None:
 
 
 @scenario(area="cumulative", title="Shared and Key_Shared refuse cumulative acknowledgements")
-def refused_on_shared(run: Run) -> None:
+def refused_on_shared(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, _numbers(1))
@@ -139,7 +139,7 @@ def refused_on_shared(run: Run) -> None:
 
 
 @scenario(area="cumulative", title="Failover takes cumulative acknowledgements, a partition at a time")
-def on_partitions(run: Run) -> None:
+def on_partitions(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     consumer = run.consumer(topic, kind="Failover")
     run.send_partition_by_partition(topic, {0: ["a0", "a1", "a2"], 1: ["b0", "b1", "b2"]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 NAMESPACES = "namespaces"
@@ -14,7 +14,7 @@ def _numbers(count: int) -> list[str]:
 
 
 @scenario(area=NAMESPACES, title="A namespace is made, used, listed and deleted")
-def life(run: Run) -> None:
+def life(run: ScenarioRun) -> None:
     namespace = run.namespace()
     topic = run.topic(namespace=namespace)
     consumer = run.consumer(topic)
@@ -30,7 +30,7 @@ def life(run: Run) -> None:
 
 
 @scenario(area=NAMESPACES, title="Namespaces that are there already, that are not, and that are none")
-def refused(run: Run) -> None:
+def refused(run: ScenarioRun) -> None:
     namespace = run.namespace()
     run.attempt("again", lambda: run.admin.create_namespace(namespace))
     run.attempt("delete one that is not there", lambda: run.admin.delete_namespace(f"{namespace}-other"))
@@ -38,7 +38,7 @@ def refused(run: Run) -> None:
 
 
 @scenario(area=NAMESPACES, title="Equal topic names in two namespaces are two topics")
-def separate(run: Run) -> None:
+def separate(run: ScenarioRun) -> None:
     topics = [run.topic(namespace=run.namespace(label)) for label in ("one", "other")]
     consumers = [run.consumer(topic) for topic in topics]
     for index, topic in enumerate(topics):
@@ -48,7 +48,7 @@ def separate(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Topics are made, listed and deleted")
-def topics(run: Run) -> None:
+def topics(run: ScenarioRun) -> None:
     namespace = run.namespace()
     plain, split = run.topic("plain", namespace=namespace), run.topic("split", namespace=namespace)
     run.admin.create_topic(plain)
@@ -62,7 +62,7 @@ def topics(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A topic that was deleted and made again is empty")
-def reborn(run: Run) -> None:
+def reborn(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, ["before"])
@@ -75,7 +75,7 @@ def reborn(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Subscriptions are made, listed and removed")
-def subscriptions(run: Run) -> None:
+def subscriptions(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, ["1", "2"])
     run.admin.create_subscription(topic, "from-start", from_earliest=True)
@@ -90,7 +90,7 @@ def subscriptions(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Backlog, skip and clear of a subscription without consumers")
-def backlog(run: Run) -> None:
+def backlog(run: ScenarioRun) -> None:
     topic = run.topic()
     run.consumer(topic).close()
     run.send(topic, _numbers(6))
@@ -106,7 +106,7 @@ def backlog(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Resetting a cursor to a time")
-def reset_cursor(run: Run) -> None:
+def reset_cursor(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, ["1", "2"])
@@ -120,7 +120,7 @@ def reset_cursor(run: Run) -> None:
 
 
 @scenario(area=AREA, title="What is asked of things that are not there")
-def not_there(run: Run) -> None:
+def not_there(run: ScenarioRun) -> None:
     topic = run.topic()
     run.attempt("subscriptions", lambda: run.admin.list_subscriptions(topic))
     run.attempt("delete", lambda: run.admin.delete_topic(topic))
@@ -131,7 +131,7 @@ def not_there(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Deleting a topic with a subscription needs force")
-def delete_with_subscription(run: Run) -> None:
+def delete_with_subscription(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.attempt("with a consumer", lambda: run.admin.delete_topic(topic))
@@ -140,7 +140,7 @@ def delete_with_subscription(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Deleting a topic with a producer needs force")
-def delete_with_producer(run: Run) -> None:
+def delete_with_producer(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic)
     producer.send(b"x")

@@ -7,29 +7,29 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "arguments"
 
 
-def _clients(run: Run, option: str, values: Iterable[Any]) -> None:
+def _clients(run: ScenarioRun, option: str, values: Iterable[Any]) -> None:
     for value in values:
         run.attempt(f"{option}={value!r}", lambda v=value: run.client(**{option: v}).close())  # type: ignore[misc]
 
 
-def _producers(run: Run, topic: str, option: str, values: Iterable[Any]) -> None:
+def _producers(run: ScenarioRun, topic: str, option: str, values: Iterable[Any]) -> None:
     for value in values:
         run.attempt(f"{option}={value!r}", lambda v=value: run.producer(topic, **{option: v}).close())  # type: ignore[misc]
 
 
-def _consumers(run: Run, topic: str, option: str, values: Iterable[Any]) -> None:
+def _consumers(run: ScenarioRun, topic: str, option: str, values: Iterable[Any]) -> None:
     for value in values:
         run.attempt(f"{option}={value!r}", lambda v=value: run.consumer(topic, **{option: v}).close())  # type: ignore[misc]
 
 
 @scenario(area=AREA, title="A client's numbers")
-def client_numbers(run: Run) -> None:
+def client_numbers(run: ScenarioRun) -> None:
     _clients(run, "operation_timeout_seconds", (1, 3600))
     _clients(run, "io_threads", (1, 4))
     _clients(run, "message_listener_threads", (1, 4))
@@ -39,7 +39,7 @@ def client_numbers(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A client's texts")
-def client_texts(run: Run) -> None:
+def client_texts(run: ScenarioRun) -> None:
     for option in ("tls_trust_certs_file_path", "tls_private_key_file_path", "tls_certificate_file_path"):
         run.attempt(f"{option}=5", lambda o=option: run.client(**{o: 5}))  # type: ignore[misc]
     _clients(run, "tls_validate_hostname", (True, False, "no"))
@@ -47,7 +47,7 @@ def client_texts(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Loggers: of Python, to the console, to a file, none")
-def loggers(run: Run) -> None:
+def loggers(run: ScenarioRun) -> None:
     file = Path(run.directory) / "client.log"
     level = run.sdk.LoggerLevel.Info
     topic = run.topic()
@@ -59,7 +59,7 @@ def loggers(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A producer's batching numbers")
-def batching_numbers(run: Run) -> None:
+def batching_numbers(run: ScenarioRun) -> None:
     topic = run.topic()
     _producers(run, topic, "batching_max_messages", (2, 1000))
     _producers(run, topic, "batching_max_allowed_size_in_bytes", (1, 1_000_000))
@@ -67,7 +67,7 @@ def batching_numbers(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A producer's queues and times")
-def producer_numbers(run: Run) -> None:
+def producer_numbers(run: ScenarioRun) -> None:
     topic = run.topic()
     _producers(run, topic, "max_pending_messages", (0, 1, 100_000))
     _producers(run, topic, "max_pending_messages_across_partitions", (0, 1))
@@ -76,14 +76,14 @@ def producer_numbers(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A producer's texts and properties")
-def producer_texts(run: Run) -> None:
+def producer_texts(run: ScenarioRun) -> None:
     topic = run.topic()
     _producers(run, topic, "producer_name", ("", "p", "a name with spaces / and % signs"))
     _producers(run, topic, "properties", ({}, {"a": "1"}, {"a": 1}, {1: "a"}))
 
 
 @scenario(area=AREA, title="A consumer's queues and times")
-def consumer_numbers(run: Run) -> None:
+def consumer_numbers(run: ScenarioRun) -> None:
     topic = run.topic()
     _consumers(run, topic, "receiver_queue_size", (0, 1, 100_000))
     _consumers(run, topic, "max_total_receiver_queue_size_across_partitions", (0, 1, 100))
@@ -94,7 +94,7 @@ def consumer_numbers(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A consumer's texts, properties and switches")
-def consumer_texts(run: Run) -> None:
+def consumer_texts(run: ScenarioRun) -> None:
     topic = run.topic()
     _consumers(run, topic, "consumer_name", ("c", "a name with spaces / and % signs"))
     _consumers(run, topic, "properties", ({}, {"a": "1"}, {"a": 1}))
@@ -104,7 +104,7 @@ def consumer_texts(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Policies and enumerations of wrong types")
-def consumer_policies(run: Run) -> None:
+def consumer_policies(run: ScenarioRun) -> None:
     topic = run.topic()
     for option in ("key_shared_policy", "batch_receive_policy", "crypto_key_reader"):
         _consumers(run, topic, option, ("a text",))
@@ -113,7 +113,7 @@ def consumer_policies(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A reader's arguments")
-def reader_arguments(run: Run) -> None:
+def reader_arguments(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, ["x"])
     earliest = run.sdk.MessageId.earliest
@@ -132,7 +132,7 @@ def reader_arguments(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Wrong types that the official client notices late or never")
-def noticed_late(run: Run) -> None:
+def noticed_late(run: ScenarioRun) -> None:
     topic = run.topic()
     _consumers(run, topic, "dead_letter_policy", ("a text",))
     earliest = run.sdk.MessageId.earliest
@@ -140,7 +140,7 @@ def noticed_late(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A subscription's name and topics of wrong kinds")
-def subscription_arguments(run: Run) -> None:
+def subscription_arguments(run: ScenarioRun) -> None:
     topic = run.topic()
     run.attempt("list with a number", lambda: run.shared_client.subscribe([topic, 5], "s"))
     run.attempt("empty list", lambda: run.shared_client.subscribe([], "s").close())
@@ -149,7 +149,7 @@ def subscription_arguments(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Messages: keys, times and properties at their edges")
-def message_edges(run: Run) -> None:
+def message_edges(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(topic)
@@ -167,7 +167,7 @@ def message_edges(run: Run) -> None:
 
 
 @scenario(area=AREA, title="disable_replication and replication_clusters of a message")
-def replication_of_messages(run: Run) -> None:
+def replication_of_messages(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(topic)
@@ -178,7 +178,7 @@ def replication_of_messages(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Arguments by position, as the official signatures have them")
-def by_position(run: Run) -> None:
+def by_position(run: ScenarioRun) -> None:
     topic = run.topic()
     client = run.shared_client
     consumer = client.subscribe(topic, "s", run.sdk.ConsumerType.Shared, run.sdk.schema.BytesSchema(), None, 10)
@@ -191,7 +191,7 @@ def by_position(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A regular expression in parts: topics of two namespaces, of other domains")
-def patterns(run: Run) -> None:
+def patterns(run: ScenarioRun) -> None:
     first = run.topic("one")
     run.send(first, ["x"])
     base = first.rpartition("one")[0]

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "asyncio"
 
 
-def _play(run: Run, play: Callable[[Any], Awaitable[None]]) -> None:
+def _play(run: ScenarioRun, play: Callable[[Any], Awaitable[None]]) -> None:
     """Run `play` with an asyncio client."""
 
     async def main() -> None:
@@ -26,7 +26,7 @@ def _play(run: Run, play: Callable[[Any], Awaitable[None]]) -> None:
     asyncio.run(main())
 
 
-async def _attempt(run: Run, what: str, call: Awaitable[Any]) -> None:
+async def _attempt(run: ScenarioRun, what: str, call: Awaitable[Any]) -> None:
     try:
         await call
     except Exception as error:
@@ -36,7 +36,7 @@ async def _attempt(run: Run, what: str, call: Awaitable[Any]) -> None:
 
 
 @scenario(area=AREA, title="Sending, receiving and acknowledging")
-def messages(run: Run) -> None:
+def messages(run: ScenarioRun) -> None:
     topic = run.topic()
 
     async def play(client: Any) -> None:
@@ -58,7 +58,7 @@ def messages(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Sends at the same time go in batches")
-def batches(run: Run) -> None:
+def batches(run: ScenarioRun) -> None:
     topic = run.topic()
     watcher = run.consumer(topic, "watcher")
 
@@ -72,7 +72,7 @@ def batches(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Failures are PulsarException with a result")
-def failures(run: Run) -> None:
+def failures(run: ScenarioRun) -> None:
     topic = run.topic()
 
     async def play(client: Any) -> None:
@@ -90,7 +90,7 @@ def failures(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Cumulative and negative acknowledgements, seek, unsubscribe")
-def consumer_calls(run: Run) -> None:
+def consumer_calls(run: ScenarioRun) -> None:
     topic = run.topic()
     ids: list[Any] = []
 
@@ -113,7 +113,7 @@ def consumer_calls(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A reader")
-def reader(run: Run) -> None:
+def reader(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, ["0", "1", "2"])
 
@@ -127,7 +127,7 @@ def reader(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Partitions, and receivers that wait while others send")
-def concurrent(run: Run) -> None:
+def concurrent(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
 
     async def play(client: Any) -> None:
@@ -143,7 +143,7 @@ def concurrent(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Two consumers of a Shared subscription, in tasks")
-def shared_tasks(run: Run) -> None:
+def shared_tasks(run: ScenarioRun) -> None:
     topic = run.topic()
 
     async def play(client: Any) -> None:
@@ -170,7 +170,7 @@ def shared_tasks(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Negative acknowledgements on Shared, counted")
-def negative(run: Run) -> None:
+def negative(run: ScenarioRun) -> None:
     topic = run.topic()
 
     async def play(client: Any) -> None:
@@ -188,7 +188,7 @@ def negative(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Seeking by time and to the ends; acknowledging by id")
-def seeking(run: Run) -> None:
+def seeking(run: ScenarioRun) -> None:
     topic = run.topic()
 
     async def play(client: Any) -> None:
@@ -211,7 +211,7 @@ def seeking(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Keys, delays and sequence ids of a producer")
-def sending(run: Run) -> None:
+def sending(run: ScenarioRun) -> None:
     topic = run.topic()
 
     async def play(client: Any) -> None:

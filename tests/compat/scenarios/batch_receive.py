@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "batch receive"
 
 
-def _consumer(run: Run, topic: Any, policy: tuple[int, int, int], **options: Any) -> Any:
+def _consumer(run: ScenarioRun, topic: Any, policy: tuple[int, int, int], **options: Any) -> Any:
     return run.consumer(topic, batch_receive_policy=run.sdk.ConsumerBatchReceivePolicy(*policy), **options)
 
 
@@ -19,7 +19,7 @@ def _numbers(count: int) -> list[str]:
 
 
 @scenario(area=AREA, title="It ends at its bytes")
-def ends_at_bytes(run: Run) -> None:
+def ends_at_bytes(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _consumer(run, topic, (-1, 1000, 4000))
     run.send(topic, ["x" * 300] * 10)
@@ -31,7 +31,7 @@ def ends_at_bytes(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A message larger than its bytes comes alone")
-def one_large(run: Run) -> None:
+def one_large(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _consumer(run, topic, (-1, 100, 4000))
     run.send(topic, ["x" * 300] * 2)
@@ -39,7 +39,7 @@ def one_large(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Batch entries are taken apart")
-def of_batch_entries(run: Run) -> None:
+def of_batch_entries(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _consumer(run, topic, (4, -1, 4000))
     producer = run.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=10_000)
@@ -51,7 +51,7 @@ def of_batch_entries(run: Run) -> None:
 
 
 @scenario(area=AREA, title="receive and batch_receive take turns")
-def mixed(run: Run) -> None:
+def mixed(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _consumer(run, topic, (2, -1, 4000))
     run.send(topic, _numbers(6))
@@ -62,7 +62,7 @@ def mixed(run: Run) -> None:
 
 
 @scenario(area=AREA, title="What is refused comes in a later batch, counted")
-def refused(run: Run) -> None:
+def refused(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _consumer(run, topic, (3, -1, 4000), kind="Shared", negative_ack_redelivery_delay_ms=200)
     run.send(topic, _numbers(3))
@@ -72,7 +72,7 @@ def refused(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Of several topics, and of partitions")
-def several_topics(run: Run) -> None:
+def several_topics(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b", partitions=2)]
     consumer = _consumer(run, topics, (6, -1, 4000), kind="Shared")
     run.send(topics[0], ["a1", "a2"])
@@ -84,7 +84,7 @@ def several_topics(run: Run) -> None:
 
 
 @scenario(area=AREA, title="After close, and on an empty topic with a time")
-def ends(run: Run) -> None:
+def ends(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _consumer(run, topic, (3, -1, 300))
     run.record_messages("nothing", consumer.batch_receive())
@@ -93,6 +93,6 @@ def ends(run: Run) -> None:
 
 
 @scenario(area=AREA, title="What a policy says of itself")
-def policy(run: Run) -> None:
+def policy(run: ScenarioRun) -> None:
     made = run.sdk.ConsumerBatchReceivePolicy(5, 600, 700).policy()
     run.record("policy", [made.getMaxNumMessages(), made.getMaxNumBytes(), made.getTimeoutMs()])

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "batching"
 _COUNTED = ("data", "redelivery_count")
 
 
-def _send_batch(run: Run, topic: str, texts: list[str], **options: Any) -> list[Any]:
+def _send_batch(run: ScenarioRun, topic: str, texts: list[str], **options: Any) -> list[Any]:
     """Send texts as one batch (the delay is long, `flush` ends it); gives the ids by the order of the answers."""
     given = {"batching_enabled": True, "batching_max_publish_delay_ms": 10_000, **options}
     producer = run.producer(topic, **given)
@@ -29,7 +29,7 @@ def _numbers(count: int) -> list[str]:
 
 
 @scenario(area=AREA, title="Messages of a batch share the entry and count in it")
-def ids(run: Run) -> None:
+def ids(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.record("sent", _send_batch(run, topic, _numbers(4)))
@@ -39,7 +39,7 @@ def ids(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A batch ends at its number of messages")
-def max_messages(run: Run) -> None:
+def max_messages(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     _send_batch(run, topic, _numbers(10), batching_max_messages=4)
@@ -50,7 +50,7 @@ def max_messages(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A batch ends at its bytes")
-def max_bytes(run: Run) -> None:
+def max_bytes(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     _send_batch(run, topic, ["x" * 400] * 10, batching_max_allowed_size_in_bytes=1000)
@@ -59,7 +59,7 @@ def max_bytes(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A batch ends after its delay")
-def max_delay(run: Run) -> None:
+def max_delay(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=50)
@@ -68,7 +68,7 @@ def max_delay(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A single message of a batching producer")
-def single(run: Run) -> None:
+def single(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(topic, batching_enabled=True)
@@ -77,7 +77,7 @@ def single(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Properties, keys and event times in a batch")
-def metadata(run: Run) -> None:
+def metadata(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=10_000)
@@ -91,7 +91,7 @@ def metadata(run: Run) -> None:
 
 
 @scenario(area=AREA, title="The key-based builder: a batch for each key")
-def key_based(run: Run) -> None:
+def key_based(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(
@@ -108,7 +108,7 @@ def key_based(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Acknowledging a part of a batch: without index acks the whole batch comes again")
-def partial_ack(run: Run) -> None:
+def partial_ack(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     _send_batch(run, topic, _numbers(4))
@@ -120,7 +120,7 @@ def partial_ack(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Acknowledging all of a batch, one after the other")
-def full_ack(run: Run) -> None:
+def full_ack(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     _send_batch(run, topic, _numbers(3))
@@ -131,7 +131,7 @@ def full_ack(run: Run) -> None:
 
 
 @scenario(area=AREA, title="With index acks only the rest of a batch comes again")
-def index_ack(run: Run) -> None:
+def index_ack(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", batch_index_ack_enabled=True)
     _send_batch(run, topic, _numbers(5))
@@ -147,7 +147,7 @@ def index_ack(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A cumulative acknowledgement inside a batch, with index acks")
-def cumulative_inside(run: Run) -> None:
+def cumulative_inside(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, batch_index_ack_enabled=True)
     _send_batch(run, topic, _numbers(5))
@@ -157,7 +157,7 @@ def cumulative_inside(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A cumulative acknowledgement at a batch's end")
-def cumulative_at_end(run: Run) -> None:
+def cumulative_at_end(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     _send_batch(run, topic, _numbers(3))
@@ -168,7 +168,7 @@ def cumulative_at_end(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A negative acknowledgement of one message of a batch")
-def negative(run: Run) -> None:
+def negative(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=200, batch_index_ack_enabled=True)
     _send_batch(run, topic, _numbers(3))
@@ -181,7 +181,7 @@ def negative(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Seeking into a batch")
-def seek_inside(run: Run) -> None:
+def seek_inside(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     found = _send_batch(run, topic, _numbers(5))
@@ -191,7 +191,7 @@ def seek_inside(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A reader that starts inside a batch")
-def reader_inside(run: Run) -> None:
+def reader_inside(run: ScenarioRun) -> None:
     topic = run.topic()
     found = _send_batch(run, topic, _numbers(5))
     run.record_messages("after", run.read(run.reader(topic, found[1]), 3))
@@ -199,7 +199,7 @@ def reader_inside(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Sequence ids of a batch")
-def sequence_ids(run: Run) -> None:
+def sequence_ids(run: ScenarioRun) -> None:
     producer = run.producer(run.topic(), batching_enabled=True, batching_max_publish_delay_ms=10_000)
     for _ in range(5):
         producer.send_async(b"x", lambda _result, _id: None)
@@ -208,7 +208,7 @@ def sequence_ids(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Batches are compressed as told")
-def compressed(run: Run) -> None:
+def compressed(run: ScenarioRun) -> None:
     for name in ("LZ4", "ZLib", "ZSTD", "SNAPPY"):
         topic = run.topic(name)
         consumer = run.consumer(topic)
@@ -217,7 +217,7 @@ def compressed(run: Run) -> None:
 
 
 @scenario(area=AREA, title="batch_receive ends at its number of messages")
-def batch_receive_number(run: Run) -> None:
+def batch_receive_number(run: ScenarioRun) -> None:
     topic = run.topic()
     policy = run.sdk.ConsumerBatchReceivePolicy(3, -1, 5000)
     consumer = run.consumer(topic, batch_receive_policy=policy)
@@ -230,7 +230,7 @@ def batch_receive_number(run: Run) -> None:
 
 
 @scenario(area=AREA, title="batch_receive ends after its time")
-def batch_receive_time(run: Run) -> None:
+def batch_receive_time(run: ScenarioRun) -> None:
     topic = run.topic()
     policy = run.sdk.ConsumerBatchReceivePolicy(100, -1, 1000)
     consumer = run.consumer(topic, batch_receive_policy=policy)
@@ -240,7 +240,7 @@ def batch_receive_time(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Batch receive policies that make no sense")
-def bad_policies(run: Run) -> None:
+def bad_policies(run: ScenarioRun) -> None:
     topic = run.topic()
     for numbers in ((-1, -1, -1), (0, 0, 0), (-1, -1, 100)):
 
@@ -252,7 +252,7 @@ def bad_policies(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A batch payload taken apart: MessageBatch")
-def message_batch(run: Run) -> None:
+def message_batch(run: ScenarioRun) -> None:
     plain = b"\0\0\0\x02\x18\x01a"
     keyed = b"\0\0\0\x0f\x0a\x06\x0a\x01p\x12\x01v\x12\x01k\x18\x01\x28\x07b"
     null = b"\0\0\0\x04\x18\x00\x48\x01"

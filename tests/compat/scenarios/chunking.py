@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from pulsar_on_kafka.base.clock import SystemClock
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "chunking"
@@ -25,7 +25,7 @@ def _sizes(messages: list[Any]) -> list[int]:
 
 
 @scenario(area=AREA, title="Ten megabytes arrive whole")
-def large(run: Run) -> None:
+def large(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     payload = _large(_THREE_CHUNKS)
@@ -39,7 +39,7 @@ def large(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Small and large messages keep their order")
-def order(run: Run) -> None:
+def order(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(topic, chunking_enabled=True)
@@ -49,7 +49,7 @@ def order(run: Run) -> None:
 
 
 @scenario(area=AREA, title="The id is the last chunk's and tells the first one's")
-def ids(run: Run) -> None:
+def ids(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(topic, chunking_enabled=True)
@@ -70,7 +70,7 @@ def ids(run: Run) -> None:
 
 
 @scenario(area=AREA, title="The id on a partitioned topic")
-def partitioned_ids(run: Run) -> None:
+def partitioned_ids(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     consumer = run.consumer(topic)
     producer = run.producer(topic, chunking_enabled=True)
@@ -83,7 +83,7 @@ def partitioned_ids(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A large message that was not acknowledged comes again")
-def again(run: Run) -> None:
+def again(run: ScenarioRun) -> None:
     for kind in ("Exclusive", "Failover", "Shared", "KeyShared"):
         topic = run.topic(kind)
         consumer = run.consumer(topic, kind=kind)
@@ -102,7 +102,7 @@ def again(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A refused large message comes again whole")
-def refused(run: Run) -> None:
+def refused(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, **_SOON)
     run.producer(topic, chunking_enabled=True).send(_large(_TWO_CHUNKS), partition_key="k")
@@ -114,7 +114,7 @@ def refused(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A refused large message on Shared and Key_Shared")
-def refused_shared(run: Run) -> None:
+def refused_shared(run: ScenarioRun) -> None:
     for kind in ("Shared", "KeyShared"):
         topic = run.topic(kind)
         consumer = run.consumer(topic, kind=kind, **_SOON)
@@ -124,7 +124,7 @@ def refused_shared(run: Run) -> None:
 
 
 @scenario(area=AREA, title="redeliver_unacknowledged_messages")
-def redelivered(run: Run) -> None:
+def redelivered(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     run.producer(topic, chunking_enabled=True).send(_large(_TWO_CHUNKS))
@@ -134,7 +134,7 @@ def redelivered(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Acknowledged by an id that was serialized, and cumulatively")
-def by_id(run: Run) -> None:
+def by_id(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(topic, chunking_enabled=True)
@@ -150,7 +150,7 @@ def by_id(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Seek to a large message")
-def seek(run: Run) -> None:
+def seek(run: ScenarioRun) -> None:
     topic = run.topic()
     for inclusive in (False, True):
         consumer = run.consumer(topic, f"inclusive {inclusive}", start_message_id_inclusive=inclusive)
@@ -163,7 +163,7 @@ def seek(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Seek to a time")
-def seek_to_a_time(run: Run) -> None:
+def seek_to_a_time(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.producer(topic, chunking_enabled=True).send(_large(_TWO_CHUNKS))
@@ -174,7 +174,7 @@ def seek_to_a_time(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Readers")
-def readers(run: Run) -> None:
+def readers(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic, chunking_enabled=True)
     sent = [producer.send(_large(size)) for size in (1000, _TWO_CHUNKS, 2000, 7_000_000)]
@@ -192,7 +192,7 @@ def readers(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A table view")
-def table_view(run: Run) -> None:
+def table_view(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic, chunking_enabled=True)
     producer.send(b"old", partition_key="k")
@@ -202,7 +202,7 @@ def table_view(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Two producers at the same time")
-def at_the_same_time(run: Run) -> None:
+def at_the_same_time(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     producers = [run.producer(topic, chunking_enabled=True) for _ in range(2)]
@@ -221,7 +221,7 @@ def at_the_same_time(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Each chunk takes a place in the producer's queue")
-def full_queue(run: Run) -> None:
+def full_queue(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic, chunking_enabled=True, max_pending_messages=2)
     run.attempt("four chunks", lambda: producer.send(_large(_FOUR_CHUNKS)))
@@ -231,7 +231,7 @@ def full_queue(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Asynchronous sends are answered once, in order")
-def answers(run: Run) -> None:
+def answers(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic, chunking_enabled=True)
     results: list[Any] = []
@@ -243,7 +243,7 @@ def answers(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Options of producers and consumers")
-def options(run: Run) -> None:
+def options(run: ScenarioRun) -> None:
     run.attempt("both", lambda: run.producer(run.topic(), chunking_enabled=True, batching_enabled=True))
     for most in (-1, 0, 1):
         run.attempt(f"most {most}", lambda most=most: run.consumer(  # type: ignore[misc]
@@ -255,7 +255,7 @@ def options(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Properties above the limit")
-def properties(run: Run) -> None:
+def properties(run: ScenarioRun) -> None:
     producer = run.producer(run.topic(), chunking_enabled=True)
     huge = {"p": "x" * 5_300_000}
     run.attempt("with a large message", lambda: producer.send(_large(_TWO_CHUNKS), properties=huge))
@@ -264,7 +264,7 @@ def properties(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Delivered later")
-def delayed(run: Run) -> None:
+def delayed(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     producer = run.producer(topic, chunking_enabled=True)
@@ -278,7 +278,7 @@ def delayed(run: Run) -> None:
 
 
 @scenario(area=AREA, title="With a schema, asyncio")
-def asyncio_surface(run: Run) -> None:
+def asyncio_surface(run: ScenarioRun) -> None:
     topic = run.topic()
     schema = run.submodule("schema").StringSchema()
     text = "äöü" * 1_000_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
 
 AREA = "compaction"
@@ -17,7 +17,7 @@ BY_JAVA: dict[str, Any] = {"area": AREA, "client": PulsarClient.JAVA}
 _SILENCE_MS = 600
 
 
-def _rest(run: Run, reader: Any) -> list[Any]:
+def _rest(run: ScenarioRun, reader: Any) -> list[Any]:
     found: list[Any] = []
     while True:
         try:
@@ -26,7 +26,7 @@ def _rest(run: Run, reader: Any) -> list[Any]:
             return found
 
 
-def _send(run: Run, topic: str, messages: list[tuple[str | None, str]], **options: Any) -> None:
+def _send(run: ScenarioRun, topic: str, messages: list[tuple[str | None, str]], **options: Any) -> None:
     producer = run.producer(topic, batching_max_publish_delay_ms=10_000, **options)
     for key, text in messages:
         producer.send_async(text.encode(), lambda result, message_id: None, partition_key=key)
@@ -34,7 +34,7 @@ def _send(run: Run, topic: str, messages: list[tuple[str | None, str]], **option
     producer.close()
 
 
-def _record_left(run: Run, topic: str) -> None:
+def _record_left(run: ScenarioRun, topic: str) -> None:
     reader = run.reader(topic, run.sdk.MessageId.earliest, is_read_compacted=True)
     left = _rest(run, reader)
     run.record("left", [(m.partition_key(), m.data().decode(), m.message_id().batch_index()) for m in left])
@@ -44,7 +44,7 @@ def _record_left(run: Run, topic: str) -> None:
 
 
 @scenario(area=AREA, title="Only the newest message of each key is left")
-def single_messages(run: Run) -> None:
+def single_messages(run: ScenarioRun) -> None:
     topic = run.topic()
     _send(run, topic, [("a", "a1"), ("b", "b1"), ("a", "a2"), (None, "no key"), ("c", "c1")])
     run.admin.compact(topic)
@@ -53,7 +53,7 @@ def single_messages(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="Batches are compacted message by message")
-def batches(run: Run) -> None:
+def batches(run: ScenarioRun) -> None:
     topic = run.topic()
     _send(run, topic, [("a", "a1"), ("b", "b1"), ("a", "a2"), ("c", "c1")], batching_enabled=True)
     _send(run, topic, [("b", "b2"), ("d", "d1")], batching_enabled=True)
@@ -62,12 +62,12 @@ def batches(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Batches, as Python's client of Pulsar shows them")
-def batches_in_python(run: Run) -> None:
+def batches_in_python(run: ScenarioRun) -> None:
     batches(run)
 
 
 @scenario(**BY_JAVA, title="A single message is newer than one of a batch, and the other way round")
-def batches_and_single_messages(run: Run) -> None:
+def batches_and_single_messages(run: ScenarioRun) -> None:
     topic = run.topic()
     _send(run, topic, [("a", "a1"), ("b", "b1")])
     _send(run, topic, [("a", "a2"), ("c", "c1"), ("d", "d1")], batching_enabled=True)
@@ -77,7 +77,7 @@ def batches_and_single_messages(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="A batch that is superseded as a whole")
-def superseded_batch(run: Run) -> None:
+def superseded_batch(run: ScenarioRun) -> None:
     topic = run.topic()
     _send(run, topic, [("a", "a1"), ("b", "b1")], batching_enabled=True)
     _send(run, topic, [("b", "b2"), ("a", "a2")], batching_enabled=True)
@@ -86,7 +86,7 @@ def superseded_batch(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="Messages of a batch without a key")
-def batch_without_keys(run: Run) -> None:
+def batch_without_keys(run: ScenarioRun) -> None:
     topic = run.topic()
     _send(run, topic, [("a", "a1"), (None, "no key"), ("b", "b1")], batching_enabled=True)
     _send(run, topic, [(None, "no key either"), (None, "nor here")], batching_enabled=True)
@@ -95,7 +95,7 @@ def batch_without_keys(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="An empty message of a batch")
-def empty_in_a_batch(run: Run) -> None:
+def empty_in_a_batch(run: ScenarioRun) -> None:
     topic = run.topic()
     _send(run, topic, [("a", "a1"), ("b", "b1"), ("c", "c1")], batching_enabled=True)
     _send(run, topic, [("a", ""), ("d", "d1")], batching_enabled=True)
@@ -104,7 +104,7 @@ def empty_in_a_batch(run: Run) -> None:
 
 
 @scenario(area=AREA, title="An empty message by itself")
-def empty_message(run: Run) -> None:
+def empty_message(run: ScenarioRun) -> None:
     topic = run.topic()
     _send(run, topic, [("a", "a1"), ("b", "b1"), ("a", "")])
     run.admin.compact(topic)

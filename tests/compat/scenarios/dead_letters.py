@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import PATIENCE_MS, Run
+from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "dead letter"
@@ -13,23 +13,23 @@ SOON: dict[str, Any] = {"negative_ack_redelivery_delay_ms": 200}
 COUNTED = ("data", "redelivery_count")
 
 
-def _consumer(run: Run, topic: Any, letters: str | None = None, most: int = 1, **options: Any) -> Any:
+def _consumer(run: ScenarioRun, topic: Any, letters: str | None = None, most: int = 1, **options: Any) -> Any:
     policy = run.sdk.ConsumerDeadLetterPolicy(max_redeliver_count=most, dead_letter_topic=letters)
     given = {"kind": "Shared", "dead_letter_policy": policy, **SOON, **options}
     return run.consumer(topic, **given)
 
 
-def _refuse_all(run: Run, consumer: Any, count: int, turns: int = 2) -> None:
+def _refuse_all(run: ScenarioRun, consumer: Any, count: int, turns: int = 2) -> None:
     for _ in range(turns):
         for message in run.receive(consumer, count):
             consumer.negative_acknowledge(message)
 
 
-def _policy(run: Run, **options: Any) -> Any:
+def _policy(run: ScenarioRun, **options: Any) -> Any:
     return run.sdk.ConsumerDeadLetterPolicy(**options)
 
 
-def _fail(run: Run, consumer: Any, deliveries: int) -> None:
+def _fail(run: ScenarioRun, consumer: Any, deliveries: int) -> None:
     """Refuse one message until it is gone."""
     for _ in range(deliveries):
         message = consumer.receive(PATIENCE_MS)
@@ -38,7 +38,7 @@ def _fail(run: Run, consumer: Any, deliveries: int) -> None:
 
 
 @scenario(area=AREA, title="After the deliveries that are allowed it lies in the dead letter topic")
-def dead_letter(run: Run) -> None:
+def dead_letter(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     policy = _policy(run, max_redeliver_count=2, dead_letter_topic=letters)
@@ -50,7 +50,7 @@ def dead_letter(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Payload, properties and key come with it")
-def dead_letter_contents(run: Run) -> None:
+def dead_letter_contents(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     policy = _policy(run, max_redeliver_count=1, dead_letter_topic=letters)
@@ -67,7 +67,7 @@ def dead_letter_contents(run: Run) -> None:
 
 
 @scenario(area=AREA, title="The default dead letter topic")
-def dead_letter_default_topic(run: Run) -> None:
+def dead_letter_default_topic(run: ScenarioRun) -> None:
     topic = run.topic()
     dead = run.consumer(f"{topic}-sub-DLQ", "undertaker")
     consumer = run.consumer(topic, kind="Shared", dead_letter_policy=_policy(run, max_redeliver_count=1), **SOON)
@@ -77,7 +77,7 @@ def dead_letter_default_topic(run: Run) -> None:
 
 
 @scenario(area=AREA, title="An initial subscription keeps the first dead letter")
-def dead_letter_initial_subscription(run: Run) -> None:
+def dead_letter_initial_subscription(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     policy = _policy(
         run, max_redeliver_count=1, dead_letter_topic=letters, initial_subscription_name="kept-from-the-start"
@@ -90,7 +90,7 @@ def dead_letter_initial_subscription(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Neighbours are not dragged along")
-def dead_letter_neighbours(run: Run) -> None:
+def dead_letter_neighbours(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     policy = _policy(run, max_redeliver_count=1, dead_letter_topic=letters)
@@ -110,7 +110,7 @@ def dead_letter_neighbours(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Policies that make no sense")
-def dead_letter_bad_policy(run: Run) -> None:
+def dead_letter_bad_policy(run: ScenarioRun) -> None:
     run.attempt("0 redeliveries", lambda: _policy(run, max_redeliver_count=0))
     run.attempt("-1 redeliveries", lambda: _policy(run, max_redeliver_count=-1))
     policy = _policy(run, max_redeliver_count=3, dead_letter_topic="t", initial_subscription_name="s")
@@ -118,7 +118,7 @@ def dead_letter_bad_policy(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Ack time-outs count as deliveries", time_limit_s=100)
-def dead_letter_by_timeout(run: Run) -> None:
+def dead_letter_by_timeout(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     policy = _policy(run, max_redeliver_count=1, dead_letter_topic=letters)
@@ -131,7 +131,7 @@ def dead_letter_by_timeout(run: Run) -> None:
     run.record_messages("dead", run.receive(dead, 1))
 
 
-def _batch(run: Run, topic: str, texts: Sequence[str]) -> None:
+def _batch(run: ScenarioRun, topic: str, texts: Sequence[str]) -> None:
     producer = run.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=10_000)
     for text in texts:
         producer.send_async(text.encode(), None, properties={"name": text})
@@ -140,7 +140,7 @@ def _batch(run: Run, topic: str, texts: Sequence[str]) -> None:
 
 
 @scenario(area=AREA, title="Exclusive and Failover consumers bury nothing")
-def single_active(run: Run) -> None:
+def single_active(run: ScenarioRun) -> None:
     for kind in ("Exclusive", "Failover"):
         topic, letters = run.topic(kind), run.topic(f"letters-{kind}")
         dead = run.consumer(letters, "undertaker")
@@ -154,7 +154,7 @@ def single_active(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Messages of a batch are buried one by one, counted together")
-def batch(run: Run) -> None:
+def batch(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     consumer = _consumer(run, topic, letters)
@@ -170,7 +170,7 @@ def batch(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Several Shared consumers: each message is buried once")
-def several_consumers(run: Run) -> None:
+def several_consumers(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     consumers = [_consumer(run, topic, letters) for _ in range(2)]
@@ -187,7 +187,7 @@ def several_consumers(run: Run) -> None:
 
 
 @scenario(area=AREA, title="One consumer's dead letters come in the order of their messages")
-def order(run: Run) -> None:
+def order(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     consumer = _consumer(run, topic, letters)
@@ -197,7 +197,7 @@ def order(run: Run) -> None:
 
 
 @scenario(area=AREA, title="What is buried is acknowledged")
-def acknowledged(run: Run) -> None:
+def acknowledged(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     consumer = _consumer(run, topic, letters)
@@ -210,7 +210,7 @@ def acknowledged(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Key, ordering key and properties go along, the event time as officially")
-def contents(run: Run) -> None:
+def contents(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     consumer = _consumer(run, topic, letters)
@@ -225,7 +225,7 @@ def contents(run: Run) -> None:
 
 
 @scenario(area=AREA, title="redeliver_unacknowledged_messages counts as well")
-def by_redelivery(run: Run) -> None:
+def by_redelivery(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     consumer = _consumer(run, topic, letters, most=2)
@@ -238,7 +238,7 @@ def by_redelivery(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A message that is acknowledged at its last chance is not buried")
-def last_chance(run: Run) -> None:
+def last_chance(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     consumer = _consumer(run, topic, letters)
@@ -252,7 +252,7 @@ def last_chance(run: Run) -> None:
 
 
 @scenario(area=AREA, title="The default dead letter topic of a partitioned topic")
-def default_topic_of_partitions(run: Run) -> None:
+def default_topic_of_partitions(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     dead = {name: run.consumer(f"{topic}{name}-sub-DLQ", "undertaker") for name in ("", "-partition-1")}
     consumer = _consumer(run, topic)
@@ -265,7 +265,7 @@ def default_topic_of_partitions(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A consumer of several topics: each topic has its own dead letters")
-def several_topics(run: Run) -> None:
+def several_topics(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b")]
     dead = [run.consumer(f"{topic}-sub-DLQ", "undertaker") for topic in topics]
     consumer = _consumer(run, topics)
@@ -278,7 +278,7 @@ def several_topics(run: Run) -> None:
 
 
 @scenario(area=AREA, title="On Key_Shared a key goes on behind its dead letter")
-def key_shared(run: Run) -> None:
+def key_shared(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     consumer = _consumer(run, topic, letters, kind="KeyShared")
@@ -292,7 +292,7 @@ def key_shared(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A dead letter may die in its turn, and keeps its first origin")
-def of_a_dead_letter(run: Run) -> None:
+def of_a_dead_letter(run: ScenarioRun) -> None:
     topic, letters, last = run.topic(), run.topic("letters"), run.topic("last")
     dead = run.consumer(last, "undertaker")
     second = _consumer(run, letters, last)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import PATIENCE_MS, Run
+from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun
 from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
 
 AREA = "deduplication"
 
 
-def _namespace(run: Run, label: str = "namespace") -> str:
+def _namespace(run: ScenarioRun, label: str = "namespace") -> str:
     """One with the policy."""
     namespace = run.namespace(label)
     run.admin.set_deduplication(namespace, enabled=True)
@@ -23,14 +23,14 @@ def _is_stored(producer: Any, text: str, sequence: int, **options: Any) -> bool:
     return bool(message_id.ledger_id() >= 0)
 
 
-def _everything(run: Run, topic: str, count: int) -> None:
+def _everything(run: ScenarioRun, topic: str, count: int) -> None:
     consumer = run.consumer(topic, initial_position=run.sdk.InitialPosition.Earliest)
     run.record_messages("stored", run.receive_acked(consumer, count))
     run.record_messages("and then", run.rest(consumer))
 
 
 @scenario(area=AREA, title="Two producers of one name")
-def same_name(run: Run) -> None:
+def same_name(run: ScenarioRun) -> None:
     topic = run.topic()
     first = run.producer(topic, producer_name="the-one")
     run.attempt("second", lambda: run.producer(topic, producer_name="the-one"))
@@ -39,7 +39,7 @@ def same_name(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Without deduplication a repeated sequence id is a message as any other")
-def repeated_without(run: Run) -> None:
+def repeated_without(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(topic, producer_name="p")
@@ -49,7 +49,7 @@ def repeated_without(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A new producer of the name goes on where the last one was")
-def resumed(run: Run) -> None:
+def resumed(run: ScenarioRun) -> None:
     topic = run.topic()
     first = run.producer(topic, producer_name="p", initial_sequence_id=10)
     for _ in range(3):
@@ -60,7 +60,7 @@ def resumed(run: Run) -> None:
 
 
 @scenario(area=AREA, title="With deduplication a repeated sequence id is stored once")
-def repeated_with(run: Run) -> None:
+def repeated_with(run: ScenarioRun) -> None:
     namespace = run.namespace()
     run.admin.set_deduplication(namespace, enabled=True)
     topic = run.topic(namespace=namespace)
@@ -79,7 +79,7 @@ def repeated_with(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Ids and last_sequence_id of what is above, equal to and below the highest")
-def answers(run: Run) -> None:
+def answers(run: ScenarioRun) -> None:
     topic = run.topic(namespace=_namespace(run))
     producer = run.producer(topic, producer_name="p")
     for sequence in (5, 5, 3, 9, None, None, 10):
@@ -90,7 +90,7 @@ def answers(run: Run) -> None:
 
 
 @scenario(area=AREA, title="The same with batches of one message")
-def answers_of_batches(run: Run) -> None:
+def answers_of_batches(run: ScenarioRun) -> None:
     topic = run.topic(namespace=_namespace(run))
     producer = run.producer(topic, producer_name="p", batching_enabled=True)
     for sequence in (5, 5, 3, 9, None, None, 10):
@@ -101,7 +101,7 @@ def answers_of_batches(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Batches of several messages that overlap")
-def overlapping_batches(run: Run) -> None:
+def overlapping_batches(run: ScenarioRun) -> None:
     topic = run.topic(namespace=_namespace(run))
     producer = run.producer(topic, producer_name="p", batching_enabled=True, batching_max_publish_delay_ms=5000)
     for batch in ((0, 1, 2), (1, 2, 3), (5, 5, 6)):
@@ -114,12 +114,12 @@ def overlapping_batches(run: Run) -> None:
 
 
 @scenario(area=AREA, client=PulsarClient.JAVA, title="The same from the Java client, which judges message by message")
-def overlapping_batches_by_java(run: Run) -> None:
+def overlapping_batches_by_java(run: ScenarioRun) -> None:
     overlapping_batches(run)
 
 
 @scenario(area=AREA, title="Reopened with an initial sequence id, and by another name")
-def reopened(run: Run) -> None:
+def reopened(run: ScenarioRun) -> None:
     topic = run.topic(namespace=_namespace(run))
     run.send(topic, ["0", "1", "2"], producer_name="p")
     for initial in (1, 0, None, 7):
@@ -133,7 +133,7 @@ def reopened(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Producers of two names, and one without a name, do not disturb each other")
-def names(run: Run) -> None:
+def names(run: ScenarioRun) -> None:
     topic = run.topic(namespace=_namespace(run))
     producers = [run.producer(topic, producer_name="p"), run.producer(topic, producer_name="q"), run.producer(topic)]
     for sequence in (3, 3, 2, 4):
@@ -142,7 +142,7 @@ def names(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Exclusive producers are deduplicated too")
-def exclusive(run: Run) -> None:
+def exclusive(run: ScenarioRun) -> None:
     topic = run.topic(namespace=_namespace(run))
     mode = run.sdk.ProducerAccessMode.Exclusive
     producer = run.producer(topic, producer_name="p", access_mode=mode)
@@ -152,7 +152,7 @@ def exclusive(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Each partition has ids of its own")
-def partitions(run: Run) -> None:
+def partitions(run: ScenarioRun) -> None:
     topic = run.topic(namespace=_namespace(run), partitions=2)
     options: dict[str, Any] = {
         "producer_name": "p",
@@ -168,7 +168,7 @@ def partitions(run: Run) -> None:
     run.record("stored", [_is_stored(again, "x", 4, properties={"to": str(to)}) for to in range(2)])
 
 
-def _routed(run: Run, name: str = "p") -> dict[str, Any]:
+def _routed(run: ScenarioRun, name: str = "p") -> dict[str, Any]:
     """A producer that sends each message to the partition which its property names."""
     return {
         "producer_name": name,
@@ -177,7 +177,7 @@ def _routed(run: Run, name: str = "p") -> dict[str, Any]:
     }
 
 
-def _counts(run: Run, **options: Any) -> None:
+def _counts(run: ScenarioRun, **options: Any) -> None:
     producer = run.producer(run.topic(partitions=3), **_routed(run), **options)
     run.record("before", producer.last_sequence_id())
     for to in (0, 0, 0, 1, 0, 2, 1):
@@ -186,22 +186,22 @@ def _counts(run: Run, **options: Any) -> None:
 
 
 @scenario(area=AREA, title="Each partition is counted for itself, and the last id is the highest of all")
-def counted(run: Run) -> None:
+def counted(run: ScenarioRun) -> None:
     _counts(run)
 
 
 @scenario(area=AREA, title="Each partition is counted for itself, from an initial id on")
-def counted_from(run: Run) -> None:
+def counted_from(run: ScenarioRun) -> None:
     _counts(run, initial_sequence_id=40)
 
 
 @scenario(area=AREA, title="Each partition is counted for itself, with batches")
-def counted_in_batches(run: Run) -> None:
+def counted_in_batches(run: ScenarioRun) -> None:
     _counts(run, batching_enabled=True)
 
 
 @scenario(area=AREA, title="The last id of a producer of one partition of several")
-def counted_of_one(run: Run) -> None:
+def counted_of_one(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     producer = run.producer(f"{topic}-partition-1", producer_name="p")
     for _ in range(3):
@@ -210,7 +210,7 @@ def counted_of_one(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A name that comes back goes on in each partition behind what is stored there")
-def resumed_partitions(run: Run) -> None:
+def resumed_partitions(run: ScenarioRun) -> None:
     topic = run.topic(namespace=_namespace(run), partitions=2)
     producer = run.producer(topic, **_routed(run))
     for to in (0, 0, 0, 0, 0, 1):
@@ -227,7 +227,7 @@ def resumed_partitions(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A message that repeats one that is under way is stored once")
-def repeated_at_once(run: Run) -> None:
+def repeated_at_once(run: ScenarioRun) -> None:
     topic = run.topic(namespace=_namespace(run))
     producer = run.producer(topic, producer_name="p")
     results: list[str] = []
@@ -245,7 +245,7 @@ def repeated_at_once(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A running producer follows the policy of its namespace")
-def switched_while_running(run: Run) -> None:
+def switched_while_running(run: ScenarioRun) -> None:
     namespace = run.namespace()
     topic = run.topic(namespace=namespace)
     producer = run.producer(topic, producer_name="p")
@@ -268,7 +268,7 @@ def switched_while_running(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A topic's own policy counts before that of its namespace")
-def topic_before_namespace(run: Run) -> None:
+def topic_before_namespace(run: ScenarioRun) -> None:
     namespace = run.namespace()
     topic = run.topic(namespace=namespace)
     producer = run.producer(topic, producer_name="p")
@@ -287,7 +287,7 @@ def topic_before_namespace(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Policies of what is not there")
-def not_there(run: Run) -> None:
+def not_there(run: ScenarioRun) -> None:
     namespace = run.namespace(create=False)
     run.attempt("set, of no namespace", lambda: run.admin.set_deduplication(namespace, enabled=True))
     topic = run.topic()

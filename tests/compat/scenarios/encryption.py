@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "encryption"
 
 
-def _keys(run: Run) -> Any:
+def _keys(run: ScenarioRun) -> Any:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -28,7 +28,7 @@ def _keys(run: Run) -> Any:
 
 
 @scenario(area=AREA, title="Encrypted and decrypted")
-def encrypted(run: Run) -> None:
+def encrypted(run: ScenarioRun) -> None:
     topic, keys = run.topic(), _keys(run)
     consumer = run.consumer(topic, crypto_key_reader=keys)
     producer = run.producer(topic, encryption_key="my-key", crypto_key_reader=keys)
@@ -40,7 +40,7 @@ def encrypted(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Without the key: CONSUME gives what cannot be read, DISCARD nothing")
-def without_key(run: Run) -> None:
+def without_key(run: ScenarioRun) -> None:
     topic, keys = run.topic(), _keys(run)
     action = run.sdk.ConsumerCryptoFailureAction
     consume = run.consumer(topic, "consume", crypto_failure_action=action.CONSUME)
@@ -55,7 +55,7 @@ def without_key(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Without the key: FAIL gives nothing")
-def without_key_fail(run: Run) -> None:
+def without_key_fail(run: ScenarioRun) -> None:
     topic, keys = run.topic(), _keys(run)
     consumer = run.consumer(topic)
     run.producer(topic, encryption_key="my-key", crypto_key_reader=keys).send(b"secret")
@@ -63,18 +63,18 @@ def without_key_fail(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A key file that is not there")
-def missing_key(run: Run) -> None:
+def missing_key(run: ScenarioRun) -> None:
     nowhere = str(run.directory / "missing.pem")
     keys = run.sdk.CryptoKeyReader(nowhere, nowhere)
     run.attempt("producer", lambda: run.producer(run.topic(), encryption_key="k", crypto_key_reader=keys).send(b"x"))
 
 
-def _secret(run: Run, topic: str, keys: Any, texts: list[str], **options: Any) -> None:
+def _secret(run: ScenarioRun, topic: str, keys: Any, texts: list[str], **options: Any) -> None:
     run.send(topic, texts, encryption_key="my-key", crypto_key_reader=keys, **options)
 
 
 @scenario(area=AREA, title="What was discarded does not come to one who has the key")
-def discarded(run: Run) -> None:
+def discarded(run: ScenarioRun) -> None:
     topic, keys = run.topic(), _keys(run)
     action = run.sdk.ConsumerCryptoFailureAction.DISCARD
     consumer = run.consumer(topic, crypto_failure_action=action)
@@ -87,7 +87,7 @@ def discarded(run: Run) -> None:
 
 
 @scenario(area=AREA, title="What failed comes to the next one, who has the key")
-def failed(run: Run) -> None:
+def failed(run: ScenarioRun) -> None:
     topic, keys = run.topic(), _keys(run)
     consumer = run.consumer(topic, kind="Shared")
     _secret(run, topic, keys, ["secret"])
@@ -97,7 +97,7 @@ def failed(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A batch is encrypted as a whole")
-def batch(run: Run) -> None:
+def batch(run: ScenarioRun) -> None:
     topic, keys = run.topic(), _keys(run)
     consumer = run.consumer(topic, crypto_key_reader=keys)
     blind = run.consumer(topic, "blind", crypto_failure_action=run.sdk.ConsumerCryptoFailureAction.CONSUME)
@@ -118,7 +118,7 @@ def batch(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A consumed message that could not be read is acknowledged as any other")
-def consumed(run: Run) -> None:
+def consumed(run: ScenarioRun) -> None:
     topic, keys = run.topic(), _keys(run)
     options = {"crypto_failure_action": run.sdk.ConsumerCryptoFailureAction.CONSUME}
     consumer = run.consumer(topic, **options)
@@ -131,7 +131,7 @@ def consumed(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A reader with the key")
-def reader(run: Run) -> None:
+def reader(run: ScenarioRun) -> None:
     topic, keys = run.topic(), _keys(run)
     _secret(run, topic, keys, ["one", "two"])
     opened = run.reader(topic, run.sdk.MessageId.earliest, crypto_key_reader=keys)
@@ -139,7 +139,7 @@ def reader(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Of partitions, with keys and compression")
-def forms(run: Run) -> None:
+def forms(run: ScenarioRun) -> None:
     topic, keys = run.topic(partitions=2), _keys(run)
     consumer = run.consumer(topic, kind="Shared", crypto_key_reader=keys)
     _secret(run, topic, keys, ["1", "2", "3", "4"], compression_type=run.sdk.CompressionType.LZ4)

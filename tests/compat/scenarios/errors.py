@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "errors"
@@ -23,13 +23,13 @@ TransactionCoordinatorNotFoundError TransactionNotFound UnknownError Unsupported
 
 
 @scenario(area=AREA, title="Service URLs that are none")
-def service_urls(run: Run) -> None:
+def service_urls(run: ScenarioRun) -> None:
     for name, url in (("text", "fakeServiceUrl"), ("None", None), ("empty", ""), ("number", 1)):
         run.attempt(name, lambda u=url: run.client_at(u))  # type: ignore[misc]
 
 
 @scenario(area=AREA, title="Nobody at the address")
-def nobody_there(run: Run) -> None:
+def nobody_there(run: ScenarioRun) -> None:
     scheme = run.service_url.partition("://")[0]
     client = run.client_at(f"{scheme}://127.0.0.1:1", operation_timeout_seconds=3, connection_timeout_ms=1000)
     run.attempt("producer", lambda: client.create_producer("t"))
@@ -37,7 +37,7 @@ def nobody_there(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Options of a client of wrong types")
-def client_options(run: Run) -> None:
+def client_options(run: ScenarioRun) -> None:
     for option, value in (
         ("operation_timeout_seconds", "5"),
         ("io_threads", "1"),
@@ -52,7 +52,7 @@ def client_options(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Options of a producer of wrong types")
-def producer_options(run: Run) -> None:
+def producer_options(run: ScenarioRun) -> None:
     topic = run.topic()
     for option, value in (
         ("producer_name", 5),
@@ -74,7 +74,7 @@ def producer_options(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Options of a consumer of wrong types")
-def consumer_options(run: Run) -> None:
+def consumer_options(run: ScenarioRun) -> None:
     topic = run.topic()
     for option, value in (
         ("consumer_type", "Shared"),
@@ -94,7 +94,7 @@ def consumer_options(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Options of a message of wrong types")
-def send_options(run: Run) -> None:
+def send_options(run: ScenarioRun) -> None:
     producer = run.producer(run.topic())
     for option, value in (
         ("partition_key", 5),
@@ -109,14 +109,14 @@ def send_options(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Payloads of wrong types")
-def payloads(run: Run) -> None:
+def payloads(run: ScenarioRun) -> None:
     producer = run.producer(run.topic())
     for name, value in (("text", "text"), ("number", 1), ("list", [1]), ("bytearray", bytearray(b"x"))):
         run.attempt(name, lambda v=value: producer.send(v))  # type: ignore[misc]
 
 
 @scenario(area=AREA, title="Names of topics that are none")
-def topic_names(run: Run) -> None:
+def topic_names(run: ScenarioRun) -> None:
     names: tuple[Any, ...] = ("", "a/b", "persistent://", "persistent://public/default/", "what://public/default/t")
     for name in names:
         run.attempt(f"producer on {name!r}", lambda n=name: run.shared_client.create_producer(n))  # type: ignore[misc]
@@ -124,14 +124,14 @@ def topic_names(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Tenants and namespaces that do not exist")
-def unknown_namespaces(run: Run) -> None:
+def unknown_namespaces(run: ScenarioRun) -> None:
     for name in ("public/no-such-namespace/t", "no-such-tenant/default/t"):
         run.attempt(f"producer on {name}", lambda n=name: run.shared_client.create_producer(f"persistent://{n}"))  # type: ignore[misc]
         run.attempt(f"consumer on {name}", lambda n=name: run.shared_client.subscribe(f"persistent://{n}", "s"))  # type: ignore[misc]
 
 
 @scenario(area=AREA, title="Acknowledging what is no message")
-def acknowledge_nonsense(run: Run) -> None:
+def acknowledge_nonsense(run: ScenarioRun) -> None:
     consumer = run.consumer(run.topic())
     for name, value in (("text", "x"), ("None", None), ("number", 5)):
         run.attempt(f"acknowledge {name}", lambda v=value: consumer.acknowledge(v))  # type: ignore[misc]
@@ -140,7 +140,7 @@ def acknowledge_nonsense(run: Run) -> None:
 
 
 @scenario(area=AREA, title="receive: time-outs and wrong arguments")
-def receive(run: Run) -> None:
+def receive(run: ScenarioRun) -> None:
     consumer = run.consumer(run.topic())
     run.attempt("nothing there", lambda: consumer.receive(50))
     run.attempt("0 ms", lambda: consumer.receive(0))
@@ -148,12 +148,12 @@ def receive(run: Run) -> None:
 
 
 @scenario(area=AREA, title="An empty subscription name")
-def empty_subscription(run: Run) -> None:
+def empty_subscription(run: ScenarioRun) -> None:
     run.attempt("subscribe", lambda: run.consumer(run.topic(), ""))
 
 
 @scenario(area=AREA, title="Numbers outside their ranges")
-def ranges(run: Run) -> None:
+def ranges(run: ScenarioRun) -> None:
     topic = run.topic()
     run.attempt("max_pending_messages", lambda: run.producer(topic, max_pending_messages=-1))
     run.attempt("across partitions", lambda: run.producer(topic, max_pending_messages_across_partitions=-1))
@@ -161,14 +161,14 @@ def ranges(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Negative numbers that the official client takes")
-def negative_numbers(run: Run) -> None:
+def negative_numbers(run: ScenarioRun) -> None:
     topic = run.topic()
     run.attempt("send_timeout_millis", lambda: run.producer(topic, send_timeout_millis=-1))
     run.attempt("receiver_queue_size", lambda: run.consumer(topic, receiver_queue_size=-1))
 
 
 @scenario(area=AREA, title="All official exceptions are there, under one base")
-def exceptions(run: Run) -> None:
+def exceptions(run: ScenarioRun) -> None:
     base = run.sdk.PulsarException
     missing = [name for name in _OFFICIAL.split() if not issubclass(getattr(run.sdk, name, int), base)]
     elsewhere = [
@@ -179,7 +179,7 @@ def exceptions(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Numbers of results")
-def results(run: Run) -> None:
+def results(run: ScenarioRun) -> None:
     result = run.sdk.Result
     for name in ("Ok", "Timeout", "AlreadyClosed", "ConsumerBusy", "MessageTooBig", "Interrupted"):
         run.record(name, [int(getattr(result, name)), str(getattr(result, name))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from pulsar_on_kafka.base.clock import SystemClock
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 DELAYED, COMPRESSION, ENCRYPTION = "delayed", "compression", "encryption"
@@ -15,7 +15,7 @@ ACCESS, SCHEMAS = "access modes", "schemas"
 
 
 @scenario(area=DELAYED, title="deliver_after: not before its time, while others come")
-def after(run: Run) -> None:
+def after(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     producer = run.producer(topic)
@@ -27,7 +27,7 @@ def after(run: Run) -> None:
 
 
 @scenario(area=DELAYED, title="deliver_at: messages come in the order of their times")
-def at(run: Run) -> None:
+def at(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     producer = run.producer(topic)
@@ -38,7 +38,7 @@ def at(run: Run) -> None:
 
 
 @scenario(area=DELAYED, title="On Key_Shared a delayed message does not hold its key")
-def on_key_shared(run: Run) -> None:
+def on_key_shared(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="KeyShared")
     producer = run.producer(topic)
@@ -48,7 +48,7 @@ def on_key_shared(run: Run) -> None:
 
 
 @scenario(area=DELAYED, title="A time that has passed is now")
-def passed(run: Run) -> None:
+def passed(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     producer = run.producer(topic)
@@ -58,7 +58,7 @@ def passed(run: Run) -> None:
 
 
 @scenario(area=DELAYED, title="Exclusive does not wait")
-def on_exclusive(run: Run) -> None:
+def on_exclusive(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(topic)
@@ -68,7 +68,7 @@ def on_exclusive(run: Run) -> None:
 
 
 @scenario(area=DELAYED, title="A delay survives the consumer")
-def survives(run: Run) -> None:
+def survives(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     producer = run.producer(topic)
@@ -80,14 +80,14 @@ def survives(run: Run) -> None:
 
 
 @scenario(area=DELAYED, title="A reader does not wait")
-def reader(run: Run) -> None:
+def reader(run: ScenarioRun) -> None:
     topic = run.topic()
     run.producer(topic).send(b"late", deliver_after=timedelta(seconds=30))
     run.record_messages("read", run.read(run.reader(topic, run.sdk.MessageId.earliest), 1))
 
 
 @scenario(area=DELAYED, title="Messages of a batching producer, on several consumers")
-def batching_producer(run: Run) -> None:
+def batching_producer(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     producer = run.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1000)
@@ -99,7 +99,7 @@ def batching_producer(run: Run) -> None:
 
 
 @scenario(area=DELAYED, title="Refused, it comes at once: its time has passed")
-def refused(run: Run) -> None:
+def refused(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=200)
     run.producer(topic).send(b"x", deliver_after=timedelta(seconds=3))
@@ -111,7 +111,7 @@ def refused(run: Run) -> None:
 
 
 @scenario(area=COMPRESSION, title="Every compression type")
-def types(run: Run) -> None:
+def types(run: ScenarioRun) -> None:
     payload = b"compressible " * 1000
     for name in ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY"):
         topic = run.topic(name)
@@ -121,7 +121,7 @@ def types(run: Run) -> None:
 
 
 @scenario(area=COMPRESSION, title="Producers of different types in one topic")
-def mixed(run: Run) -> None:
+def mixed(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     for name in ("LZ4", "ZSTD", "NONE"):
@@ -130,7 +130,7 @@ def mixed(run: Run) -> None:
 
 
 @scenario(area=COMPRESSION, title="Random bytes and empty payloads")
-def incompressible(run: Run) -> None:
+def incompressible(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(topic, compression_type=run.sdk.CompressionType.LZ4)
@@ -144,7 +144,7 @@ def incompressible(run: Run) -> None:
 
 
 @scenario(area=SCHEMAS, title="StringSchema")
-def text(run: Run) -> None:
+def text(run: ScenarioRun) -> None:
     topic, schema = run.topic(), run.sdk.schema.StringSchema()
     consumer = run.consumer(topic, schema=schema)
     producer = run.producer(topic, schema=schema)
@@ -156,7 +156,7 @@ def text(run: Run) -> None:
 
 
 @scenario(area=SCHEMAS, title="BytesSchema")
-def raw(run: Run) -> None:
+def raw(run: ScenarioRun) -> None:
     topic, schema = run.topic(), run.sdk.schema.BytesSchema()
     consumer = run.consumer(topic, schema=schema)
     producer = run.producer(topic, schema=schema)
@@ -167,7 +167,7 @@ def raw(run: Run) -> None:
 
 
 @scenario(area=SCHEMAS, title="A plain consumer of a topic of texts gets bytes")
-def text_as_bytes(run: Run) -> None:
+def text_as_bytes(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.producer(topic, schema=run.sdk.schema.StringSchema()).send("text")

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.keyed import by_key, send_keyed
 from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
 
 BY_JAVA: dict[str, Any] = {"client": PulsarClient.JAVA}
 
 
-def _key_shared(run: Run, topic: str, *ranges: tuple[int, int], out_of_order: bool = False, **options: Any) -> Any:
+def _key_shared(
+    run: ScenarioRun, topic: str, *ranges: tuple[int, int], out_of_order: bool = False, **options: Any
+) -> Any:
     modes = run.sdk.KeySharedMode
     policy = run.sdk.ConsumerKeySharedPolicy(
         modes.Sticky if ranges else modes.AutoSplit, out_of_order, list(ranges) or None
@@ -21,7 +23,7 @@ def _key_shared(run: Run, topic: str, *ranges: tuple[int, int], out_of_order: bo
 
 
 @scenario(**BY_JAVA, area="key shared (java)", title="Sticky ranges: a key goes where its hash lies")
-def sticky(run: Run) -> None:
+def sticky(run: ScenarioRun) -> None:
     topic = run.topic()
     consumers = [_key_shared(run, topic, part) for part in ((0, 9999), (10000, 40000), (40001, 65535))]
     send_keyed(run, topic, [f"key-{number}" for number in range(30)], 2)
@@ -30,7 +32,7 @@ def sticky(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, area="key shared (java)", title="Several ranges for one consumer")
-def several_ranges(run: Run) -> None:
+def several_ranges(run: ScenarioRun) -> None:
     topic = run.topic()
     outer, inner = _key_shared(run, topic, (0, 9999), (50000, 65535)), _key_shared(run, topic, (10000, 49999))
     send_keyed(run, topic, [f"key-{number}" for number in range(20)], 1)
@@ -39,7 +41,7 @@ def several_ranges(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, area="key shared (java)", title="Sticky ranges that nobody has: their keys wait")
-def uncovered(run: Run) -> None:
+def uncovered(run: ScenarioRun) -> None:
     topic = run.topic()
     low = _key_shared(run, topic, (0, 32767))
     send_keyed(run, topic, [f"key-{number}" for number in range(10)], 1)
@@ -49,7 +51,7 @@ def uncovered(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, area="key shared (java)", title="Overlapping ranges, other modes and other orders are refused")
-def refused(run: Run) -> None:
+def refused(run: ScenarioRun) -> None:
     topic = run.topic()
     _key_shared(run, topic, (0, 30000))
     try:
@@ -63,7 +65,7 @@ def refused(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, area="key shared (java)", title="Out of order: a newcomer has keys at once that another one holds")
-def out_of_order(run: Run) -> None:
+def out_of_order(run: ScenarioRun) -> None:
     topic = run.topic()
     keys = [f"key-{number}" for number in range(20)]
     first = _key_shared(run, topic, out_of_order=True)
@@ -79,7 +81,7 @@ def out_of_order(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, area="key shared (java)", title="In order: a newcomer waits for what another one holds")
-def in_order(run: Run) -> None:
+def in_order(run: ScenarioRun) -> None:
     topic = run.topic()
     keys = [f"key-{number}" for number in range(20)]
     first = _key_shared(run, topic)
@@ -95,7 +97,7 @@ def in_order(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, area="access modes (java)", title="Exclusive: a second producer of any mode is refused")
-def exclusive(run: Run) -> None:
+def exclusive(run: ScenarioRun) -> None:
     topic, modes = run.topic(), run.sdk.ProducerAccessMode
     first = run.producer(topic, access_mode=modes.Exclusive)
     first.send(b"a")
@@ -106,7 +108,7 @@ def exclusive(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, area="access modes (java)", title="Exclusive beside Shared is refused")
-def exclusive_beside_shared(run: Run) -> None:
+def exclusive_beside_shared(run: ScenarioRun) -> None:
     topic, modes = run.topic(), run.sdk.ProducerAccessMode
     run.producer(topic).send(b"a")
     run.attempt("exclusive", lambda: run.producer(topic, access_mode=modes.Exclusive))
@@ -114,7 +116,7 @@ def exclusive_beside_shared(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, area="access modes (java)", title="ExclusiveWithFencing throws out; who was thrown out stays out")
-def fencing(run: Run) -> None:
+def fencing(run: ScenarioRun) -> None:
     topic, modes = run.topic(), run.sdk.ProducerAccessMode
     first = run.producer(topic, access_mode=modes.Exclusive)
     first.send(b"a")
@@ -129,7 +131,7 @@ def fencing(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, area="dead letter (java)", title="Properties of a dead letter")
-def dead_letter(run: Run) -> None:
+def dead_letter(run: ScenarioRun) -> None:
     topic = run.topic()
     dead = run.consumer(f"{topic}-sub-DLQ", "undertaker")
     policy = run.sdk.ConsumerDeadLetterPolicy(max_redeliver_count=1)
@@ -145,7 +147,7 @@ def dead_letter(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, area="dead letter (java)", title="Dead letters of Key_Shared")
-def dead_letter_key_shared(run: Run) -> None:
+def dead_letter_key_shared(run: ScenarioRun) -> None:
     topic = run.topic()
     dead = run.consumer(f"{topic}-sub-DLQ", "undertaker")
     policy = run.sdk.ConsumerDeadLetterPolicy(max_redeliver_count=1)

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.keyed import by_key, numbered_keys, send_keyed
 from pulsar_on_kafka.compat.scenario import scenario
 
@@ -14,7 +14,7 @@ AREA = "key_shared"
 
 
 @scenario(area=AREA, title="Each key goes to one consumer, in order; all consumers take part")
-def one_consumer_a_key(run: Run) -> None:
+def one_consumer_a_key(run: ScenarioRun) -> None:
     topic = run.topic()
     consumers = [run.consumer(topic, kind="KeyShared") for _ in range(3)]
     send_keyed(run, topic, numbered_keys(40), 3)
@@ -25,7 +25,7 @@ def one_consumer_a_key(run: Run) -> None:
 
 
 @scenario(area=AREA, title="The ordering key comes before the partition key")
-def ordering_key(run: Run) -> None:
+def ordering_key(run: ScenarioRun) -> None:
     topic = run.topic()
     consumers = [run.consumer(topic, kind="KeyShared") for _ in range(2)]
     producer = run.producer(topic)
@@ -37,7 +37,7 @@ def ordering_key(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Messages without a key are shared out, each to one consumer")
-def no_key(run: Run) -> None:
+def no_key(run: ScenarioRun) -> None:
     topic = run.topic()
     consumers = [run.consumer(topic, kind="KeyShared") for _ in range(2)]
     run.send(topic, [str(number) for number in range(40)])
@@ -47,7 +47,7 @@ def no_key(run: Run) -> None:
 
 
 @scenario(area=AREA, title="The keys of a closed consumer go to those that are left, from the first unacknowledged one")
-def a_consumer_leaves(run: Run) -> None:
+def a_consumer_leaves(run: ScenarioRun) -> None:
     topic = run.topic()
     first, second = run.consumer(topic, kind="KeyShared"), run.consumer(topic, kind="KeyShared")
     send_keyed(run, topic, numbered_keys(20), 2)
@@ -62,7 +62,7 @@ def a_consumer_leaves(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Order is kept per key when a consumer joins while messages are not acknowledged")
-def a_consumer_joins(run: Run) -> None:
+def a_consumer_joins(run: ScenarioRun) -> None:
     topic = run.topic()
     first = run.consumer(topic, kind="KeyShared")
     send_keyed(run, topic, numbered_keys(10), 1)
@@ -77,7 +77,7 @@ def a_consumer_joins(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Sticky ranges: a key goes where its hash lies, whatever else is there")
-def sticky(run: Run) -> None:
+def sticky(run: ScenarioRun) -> None:
     topic = run.topic()
 
     def subscribe(*ranges: tuple[int, int]) -> Any:
@@ -93,7 +93,7 @@ def sticky(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Sticky ranges that overlap are refused")
-def sticky_overlap(run: Run) -> None:
+def sticky_overlap(run: ScenarioRun) -> None:
     topic = run.topic()
 
     def subscribe(*ranges: tuple[int, int]) -> Any:
@@ -110,7 +110,7 @@ def sticky_overlap(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Consumers of another mode, another order or another type are refused")
-def another_kind(run: Run) -> None:
+def another_kind(run: ScenarioRun) -> None:
     topic = run.topic()
     policy, mode = run.sdk.ConsumerKeySharedPolicy, run.sdk.KeySharedMode
 
@@ -126,7 +126,7 @@ def another_kind(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A message that comes again is before what was never out")
-def negative_before_new(run: Run) -> None:
+def negative_before_new(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="KeyShared", receiver_queue_size=1, negative_ack_redelivery_delay_ms=300)
     send_keyed(run, topic, ["k"], 6)
@@ -138,7 +138,7 @@ def negative_before_new(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Policies that make no sense")
-def bad_policies(run: Run) -> None:
+def bad_policies(run: ScenarioRun) -> None:
     policy, mode = run.sdk.ConsumerKeySharedPolicy, run.sdk.KeySharedMode
     for name, ranges in (("empty", []), ("backwards", [(5, 1)]), ("beyond", [(0, 65536)]), ("negative", [(-1, 5)])):
         run.attempt(name, lambda r=ranges: policy(key_shared_mode=mode.Sticky, sticky_ranges=r))  # type: ignore[misc]
@@ -149,7 +149,7 @@ def bad_policies(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A negatively acknowledged message goes to the same consumer, counted")
-def negative(run: Run) -> None:
+def negative(run: ScenarioRun) -> None:
     topic = run.topic()
     consumers = [
         run.consumer(topic, kind="KeyShared", negative_ack_redelivery_delay_ms=200, consumer_name=name)
@@ -163,7 +163,7 @@ def negative(run: Run) -> None:
 
 
 @scenario(area=AREA, title="On a partitioned topic")
-def partitioned(run: Run) -> None:
+def partitioned(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     consumers = [run.consumer(topic, kind="KeyShared") for _ in range(2)]
     send_keyed(run, topic, numbered_keys(20), 3)
@@ -173,7 +173,7 @@ def partitioned(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Cumulative acknowledgements are refused")
-def cumulative(run: Run) -> None:
+def cumulative(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="KeyShared")
     send_keyed(run, topic, ["k"], 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.keyed import by_key, numbered_keys, send_keyed
 from pulsar_on_kafka.compat.scenario import scenario
 
@@ -13,13 +13,13 @@ AREA = "key_shared"
 _TWO_CHUNKS = 6_000_000
 
 
-def _sticky(run: Run, topic: str, *ranges: tuple[int, int], **options: Any) -> Any:
+def _sticky(run: ScenarioRun, topic: str, *ranges: tuple[int, int], **options: Any) -> Any:
     policy = run.sdk.ConsumerKeySharedPolicy(key_shared_mode=run.sdk.KeySharedMode.Sticky, sticky_ranges=list(ranges))
     return run.consumer(topic, kind="KeyShared", key_shared_policy=policy, **options)
 
 
 @scenario(area=AREA, title="Sticky: several ranges of one consumer")
-def sticky_several_ranges(run: Run) -> None:
+def sticky_several_ranges(run: ScenarioRun) -> None:
     topic = run.topic()
     outer = _sticky(run, topic, (0, 9999), (50_000, 65_535))
     inner = _sticky(run, topic, (10_000, 49_999))
@@ -29,7 +29,7 @@ def sticky_several_ranges(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Sticky: keys that nobody has wait for whoever takes them")
-def sticky_gap(run: Run) -> None:
+def sticky_gap(run: ScenarioRun) -> None:
     topic = run.topic()
     low = _sticky(run, topic, (0, 32_767))
     send_keyed(run, topic, numbered_keys(20), 2)
@@ -39,7 +39,7 @@ def sticky_gap(run: Run) -> None:
     run.record_messages("low, then", run.rest(low))
 
 
-def _count(run: Run, consumer: Any) -> int:
+def _count(run: ScenarioRun, consumer: Any) -> int:
     """How many come; they are given back."""
     found = len(run.rest(consumer))
     consumer.redeliver_unacknowledged_messages()
@@ -47,7 +47,7 @@ def _count(run: Run, consumer: Any) -> int:
 
 
 @scenario(area=AREA, title="Sticky: a refused message goes to the range's consumer again")
-def sticky_negative(run: Run) -> None:
+def sticky_negative(run: ScenarioRun) -> None:
     topic = run.topic()
     soon = {"negative_ack_redelivery_delay_ms": 200}
     consumers = [_sticky(run, topic, (0, 32_767), **soon), _sticky(run, topic, (32_768, 65_535), **soon)]
@@ -61,7 +61,7 @@ def sticky_negative(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Sticky: whoever takes over a range gets what its consumer left")
-def sticky_hand_over(run: Run) -> None:
+def sticky_hand_over(run: ScenarioRun) -> None:
     topic = run.topic()
     low, high = _sticky(run, topic, (0, 32_767)), _sticky(run, topic, (32_768, 65_535))
     send_keyed(run, topic, numbered_keys(20), 2)
@@ -75,7 +75,7 @@ def sticky_hand_over(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Batches by key: each key goes to one consumer, in order")
-def batches_by_key(run: Run) -> None:
+def batches_by_key(run: ScenarioRun) -> None:
     topic = run.topic()
     consumers = [run.consumer(topic, kind="KeyShared") for _ in range(2)]
     producer = run.producer(
@@ -91,7 +91,7 @@ def batches_by_key(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Messages in chunks go with their keys, whole and in order")
-def chunks(run: Run) -> None:
+def chunks(run: ScenarioRun) -> None:
     topic = run.topic()
     consumers = [run.consumer(topic, kind="KeyShared") for _ in range(2)]
     producer = run.producer(topic, chunking_enabled=True)
@@ -110,7 +110,7 @@ def chunks(run: Run) -> None:
 
 
 @scenario(area=AREA, title="redeliver_unacknowledged_messages keeps the order of each key")
-def redelivered_in_order(run: Run) -> None:
+def redelivered_in_order(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="KeyShared")
     send_keyed(run, topic, numbered_keys(4), 4)

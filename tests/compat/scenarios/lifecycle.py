@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import PATIENCE_MS, Run
+from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "lifecycle"
 
 
 @scenario(area=AREA, title="A closed producer")
-def closed_producer(run: Run) -> None:
+def closed_producer(run: ScenarioRun) -> None:
     producer = run.producer(run.topic())
     producer.send(b"x")
     run.attempt("close", producer.close)
@@ -23,7 +23,7 @@ def closed_producer(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A closed consumer")
-def closed_consumer(run: Run) -> None:
+def closed_consumer(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, ["1"])
@@ -38,7 +38,7 @@ def closed_consumer(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A closed client")
-def closed_client(run: Run) -> None:
+def closed_client(run: ScenarioRun) -> None:
     topic = run.topic()
     client = run.client()
     producer, consumer = client.create_producer(topic), client.subscribe(topic, "s")
@@ -53,7 +53,7 @@ def closed_client(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Closing a client sends what waits and keeps what was acknowledged")
-def close_keeps(run: Run) -> None:
+def close_keeps(run: ScenarioRun) -> None:
     topic = run.topic()
     watcher = run.consumer(topic, "watcher")
     client = run.client()
@@ -69,7 +69,7 @@ def close_keeps(run: Run) -> None:
 
 
 @scenario(area=AREA, title="shutdown of a client ends its producers and consumers")
-def shutdown(run: Run) -> None:
+def shutdown(run: ScenarioRun) -> None:
     topic = run.topic()
     client = run.client()
     producer, consumer = client.create_producer(topic), client.subscribe(topic, "s")
@@ -80,13 +80,13 @@ def shutdown(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A client with nothing in it")
-def empty_client(run: Run) -> None:
+def empty_client(run: ScenarioRun) -> None:
     run.attempt("close", run.client().close)
     run.attempt("shutdown", run.client().shutdown)
 
 
 @scenario(area=AREA, title="Several clients work beside each other")
-def several_clients(run: Run) -> None:
+def several_clients(run: ScenarioRun) -> None:
     topic = run.topic()
     clients = [run.client() for _ in range(3)]
     consumers = [client.subscribe(topic, f"s{index}") for index, client in enumerate(clients)]
@@ -100,7 +100,7 @@ def several_clients(run: Run) -> None:
 
 
 @scenario(area=AREA, title="get_topic_partitions")
-def topic_partitions(run: Run) -> None:
+def topic_partitions(run: ScenarioRun) -> None:
     run.record("partitioned", run.shared_client.get_topic_partitions(run.topic("split", partitions=3)))
     plain = run.topic("plain")
     run.producer(plain)
@@ -108,7 +108,7 @@ def topic_partitions(run: Run) -> None:
 
 
 @scenario(area=AREA, title="receive in one thread, close in another")
-def close_while_receiving(run: Run) -> None:
+def close_while_receiving(run: ScenarioRun) -> None:
     consumer = run.consumer(run.topic())
     ended: list[str] = []
     waits = threading.Event()
@@ -130,7 +130,7 @@ def close_while_receiving(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A producer inside a listener")
-def producer_in_listener(run: Run) -> None:
+def producer_in_listener(run: ScenarioRun) -> None:
     topic, answers = run.topic("questions"), run.topic("answers")
     consumer = run.consumer(answers)
     producer = run.producer(answers)

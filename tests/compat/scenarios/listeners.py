@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "listeners"
@@ -14,7 +14,7 @@ AREA = "listeners"
 class _Heard:
     """A message listener keeps what it heard, and acknowledges it if wanted."""
 
-    def __init__(self, run: Run, *, acknowledge: bool = True) -> None:
+    def __init__(self, run: ScenarioRun, *, acknowledge: bool = True) -> None:
         self._run = run
         self._acknowledge = acknowledge
         self.texts: list[str] = []
@@ -35,7 +35,7 @@ def _numbers(count: int) -> list[str]:
 
 
 @scenario(area=AREA, title="A listener hears all, in order")
-def in_order(run: Run) -> None:
+def in_order(run: ScenarioRun) -> None:
     topic = run.topic()
     heard = _Heard(run)
     run.consumer(topic, message_listener=heard)
@@ -45,7 +45,7 @@ def in_order(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A listener hears what waited before it was there")
-def backlog(run: Run) -> None:
+def backlog(run: ScenarioRun) -> None:
     topic = run.topic()
     run.consumer(topic).close()
     run.send(topic, _numbers(3))
@@ -56,13 +56,13 @@ def backlog(run: Run) -> None:
 
 
 @scenario(area=AREA, title="receive on a consumer with a listener is refused")
-def receive_is_refused(run: Run) -> None:
+def receive_is_refused(run: ScenarioRun) -> None:
     consumer = run.consumer(run.topic(), message_listener=_Heard(run))
     run.attempt("receive", lambda: consumer.receive(100))
 
 
 @scenario(area=AREA, title="A failing listener hears the next message all the same")
-def failing(run: Run) -> None:
+def failing(run: ScenarioRun) -> None:
     topic = run.topic()
     texts: list[str] = []
 
@@ -78,7 +78,7 @@ def failing(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Paused it hears nothing, resumed it goes on")
-def pause_and_resume(run: Run) -> None:
+def pause_and_resume(run: ScenarioRun) -> None:
     topic = run.topic()
     heard = _Heard(run)
     consumer = run.consumer(topic, message_listener=heard)
@@ -95,7 +95,7 @@ def pause_and_resume(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A negative acknowledgement from a listener")
-def negative(run: Run) -> None:
+def negative(run: ScenarioRun) -> None:
     topic = run.topic()
     found: list[list[Any]] = []
 
@@ -113,7 +113,7 @@ def negative(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Two listeners of a Shared subscription share the messages")
-def shared(run: Run) -> None:
+def shared(run: ScenarioRun) -> None:
     topic = run.topic()
     one, other = _Heard(run), _Heard(run)
     run.consumer(topic, kind="Shared", message_listener=one, receiver_queue_size=2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "live cursors"
@@ -14,13 +14,13 @@ def _numbers(count: int, start: int = 0) -> list[str]:
     return [str(number) for number in range(start, start + count)]
 
 
-def _backlog_is(run: Run, topic: str, what: str, count: int) -> None:
+def _backlog_is(run: ScenarioRun, topic: str, what: str, count: int) -> None:
     run.until(lambda: run.admin.backlog(topic, "sub") == count, f"a backlog of {count}")
     run.record(what, count)
 
 
 @scenario(area=AREA, title="Resetting to a time: the consumer gets everything from there")
-def reset_to_a_time(run: Run) -> None:
+def reset_to_a_time(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, ["1", "2"])
@@ -34,7 +34,7 @@ def reset_to_a_time(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Resetting to the past and to the future")
-def reset_far(run: Run) -> None:
+def reset_far(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, _numbers(4))
@@ -49,7 +49,7 @@ def reset_far(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Resetting to a message: it comes next")
-def reset_to_a_message(run: Run) -> None:
+def reset_to_a_message(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     ids = run.send(topic, _numbers(5))
@@ -60,7 +60,7 @@ def reset_to_a_message(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Resetting drops what waits in the inboxes")
-def reset_with_full_inboxes(run: Run) -> None:
+def reset_with_full_inboxes(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     ids = run.send(topic, _numbers(20))
@@ -71,7 +71,7 @@ def reset_with_full_inboxes(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Resetting a Shared subscription with two consumers: acknowledgements are forgotten")
-def reset_shared(run: Run) -> None:
+def reset_shared(run: ScenarioRun) -> None:
     topic = run.topic()
     first, second = (run.consumer(topic, kind="Shared") for _ in range(2))
     ids = run.send(topic, _numbers(10))
@@ -84,7 +84,7 @@ def reset_shared(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A seek of one consumer moves the others of the subscription")
-def seek_moves_all(run: Run) -> None:
+def seek_moves_all(run: ScenarioRun) -> None:
     topic = run.topic()
     first, second = (run.client().subscribe(topic, "sub", consumer_type=run.sdk.ConsumerType.Shared) for _ in range(2))
     run.send(topic, _numbers(10))
@@ -96,7 +96,7 @@ def seek_moves_all(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Resetting a partitioned topic")
-def reset_partitioned(run: Run) -> None:
+def reset_partitioned(run: ScenarioRun) -> None:
     topic = run.topic(partitions=3)
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, _numbers(9))
@@ -106,7 +106,7 @@ def reset_partitioned(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Skipping messages that wait in the inbox: they come; the next consumer does not get them")
-def skip(run: Run) -> None:
+def skip(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, _numbers(6))
@@ -121,7 +121,7 @@ def skip(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Skipping counts what is not acknowledged")
-def skip_with_holes(run: Run) -> None:
+def skip_with_holes(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, _numbers(8))
@@ -135,7 +135,7 @@ def skip_with_holes(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Skipping more than there is")
-def skip_too_many(run: Run) -> None:
+def skip_too_many(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, _numbers(3))
@@ -147,7 +147,7 @@ def skip_too_many(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Clearing the backlog: nothing comes again, what is new comes")
-def clear(run: Run) -> None:
+def clear(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, _numbers(6))
@@ -161,7 +161,7 @@ def clear(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Clearing a backlog that was not read yet")
-def clear_unread(run: Run) -> None:
+def clear_unread(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, receiver_queue_size=2)
     run.send(topic, _numbers(30))
@@ -176,7 +176,7 @@ def clear_unread(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Clearing a partitioned topic; messages are not skipped there")
-def clear_partitioned(run: Run) -> None:
+def clear_partitioned(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, _numbers(6))
@@ -188,7 +188,7 @@ def clear_partitioned(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Acknowledging, after a reset, what came before it")
-def stale_acknowledgements(run: Run) -> None:
+def stale_acknowledgements(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     ids = run.send(topic, _numbers(4))
@@ -201,7 +201,7 @@ def stale_acknowledgements(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A subscription with a consumer is deleted by force only")
-def unsubscribe(run: Run) -> None:
+def unsubscribe(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, _numbers(2))
@@ -212,7 +212,7 @@ def unsubscribe(run: Run) -> None:
 
 
 @scenario(area=AREA, title="What a consumer sees whose subscription was deleted by force")
-def unsubscribed(run: Run) -> None:
+def unsubscribed(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, _numbers(2))
@@ -227,7 +227,7 @@ def unsubscribed(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Deleting a subscription without consumers by force; one that is not there")
-def unsubscribe_idle(run: Run) -> None:
+def unsubscribe_idle(run: ScenarioRun) -> None:
     topic = run.topic()
     run.consumer(topic).close()
     run.attempt("by force", lambda: run.admin.unsubscribe(topic, "sub", force=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 MULTI = "multi topics"
@@ -15,7 +15,7 @@ _DISCOVERY_MS = 90_000
 
 
 @scenario(area=MULTI, title="A list of topics gives the messages of all")
-def several(run: Run) -> None:
+def several(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b"), run.topic("split", partitions=2)]
     consumer = run.consumer(topics)
     for index, topic in enumerate(topics):
@@ -26,7 +26,7 @@ def several(run: Run) -> None:
 
 
 @scenario(area=MULTI, title="Acknowledgements reach the message's own topic")
-def acknowledgements(run: Run) -> None:
+def acknowledgements(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b")]
     consumer = run.consumer(topics, kind="Shared")
     for topic in topics:
@@ -41,7 +41,7 @@ def acknowledgements(run: Run) -> None:
 
 
 @scenario(area=MULTI, title="The subscription is one of each topic")
-def one_of_each(run: Run) -> None:
+def one_of_each(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b")]
     consumer = run.consumer(topics)
     for topic in topics:
@@ -54,7 +54,7 @@ def one_of_each(run: Run) -> None:
 
 
 @scenario(area=MULTI, title="Negative acknowledgements")
-def negative(run: Run) -> None:
+def negative(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b")]
     consumer = run.consumer(topics, kind="Shared", negative_ack_redelivery_delay_ms=200)
     for topic in topics:
@@ -65,7 +65,7 @@ def negative(run: Run) -> None:
 
 
 @scenario(area=MULTI, title="An id without its topic cannot be acknowledged")
-def id_without_topic(run: Run) -> None:
+def id_without_topic(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b")]
     consumer = run.consumer(topics)
     run.send(topics[0], ["x"])
@@ -77,14 +77,14 @@ def id_without_topic(run: Run) -> None:
 
 
 @scenario(area=MULTI, title="An Exclusive consumer of one topic shuts out a list with it")
-def busy(run: Run) -> None:
+def busy(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b")]
     run.consumer(topics[1])
     run.attempt("list", lambda: run.consumer(topics))
 
 
 @scenario(area=MULTI, title="Seeking all topics by time")
-def seek_by_time(run: Run) -> None:
+def seek_by_time(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b")]
     consumer = run.consumer(topics)
     for topic in topics:
@@ -95,7 +95,7 @@ def seek_by_time(run: Run) -> None:
 
 
 @scenario(area=MULTI, title="Names of a consumer of several topics; bad lists")
-def bad_lists(run: Run) -> None:
+def bad_lists(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b")]
     consumer = run.consumer(topics, "my-sub")
     run.record("subscription", consumer.subscription_name())
@@ -105,7 +105,7 @@ def bad_lists(run: Run) -> None:
 
 
 @scenario(area=MULTI, title="A listener of several topics")
-def listener(run: Run) -> None:
+def listener(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b")]
     heard: list[str] = []
 
@@ -120,12 +120,12 @@ def listener(run: Run) -> None:
     run.record("heard", set(heard))
 
 
-def _pattern(run: Run, prefix: str) -> re.Pattern[str]:
+def _pattern(run: ScenarioRun, prefix: str) -> re.Pattern[str]:
     return re.compile(f"persistent://public/default/{prefix}.*")
 
 
 @scenario(area=PATTERN, title="A pattern finds the topics that are there")
-def existing(run: Run) -> None:
+def existing(run: ScenarioRun) -> None:
     topics = [run.topic("in-a"), run.topic("in-b"), run.topic("out")]
     for topic in topics:
         run.producer(topic).close()
@@ -138,7 +138,7 @@ def existing(run: Run) -> None:
 
 
 @scenario(area=PATTERN, title="New topics are found", time_limit_s=110)
-def discovery(run: Run) -> None:
+def discovery(run: ScenarioRun) -> None:
     first = run.topic("in-a")
     run.producer(first).close()
     prefix = first.rpartition("/")[2].removesuffix("a")
@@ -151,7 +151,7 @@ def discovery(run: Run) -> None:
 
 
 @scenario(area=PATTERN, title="A pattern finds partitioned topics")
-def partitioned(run: Run) -> None:
+def partitioned(run: ScenarioRun) -> None:
     topic = run.topic("in-split", partitions=2)
     prefix = topic.rpartition("/")[2].removesuffix("split")
     consumer = run.consumer(_pattern(run, prefix))
@@ -160,7 +160,7 @@ def partitioned(run: Run) -> None:
 
 
 @scenario(area=PATTERN, title="A pattern that nothing matches waits", time_limit_s=110)
-def nothing_yet(run: Run) -> None:
+def nothing_yet(run: ScenarioRun) -> None:
     topic = run.topic("late-a")
     prefix = topic.rpartition("/")[2].removesuffix("a")
     consumer = run.consumer(

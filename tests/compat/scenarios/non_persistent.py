@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "non-persistent"
 
 
 @scenario(area=AREA, title="Who is there gets the messages")
-def present(run: Run) -> None:
+def present(run: ScenarioRun) -> None:
     topic = run.topic(persistent=False)
     consumers = [run.consumer(topic, name, kind="Shared") for name in ("one", "other")]
     producer = run.producer(topic)
@@ -23,7 +23,7 @@ def present(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Nothing is kept for those who come later")
-def absent(run: Run) -> None:
+def absent(run: ScenarioRun) -> None:
     topic = run.topic(persistent=False)
     run.send(topic, ["lost"])
     consumer = run.consumer(topic, initial_position=run.sdk.InitialPosition.Earliest)
@@ -33,7 +33,7 @@ def absent(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A non-persistent and a persistent topic of one name are two topics")
-def same_name_as_persistent(run: Run) -> None:
+def same_name_as_persistent(run: ScenarioRun) -> None:
     persistent = run.topic("same")
     other = persistent.replace("persistent://", "non-persistent://")
     one, two = run.consumer(persistent), run.consumer(other)
@@ -44,7 +44,7 @@ def same_name_as_persistent(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Nothing is kept while nobody is there, and no subscription either")
-def away(run: Run) -> None:
+def away(run: ScenarioRun) -> None:
     topic = run.topic(persistent=False)
     consumer = run.consumer(topic)
     run.send(topic, ["1"])
@@ -60,7 +60,7 @@ def away(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Nothing comes again: negative acknowledgements, redelivery, seek")
-def not_again(run: Run) -> None:
+def not_again(run: ScenarioRun) -> None:
     for kind in ("Exclusive", "Shared"):
         topic = run.topic(kind, persistent=False)
         consumer = run.consumer(topic, kind=kind, negative_ack_redelivery_delay_ms=100)
@@ -78,7 +78,7 @@ def not_again(run: Run) -> None:
 
 
 @scenario(area=AREA, title="What needs a log is refused")
-def needs_a_log(run: Run) -> None:
+def needs_a_log(run: ScenarioRun) -> None:
     topic = run.topic(persistent=False)
     consumer = run.consumer(topic)
     run.attempt("last id", consumer.get_last_message_id)
@@ -91,7 +91,7 @@ def needs_a_log(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Exclusive consumers, and several subscriptions")
-def subscriptions(run: Run) -> None:
+def subscriptions(run: ScenarioRun) -> None:
     topic = run.topic(persistent=False)
     one = run.consumer(topic, "one")
     run.attempt("second exclusive", lambda: run.consumer(topic, "one"))
@@ -105,7 +105,7 @@ def subscriptions(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A reader gets what is sent while it is there, wherever it wants to begin")
-def reader(run: Run) -> None:
+def reader(run: ScenarioRun) -> None:
     topic = run.topic(persistent=False)
     run.send(topic, ["before"])
     for start in ("earliest", "latest"):
@@ -116,7 +116,7 @@ def reader(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Partitions, batches, and delays that are none")
-def forms(run: Run) -> None:
+def forms(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2, persistent=False)
     run.record("partitions", run.shared_client.get_topic_partitions(topic))
     consumer = run.consumer(topic, kind="Shared")
@@ -130,7 +130,7 @@ def forms(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Patterns choose between persistent and non-persistent topics")
-def patterns(run: Run) -> None:
+def patterns(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("a", persistent=False)]
     for topic in topics:
         run.producer(topic)

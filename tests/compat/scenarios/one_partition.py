@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "one partition"
@@ -12,12 +12,12 @@ def _part(topic: str, partition: int) -> str:
     return f"{topic}-partition-{partition}"
 
 
-def _send(run: Run, topic: str, *partitions: int, count: int = 1) -> None:
+def _send(run: ScenarioRun, topic: str, *partitions: int, count: int = 1) -> None:
     run.send_partition_by_partition(topic, {p: [f"{p}.{number}" for number in range(count)] for p in partitions})
 
 
 @scenario(area=AREA, title="Its names, its last message, and what it does not see")
-def alone(run: Run) -> None:
+def alone(run: ScenarioRun) -> None:
     topic = run.topic(partitions=3)
     consumer = run.consumer(_part(topic, 1))
     run.record("topic", consumer.topic())
@@ -29,7 +29,7 @@ def alone(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Acknowledgements of a partition are those of the whole topic's subscription")
-def then_whole(run: Run) -> None:
+def then_whole(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     earliest = run.sdk.InitialPosition.Earliest
     _send(run, topic, 0, 1, count=4)
@@ -44,7 +44,7 @@ def then_whole(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Acknowledgements of the whole topic's subscription are those of its partitions")
-def whole_first(run: Run) -> None:
+def whole_first(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     whole = run.consumer(topic, kind="Shared")
     _send(run, topic, 0, 1, count=4)
@@ -59,7 +59,7 @@ def whole_first(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A partition that did not have the subscription gets it with the whole topic")
-def spreading(run: Run) -> None:
+def spreading(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     run.consumer(_part(topic, 1), kind="Shared").close()
     _send(run, topic, 0, 1)
@@ -71,7 +71,7 @@ def spreading(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Each partition has its own type and its own exclusive consumer")
-def types(run: Run) -> None:
+def types(run: ScenarioRun) -> None:
     topic = run.topic(partitions=3)
     run.attempt("exclusive on 0", lambda: run.consumer(_part(topic, 0)))
     run.attempt("exclusive on 1", lambda: run.consumer(_part(topic, 1)))
@@ -83,7 +83,7 @@ def types(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Removing the subscription from one partition")
-def removing(run: Run) -> None:
+def removing(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     earliest = run.sdk.InitialPosition.Earliest
     _send(run, topic, 0, 1, count=2)
@@ -102,7 +102,7 @@ def removing(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A list of partitions, and partitions that are not there")
-def several(run: Run) -> None:
+def several(run: ScenarioRun) -> None:
     topic = run.topic(partitions=3)
     earliest = run.sdk.InitialPosition.Earliest
     _send(run, topic, 0, 1, 2)
@@ -116,7 +116,7 @@ def several(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Dead letters and negative acknowledgements on one partition")
-def redelivery(run: Run) -> None:
+def redelivery(run: ScenarioRun) -> None:
     topic, dead = run.topic(partitions=2), run.topic("dead")
     letters = run.consumer(dead)
     policy = run.sdk.ConsumerDeadLetterPolicy(max_redeliver_count=1, dead_letter_topic=dead)
@@ -132,7 +132,7 @@ def redelivery(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Consumers of a partition beside one of the whole topic")
-def beside_whole(run: Run) -> None:
+def beside_whole(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     whole = run.consumer(topic, kind="Shared")
     _send(run, topic, 0, 1)

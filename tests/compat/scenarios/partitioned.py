@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "partitioned topics"
@@ -16,7 +16,7 @@ def _partitions(messages: list[Any]) -> Counter[int]:
 
 
 @scenario(area=AREA, title="Round robin spreads messages evenly")
-def round_robin(run: Run) -> None:
+def round_robin(run: ScenarioRun) -> None:
     topic = run.topic(partitions=3)
     consumer = run.consumer(topic)
     run.send(topic, [str(number) for number in range(9)])
@@ -24,7 +24,7 @@ def round_robin(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A single partition for one producer")
-def single_partition(run: Run) -> None:
+def single_partition(run: ScenarioRun) -> None:
     topic = run.topic(partitions=3)
     consumer = run.consumer(topic)
     single = run.sdk.PartitionsRoutingMode.UseSinglePartition
@@ -35,7 +35,7 @@ def single_partition(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A key stays in its partition, in order")
-def by_key(run: Run) -> None:
+def by_key(run: ScenarioRun) -> None:
     topic = run.topic(partitions=4)
     consumer = run.consumer(topic)
     producer = run.producer(topic)
@@ -53,7 +53,7 @@ def by_key(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A router of one's own")
-def own_router(run: Run) -> None:
+def own_router(run: ScenarioRun) -> None:
     topic = run.topic(partitions=3)
     consumer = run.consumer(topic)
     seen: list[Any] = []
@@ -72,7 +72,7 @@ def own_router(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Order within a partition")
-def order(run: Run) -> None:
+def order(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     consumer = run.consumer(topic)
     run.send_partition_by_partition(topic, {0: ["a1", "a2", "a3"], 1: ["b1", "b2", "b3"]})
@@ -83,7 +83,7 @@ def order(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A consumer of one partition")
-def one_partition(run: Run) -> None:
+def one_partition(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     consumer = run.consumer(f"{topic}-partition-1")
     run.send_partition_by_partition(topic, {0: ["a"], 1: ["b"]})
@@ -92,7 +92,7 @@ def one_partition(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Consumers and producers find new partitions by being opened again")
-def growth(run: Run) -> None:
+def growth(run: ScenarioRun) -> None:
     topic = run.topic(partitions=1)
     consumer = run.consumer(topic)
     run.send(topic, ["before"])
@@ -108,7 +108,7 @@ def growth(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Partitions cannot become fewer; topics cannot be made twice")
-def bad_growth(run: Run) -> None:
+def bad_growth(run: ScenarioRun) -> None:
     topic = run.topic(partitions=3)
     run.attempt("fewer", lambda: run.admin.update_partitions(topic, 2))
     run.attempt("again", lambda: run.admin.create_partitioned_topic(topic, 3))
@@ -120,7 +120,7 @@ def bad_growth(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Acknowledgements are kept in every partition")
-def acknowledgements(run: Run) -> None:
+def acknowledgements(run: ScenarioRun) -> None:
     topic = run.topic(partitions=3)
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, [str(number) for number in range(9)])
@@ -134,14 +134,14 @@ def acknowledgements(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Names of a partitioned topic's producer and consumer")
-def names(run: Run) -> None:
+def names(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     run.record("producer", run.producer(topic).topic())
     run.record("consumer", run.consumer(topic).topic())
 
 
 @scenario(area=AREA, title="Lazily started producers")
-def lazy(run: Run) -> None:
+def lazy(run: ScenarioRun) -> None:
     topic = run.topic(partitions=3)
     consumer = run.consumer(topic)
     run.send(topic, ["1", "2", "3"], lazy_start_partitioned_producers=True)

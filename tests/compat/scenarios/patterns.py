@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
 
 AREA = "pattern"
@@ -13,7 +13,7 @@ BY_JAVA: dict[str, Any] = {"area": AREA, "client": PulsarClient.JAVA}
 _NAMED = ("data", "topic_name")
 
 
-def _subscribe(run: Run, like: str, ending: str = ".*", **options: Any) -> Any:
+def _subscribe(run: ScenarioRun, like: str, ending: str = ".*", **options: Any) -> Any:
     prefix = like.rpartition("-")[0]
     expression = re.compile(f"{re.escape(prefix)}-{ending}".replace("\\-", "-"))
     earliest = run.sdk.InitialPosition.Earliest
@@ -21,7 +21,7 @@ def _subscribe(run: Run, like: str, ending: str = ".*", **options: Any) -> Any:
 
 
 @scenario(**BY_JAVA, title="New topics, plain and partitioned ones")
-def new_topics(run: Run) -> None:
+def new_topics(run: ScenarioRun) -> None:
     first = run.topic("a")
     run.producer(first).close()
     consumer = _subscribe(run, first, kind="Shared")
@@ -34,7 +34,7 @@ def new_topics(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="Only what matches as a whole, and only of its namespace")
-def what_matches(run: Run) -> None:
+def what_matches(run: ScenarioRun) -> None:
     labels = ("in-1", "in-2", "in-22", "out-1")
     topics = {label: run.topic(label) for label in labels}
     for topic in topics.values():
@@ -49,7 +49,7 @@ def what_matches(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="What is refused comes again, what is acknowledged does not, topic by topic")
-def acknowledgements(run: Run) -> None:
+def acknowledgements(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b")]
     for topic in topics:
         run.send(topic, ["1", "2"])
@@ -65,7 +65,7 @@ def acknowledgements(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="A topic that was deleted is left; made again it is found again")
-def deleted_topic(run: Run) -> None:
+def deleted_topic(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b")]
     for topic in topics:
         run.send(topic, ["first"])

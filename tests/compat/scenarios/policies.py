@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "policies"
@@ -17,14 +17,14 @@ _SOON_S = 60.0
 _MINUTES_S = 200.0
 
 
-def _topic(run: Run, label: str = "topic", **policies: Any) -> str:
+def _topic(run: ScenarioRun, label: str = "topic", **policies: Any) -> str:
     """In a namespace of its own with these policies."""
     topic = run.topic(label, namespace=run.namespace(f"{label}s"))
     _act(run, topic, **policies)
     return topic
 
 
-def _act(run: Run, topic: str, **policies: Any) -> None:
+def _act(run: ScenarioRun, topic: str, **policies: Any) -> None:
     """From now on these policies of its namespace count, too."""
     run.admin.set_policies(_namespace(topic), **policies)
     run.admin.keep_up()
@@ -52,7 +52,7 @@ def _fails(call: Callable[[], Any]) -> str:
 # Quotas ---------------------------------------------------------------------------------------------------------------
 
 
-def _blocked_and_let_go_on(run: Run, action: str, blocked: str, sending: str) -> None:
+def _blocked_and_let_go_on(run: ScenarioRun, action: str, blocked: str, sending: str) -> None:
     topic = _topic(run)
     consumer = run.consumer(topic)
     _fill(run.producer(topic), [""] * 40)
@@ -84,18 +84,18 @@ def _blocked_and_let_go_on(run: Run, action: str, blocked: str, sending: str) ->
 
 
 @scenario(area=AREA, title="producer_request_hold: producers wait until there is room", time_limit_s=_MINUTES_S)
-def producer_request_hold(run: Run) -> None:
+def producer_request_hold(run: ScenarioRun) -> None:
     _blocked_and_let_go_on(run, "producer_request_hold", "ProducerBlockedQuotaExceededError", "Timeout")
 
 
 @scenario(area=AREA, title="producer_exception: producers are refused until there is room", time_limit_s=_MINUTES_S)
-def producer_exception(run: Run) -> None:
+def producer_exception(run: ScenarioRun) -> None:
     refused = "ProducerBlockedQuotaExceededException"
     _blocked_and_let_go_on(run, "producer_exception", refused, refused)
 
 
 @scenario(area=AREA, title="consumer_backlog_eviction by size: the oldest go, producers never notice")
-def eviction_by_size(run: Run) -> None:
+def eviction_by_size(run: ScenarioRun) -> None:
     topic = _topic(run)
     for subscription in ("slow", "live"):
         run.consumer(topic, subscription).close()
@@ -110,7 +110,7 @@ def eviction_by_size(run: Run) -> None:
 
 
 @scenario(area=AREA, title="consumer_backlog_eviction by time: what waits too long goes")
-def eviction_by_time(run: Run) -> None:
+def eviction_by_time(run: ScenarioRun) -> None:
     topic = _topic(run, backlog_quota_limit_time=10, backlog_quota_limit_time_action="consumer_backlog_eviction")
     run.consumer(topic).close()
     run.send(topic, [str(number) for number in range(10)])
@@ -123,7 +123,7 @@ def eviction_by_time(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A limit by time holds producers, too", time_limit_s=_MINUTES_S)
-def producer_request_hold_by_time(run: Run) -> None:
+def producer_request_hold_by_time(run: ScenarioRun) -> None:
     topic = _topic(run, backlog_quota_limit_time=2)
     run.consumer(topic).close()
     run.send(topic, ["old"])
@@ -139,7 +139,7 @@ def producer_request_hold_by_time(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Message TTL acknowledges what is old, for every subscription", time_limit_s=_MINUTES_S)
-def message_ttl(run: Run) -> None:
+def message_ttl(run: ScenarioRun) -> None:
     topic = _topic(run, message_ttl_in_seconds=10)
     run.consumer(topic, "away").close()
     holding = run.consumer(topic, "holding", "Shared")
@@ -158,7 +158,7 @@ def message_ttl(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Subscriptions that nobody uses expire", time_limit_s=_MINUTES_S)
-def subscription_expiry(run: Run) -> None:
+def subscription_expiry(run: ScenarioRun) -> None:
     topic = _topic(run, subscription_expiration_time_minutes=1)
     run.consumer(topic, "idle").close()
     run.consumer(topic, "connected")
@@ -173,13 +173,13 @@ def subscription_expiry(run: Run) -> None:
 # What nobody uses -----------------------------------------------------------------------------------------------------
 
 
-def _unused(run: Run, mode: str) -> str:
+def _unused(run: ScenarioRun, mode: str) -> str:
     return _topic(run, "gone", delete_while_inactive=True, inactive_topic_delete_mode=mode,
                   max_inactive_duration_seconds=3)  # fmt: skip
 
 
 @scenario(area=AREA, title="Topics without subscriptions go, with what is in them; others stay")
-def inactive_without_subscriptions(run: Run) -> None:
+def inactive_without_subscriptions(run: ScenarioRun) -> None:
     gone = _unused(run, "delete_when_no_subscriptions")
     namespace = _namespace(gone)
     subscribed, produced = (run.topic(label, namespace=namespace) for label in ("subscribed", "produced"))
@@ -194,7 +194,7 @@ def inactive_without_subscriptions(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Topics go whose subscriptions are caught up; those with a backlog stay")
-def inactive_caught_up(run: Run) -> None:
+def inactive_caught_up(run: ScenarioRun) -> None:
     gone = _unused(run, "delete_when_subscriptions_caught_up")
     namespace = _namespace(gone)
     waiting = run.topic("waiting", namespace=namespace)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import PATIENCE_MS, Run
+from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "producing"
 
 
 @scenario(area=AREA, title="Messages arrive in the order in which they were sent")
-def order(run: Run) -> None:
+def order(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, [f"m-{number}" for number in range(50)])
@@ -20,12 +20,12 @@ def order(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A producer's ids count the entries of a fresh topic from 0")
-def ids_count_entries(run: Run) -> None:
+def ids_count_entries(run: ScenarioRun) -> None:
     run.record("ids", run.send(run.topic(), ["a", "b", "c", "d"]))
 
 
 @scenario(area=AREA, title="The id that send gives is the id that is received")
-def sent_and_received_ids(run: Run) -> None:
+def sent_and_received_ids(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     sent = run.send(topic, ["a", "b", "c"])
@@ -34,7 +34,7 @@ def sent_and_received_ids(run: Run) -> None:
 
 
 @scenario(area=AREA, title="send_async calls back with Ok and the id, in order")
-def send_async_callbacks(run: Run) -> None:
+def send_async_callbacks(run: ScenarioRun) -> None:
     producer = run.producer(run.topic())
     answers: list[Any] = []
     done = threading.Event()
@@ -52,7 +52,7 @@ def send_async_callbacks(run: Run) -> None:
 
 
 @scenario(area=AREA, title="flush returns when everything is answered")
-def flush_waits(run: Run) -> None:
+def flush_waits(run: ScenarioRun) -> None:
     producer = run.producer(run.topic())
     answered: list[int] = []
     for number in range(100):
@@ -62,7 +62,7 @@ def flush_waits(run: Run) -> None:
 
 
 @scenario(area=AREA, title="last_sequence_id and own sequence ids")
-def sequence_ids(run: Run) -> None:
+def sequence_ids(run: ScenarioRun) -> None:
     producer = run.producer(run.topic())
     run.record("before", producer.last_sequence_id())
     producer.send(b"a")
@@ -78,7 +78,7 @@ def sequence_ids(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Names and topics of producers")
-def names(run: Run) -> None:
+def names(run: ScenarioRun) -> None:
     topic = run.topic()
     named = run.producer(topic, producer_name="my-producer")
     run.record("name", named.producer_name())
@@ -94,7 +94,7 @@ def names(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A producer's name is on its messages")
-def producer_name_of_messages(run: Run) -> None:
+def producer_name_of_messages(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, ["a"], producer_name="author")
@@ -102,7 +102,7 @@ def producer_name_of_messages(run: Run) -> None:
 
 
 @scenario(area=AREA, title="An empty payload arrives empty")
-def empty_payload(run: Run) -> None:
+def empty_payload(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, ["", "after"])
@@ -110,7 +110,7 @@ def empty_payload(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A payload of a megabyte arrives whole")
-def large_payload(run: Run) -> None:
+def large_payload(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, ["0123456789abcdef" * 65536])
@@ -118,7 +118,7 @@ def large_payload(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A message above the limit is refused at once, the next one goes")
-def too_big(run: Run) -> None:
+def too_big(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(topic)
@@ -128,7 +128,7 @@ def too_big(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Many producers of one topic")
-def many_producers(run: Run) -> None:
+def many_producers(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producers = [run.producer(topic) for _ in range(5)]
@@ -140,7 +140,7 @@ def many_producers(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A full queue refuses when it may not block")
-def full_queue(run: Run) -> None:
+def full_queue(run: ScenarioRun) -> None:
     producer = run.producer(run.topic(), max_pending_messages=1, block_if_queue_full=False)
     results: list[str] = []
     for _ in range(200):
@@ -151,7 +151,7 @@ def full_queue(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A full queue is waited for when it may block")
-def full_queue_blocks(run: Run) -> None:
+def full_queue_blocks(run: ScenarioRun) -> None:
     producer = run.producer(run.topic(), max_pending_messages=2, block_if_queue_full=True)
     results: list[str] = []
     for _ in range(100):
@@ -162,7 +162,7 @@ def full_queue_blocks(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Operators see the producers of a topic with their properties")
-def properties(run: Run) -> None:
+def properties(run: ScenarioRun) -> None:
     topic = run.topic()
     names = [run.name(label) for label in ("one", "two")]
     first = run.producer(topic, producer_name=names[0], properties={"team": "billing", "n": "1", "": ""})
@@ -181,7 +181,7 @@ def properties(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Properties of a producer that are no texts")
-def bad_properties(run: Run) -> None:
+def bad_properties(run: ScenarioRun) -> None:
     topic = run.topic()
     for name, given in (("number", {"a": 1}), ("name", {1: "a"}), ("none", None), ("empty", {})):
         run.attempt(name, lambda g=given: run.producer(topic, properties=g))  # type: ignore[misc]

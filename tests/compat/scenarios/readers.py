@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "reader"
@@ -14,7 +14,7 @@ def _numbers(count: int) -> list[str]:
     return [str(number) for number in range(count)]
 
 
-def _rest(run: Run, reader: Any) -> list[Any]:
+def _rest(run: ScenarioRun, reader: Any) -> list[Any]:
     found: list[Any] = []
     while True:
         try:
@@ -24,7 +24,7 @@ def _rest(run: Run, reader: Any) -> list[Any]:
 
 
 @scenario(area=AREA, title="From the earliest message")
-def from_earliest(run: Run) -> None:
+def from_earliest(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, _numbers(5))
     reader = run.reader(topic, run.sdk.MessageId.earliest)
@@ -33,7 +33,7 @@ def from_earliest(run: Run) -> None:
 
 
 @scenario(area=AREA, title="From the end")
-def from_latest(run: Run) -> None:
+def from_latest(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, _numbers(3))
     reader = run.reader(topic, run.sdk.MessageId.latest)
@@ -43,7 +43,7 @@ def from_latest(run: Run) -> None:
 
 
 @scenario(area=AREA, title="After an id, or with it")
-def from_an_id(run: Run) -> None:
+def from_an_id(run: ScenarioRun) -> None:
     topic = run.topic()
     ids = run.send(topic, _numbers(6))
     run.record_messages("after", run.read(run.reader(topic, ids[2]), 3))
@@ -53,7 +53,7 @@ def from_an_id(run: Run) -> None:
 
 
 @scenario(area=AREA, title="From the end, inclusive: the last message")
-def from_latest_inclusive(run: Run) -> None:
+def from_latest_inclusive(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, _numbers(3))
     reader = run.reader(topic, run.sdk.MessageId.latest, start_message_id_inclusive=True)
@@ -62,7 +62,7 @@ def from_latest_inclusive(run: Run) -> None:
 
 
 @scenario(area=AREA, title="has_message_available is exact")
-def available(run: Run) -> None:
+def available(run: ScenarioRun) -> None:
     topic = run.topic()
     reader = run.reader(topic, run.sdk.MessageId.earliest)
     run.record("empty", reader.has_message_available())
@@ -79,7 +79,7 @@ def available(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Reading while has_message_available")
-def loop(run: Run) -> None:
+def loop(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, _numbers(20))
     reader = run.reader(topic, run.sdk.MessageId.earliest)
@@ -90,7 +90,7 @@ def loop(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Seeking by id and by time")
-def seek(run: Run) -> None:
+def seek(run: ScenarioRun) -> None:
     topic = run.topic()
     ids = run.send(topic, ["0", "1", "2"])
     reader = run.reader(topic, run.sdk.MessageId.earliest)
@@ -106,7 +106,7 @@ def seek(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Readers leave no subscription behind")
-def no_subscription(run: Run) -> None:
+def no_subscription(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, ["x"])
     reader = run.reader(topic, run.sdk.MessageId.earliest, reader_name="me")
@@ -119,7 +119,7 @@ def no_subscription(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Two readers of a topic")
-def two(run: Run) -> None:
+def two(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, _numbers(3))
     one = run.reader(topic, run.sdk.MessageId.earliest)
@@ -129,7 +129,7 @@ def two(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A closed reader; a reader with nothing to read; bad arguments")
-def closed(run: Run) -> None:
+def closed(run: ScenarioRun) -> None:
     topic = run.topic()
     reader = run.reader(topic, run.sdk.MessageId.earliest)
     run.attempt("nothing there", lambda: reader.read_next(100))
@@ -141,7 +141,7 @@ def closed(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A listener")
-def listener(run: Run) -> None:
+def listener(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, _numbers(2))
     heard: list[str] = []
@@ -154,7 +154,7 @@ def listener(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A reader of a partitioned topic, and of one partition")
-def partitioned(run: Run) -> None:
+def partitioned(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     run.send_partition_by_partition(topic, {0: ["a0", "a1"], 1: ["b0"]})
     earliest = run.sdk.MessageId.earliest

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "reader"
 
 
-def _batch(run: Run, topic: str, texts: list[str], **options: Any) -> list[Any]:
+def _batch(run: ScenarioRun, topic: str, texts: list[str], **options: Any) -> list[Any]:
     producer = run.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=10_000, **options)
     ids: list[Any] = []
     for text in texts:
@@ -21,12 +21,12 @@ def _batch(run: Run, topic: str, texts: list[str], **options: Any) -> list[Any]:
     return ids
 
 
-def _two_batches(run: Run) -> tuple[str, list[Any]]:
+def _two_batches(run: ScenarioRun) -> tuple[str, list[Any]]:
     topic = run.topic()
     return topic, _batch(run, topic, ["a0", "a1", "a2"]) + _batch(run, topic, ["b0", "b1", "b2"])
 
 
-def _available(run: Run, reader: Any) -> list[Any]:
+def _available(run: ScenarioRun, reader: Any) -> list[Any]:
     found = []
     while reader.has_message_available():
         found += run.read(reader, 1)
@@ -34,7 +34,7 @@ def _available(run: Run, reader: Any) -> list[Any]:
 
 
 @scenario(area=AREA, title="Among batches: behind each message, and with each")
-def each_start(run: Run) -> None:
+def each_start(run: ScenarioRun) -> None:
     topic, ids = _two_batches(run)
     for number, start in enumerate(ids):
         for inclusive in (False, True):
@@ -44,7 +44,7 @@ def each_start(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Among batches: from the ends")
-def ends(run: Run) -> None:
+def ends(run: ScenarioRun) -> None:
     topic, _ = _two_batches(run)
     for name in ("earliest", "latest"):
         start = getattr(run.sdk.MessageId, name)
@@ -54,7 +54,7 @@ def ends(run: Run) -> None:
 
 
 @scenario(area=AREA, title="has_message_available inside a batch")
-def available_inside(run: Run) -> None:
+def available_inside(run: ScenarioRun) -> None:
     topic, _ = _two_batches(run)
     reader = run.reader(topic, run.sdk.MessageId.earliest)
     seen = []
@@ -69,7 +69,7 @@ def available_inside(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Seeking into batches, by id and by time")
-def seek_inside(run: Run) -> None:
+def seek_inside(run: ScenarioRun) -> None:
     topic, ids = _two_batches(run)
     reader = run.reader(topic, run.sdk.MessageId.earliest)
     between = run.read(reader, 6)[-1].publish_timestamp() + 1
@@ -84,7 +84,7 @@ def seek_inside(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Seeking into batches, inclusive")
-def seek_inclusive(run: Run) -> None:
+def seek_inclusive(run: ScenarioRun) -> None:
     topic, ids = _two_batches(run)
     reader = run.reader(topic, run.sdk.MessageId.latest, start_message_id_inclusive=True)
     for number in (4, 0, 2):
@@ -93,7 +93,7 @@ def seek_inclusive(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Ids of what a reader reads among batches")
-def ids_read(run: Run) -> None:
+def ids_read(run: ScenarioRun) -> None:
     topic, ids = _two_batches(run)
     found = run.read(run.reader(topic, run.sdk.MessageId.earliest), 6)
     run.record("ids", [message.message_id() for message in found])
@@ -101,7 +101,7 @@ def ids_read(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A small queue among batches")
-def small_queue(run: Run) -> None:
+def small_queue(run: ScenarioRun) -> None:
     topic = run.topic()
     for number in range(4):
         _batch(run, topic, [f"{number}.{index}" for index in range(5)])
@@ -110,7 +110,7 @@ def small_queue(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A consumer that seeks into batches, and acknowledges cumulatively there")
-def consumer_inside(run: Run) -> None:
+def consumer_inside(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, batch_index_ack_enabled=True)
     ids = _batch(run, topic, ["a0", "a1", "a2"]) + _batch(run, topic, ["b0", "b1", "b2"])

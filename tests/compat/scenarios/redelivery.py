@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import PATIENCE_MS, Run
+from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 NACKS = "negative acks"
@@ -17,7 +17,7 @@ def _numbers(count: int) -> list[str]:
 
 
 @scenario(area=NACKS, title="A negatively acknowledged message comes again, counted")
-def comes_again(run: Run) -> None:
+def comes_again(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", **SOON)
     run.send(topic, _numbers(3))
@@ -29,7 +29,7 @@ def comes_again(run: Run) -> None:
 
 
 @scenario(area=NACKS, title="The count grows with every time")
-def count_grows(run: Run) -> None:
+def count_grows(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", **SOON)
     run.send(topic, ["x"])
@@ -40,7 +40,7 @@ def count_grows(run: Run) -> None:
 
 
 @scenario(area=NACKS, title="By id")
-def by_id(run: Run) -> None:
+def by_id(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", **SOON)
     run.send(topic, _numbers(2))
@@ -50,7 +50,7 @@ def by_id(run: Run) -> None:
 
 
 @scenario(area=NACKS, title="Before the delay nothing comes")
-def waits(run: Run) -> None:
+def waits(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=3000)
     run.send(topic, ["x"])
@@ -59,7 +59,7 @@ def waits(run: Run) -> None:
     run.record_messages("in time", run.receive(consumer, 1), *COUNTED)
 
 
-def _closes(run: Run, *, other: bool = False, **options: Any) -> None:
+def _closes(run: ScenarioRun, *, other: bool = False, **options: Any) -> None:
     """A consumer refuses a message for long, and closes; what the next one (or, there already, the `other` one) gets of
     it soon."""
     topic = run.topic()
@@ -78,27 +78,27 @@ def _closes(run: Run, *, other: bool = False, **options: Any) -> None:
 
 
 @scenario(area=NACKS, title="A message that was refused for long, when its consumer closes")
-def closed_meanwhile(run: Run) -> None:
+def closed_meanwhile(run: ScenarioRun) -> None:
     _closes(run)
 
 
 @scenario(area=NACKS, title="The same beside another consumer")
-def closed_beside_another(run: Run) -> None:
+def closed_beside_another(run: ScenarioRun) -> None:
     _closes(run, other=True)
 
 
 @scenario(area=NACKS, title="The same with a dead letter policy")
-def closed_with_dead_letters(run: Run) -> None:
+def closed_with_dead_letters(run: ScenarioRun) -> None:
     _closes(run, dead_letter_policy=run.sdk.ConsumerDeadLetterPolicy(max_redeliver_count=5))
 
 
 @scenario(area=NACKS, title="The same with a dead letter policy, beside another consumer")
-def closed_with_dead_letters_beside_another(run: Run) -> None:
+def closed_with_dead_letters_beside_another(run: ScenarioRun) -> None:
     _closes(run, other=True, dead_letter_policy=run.sdk.ConsumerDeadLetterPolicy(max_redeliver_count=5))
 
 
 @scenario(area=NACKS, title="An acknowledgement while the delay runs")
-def acknowledged_meanwhile(run: Run) -> None:
+def acknowledged_meanwhile(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=1000)
     run.send(topic, _numbers(2))
@@ -111,7 +111,7 @@ def acknowledged_meanwhile(run: Run) -> None:
 
 
 @scenario(area=NACKS, title="Another consumer may get it")
-def goes_to_others(run: Run) -> None:
+def goes_to_others(run: ScenarioRun) -> None:
     topic = run.topic()
     first = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=1000)
     run.send(topic, ["x"])
@@ -122,7 +122,7 @@ def goes_to_others(run: Run) -> None:
 
 
 @scenario(area=NACKS, title="On Exclusive, what follows comes again with it")
-def on_exclusive(run: Run) -> None:
+def on_exclusive(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, **SOON)
     run.send(topic, _numbers(4))
@@ -133,7 +133,7 @@ def on_exclusive(run: Run) -> None:
 
 
 @scenario(area=NACKS, title="On a partitioned topic")
-def on_partitions(run: Run) -> None:
+def on_partitions(run: ScenarioRun) -> None:
     topic = run.topic(partitions=3)
     consumer = run.consumer(topic, kind="Shared", **SOON)
     run.send(topic, _numbers(6))
@@ -143,7 +143,7 @@ def on_partitions(run: Run) -> None:
 
 
 @scenario(area=NACKS, title="redeliver_unacknowledged_messages on Shared gives all again, in order, counted")
-def redeliver_shared(run: Run) -> None:
+def redeliver_shared(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, _numbers(5))
@@ -155,7 +155,7 @@ def redeliver_shared(run: Run) -> None:
 
 
 @scenario(area=NACKS, title="redeliver_unacknowledged_messages on Exclusive starts after the mark-delete position")
-def redeliver_exclusive(run: Run) -> None:
+def redeliver_exclusive(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, _numbers(5))
@@ -168,7 +168,7 @@ def redeliver_exclusive(run: Run) -> None:
 
 
 @scenario(area="ack timeout", title="What is not acknowledged in time comes again, counted")
-def timeout_passes(run: Run) -> None:
+def timeout_passes(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", unacked_messages_timeout_ms=10_000)
     run.send(topic, _numbers(3))
@@ -178,7 +178,7 @@ def timeout_passes(run: Run) -> None:
 
 
 @scenario(area="ack timeout", title="An acknowledged message does not come again")
-def timeout_of_acknowledged(run: Run) -> None:
+def timeout_of_acknowledged(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", unacked_messages_timeout_ms=10_000)
     run.send(topic, _numbers(2))
@@ -187,7 +187,7 @@ def timeout_of_acknowledged(run: Run) -> None:
 
 
 @scenario(area="ack timeout", title="Which time-outs are accepted")
-def timeout_range(run: Run) -> None:
+def timeout_range(run: ScenarioRun) -> None:
     topic = run.topic()
     for timeout_ms in (0, 1, 9_999, 10_000):
         consumer = run.attempt(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import PATIENCE_MS, Run
+from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun
 from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
 
 AREA = "retry letters"
@@ -14,7 +14,7 @@ BY_JAVA: dict[str, Any] = {"area": AREA, "client": PulsarClient.JAVA}
 ORIGINS = ("ORIGIN_MESSAGE_ID", "ORIGIN_MESSAGE_IDY_TIME")
 
 
-def _subscribe(run: Run, topic: Any, most: int | None = None, subscription: str = "sub", **options: Any) -> Any:
+def _subscribe(run: ScenarioRun, topic: Any, most: int | None = None, subscription: str = "sub", **options: Any) -> Any:
     policy = None if most is None else run.sdk.ConsumerDeadLetterPolicy(max_redeliver_count=most)
     given = {"kind": "Shared", "retry_enable": True, "dead_letter_policy": policy, **options}
     return run.consumer(topic, subscription, **given)
@@ -25,7 +25,7 @@ def _properties(message: Any) -> dict[str, str]:
     return {name: value for name, value in message.properties().items() if name not in ORIGINS}
 
 
-def _refused(run: Run, what: str, call: Callable[[], None]) -> None:
+def _refused(run: ScenarioRun, what: str, call: Callable[[], None]) -> None:
     """Java's client throws the base of its exceptions for these, ours a class of its own under the same base: what is
     compared is that they are refused."""
     try:
@@ -47,7 +47,7 @@ def _origin(message: Any, sent: Any) -> list[Any]:
 
 
 @scenario(**BY_JAVA, title="A letter comes from the retry topic, with everything of its message")
-def comes_again(run: Run) -> None:
+def comes_again(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _subscribe(run, topic)
     producer = run.producer(topic)
@@ -60,7 +60,7 @@ def comes_again(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="Ordering key and event time of a letter")
-def ordering_key(run: Run) -> None:
+def ordering_key(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _subscribe(run, topic)
     run.producer(topic).send(b"x", partition_key="k", ordering_key="o", event_timestamp=7)
@@ -69,7 +69,7 @@ def ordering_key(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="The origin of a letter is its first message, however often it is put off")
-def origin(run: Run) -> None:
+def origin(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _subscribe(run, topic)
     run.send(topic, ["x"])
@@ -83,7 +83,7 @@ def origin(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="The origin of messages of a batch, and of partitions")
-def origin_of_many(run: Run) -> None:
+def origin_of_many(run: ScenarioRun) -> None:
     batched, split = run.topic("batched"), run.topic("split", partitions=2)
     producer = run.producer(batched, batching_enabled=True, batching_max_publish_delay_ms=10_000)
     consumer = _subscribe(run, batched)
@@ -96,7 +96,7 @@ def origin_of_many(run: Run) -> None:
     _record_origins(run, "of partitions", consumer, 2)
 
 
-def _record_origins(run: Run, what: str, consumer: Any, count: int) -> None:
+def _record_origins(run: ScenarioRun, what: str, consumer: Any, count: int) -> None:
     messages = {run.view(message): message for message in run.receive(consumer, count)}
     for message in messages.values():
         consumer.reconsume_later(message, 0)
@@ -106,7 +106,7 @@ def _record_origins(run: Run, what: str, consumer: Any, count: int) -> None:
 
 
 @scenario(**BY_JAVA, title="What dead letters say of their origin, after retries and after refusals")
-def origin_of_the_dead(run: Run) -> None:
+def origin_of_the_dead(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     dead = run.consumer(f"{topic}-sub-DLQ", "undertaker")
     consumer = _subscribe(run, topic, most=1, negative_ack_redelivery_delay_ms=300)
@@ -124,7 +124,7 @@ def origin_of_the_dead(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="Before its delay a letter does not come")
-def delay(run: Run) -> None:
+def delay(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _subscribe(run, topic)
     run.send(topic, ["x"])
@@ -134,7 +134,7 @@ def delay(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="Properties given with the call are on the letter")
-def own_properties(run: Run) -> None:
+def own_properties(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _subscribe(run, topic)
     run.producer(topic).send(b"x", properties={"a": "message's", "b": "message's"})
@@ -147,7 +147,7 @@ def own_properties(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="After the retries that are allowed the message lies in the dead letter topic")
-def dead_letter(run: Run) -> None:
+def dead_letter(run: ScenarioRun) -> None:
     topic = run.topic()
     dead = run.consumer(f"{topic}-sub-DLQ", "undertaker")
     consumer = _subscribe(run, topic, most=2)
@@ -164,7 +164,7 @@ def dead_letter(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="A dead letter topic of one's own, with an initial subscription")
-def own_dead_letter_topic(run: Run) -> None:
+def own_dead_letter_topic(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     policy = run.sdk.ConsumerDeadLetterPolicy(
         max_redeliver_count=1, dead_letter_topic=letters, initial_subscription_name="kept"
@@ -178,7 +178,7 @@ def own_dead_letter_topic(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="What was put off is acknowledged, and its letter is not")
-def acknowledged(run: Run) -> None:
+def acknowledged(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _subscribe(run, topic)
     run.send(topic, ["x", "y"])
@@ -193,7 +193,7 @@ def acknowledged(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="A letter waits for the next consumer")
-def kept(run: Run) -> None:
+def kept(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _subscribe(run, topic)
     run.send(topic, ["x", "y"])
@@ -206,7 +206,7 @@ def kept(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="A letter that is refused comes again as any message, counted")
-def negative(run: Run) -> None:
+def negative(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _subscribe(run, topic, negative_ack_redelivery_delay_ms=300)
     run.send(topic, ["x"])
@@ -219,7 +219,7 @@ def negative(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="Refusals by negative acknowledgement lead to the dead letter topic as well")
-def negative_to_dead(run: Run) -> None:
+def negative_to_dead(run: ScenarioRun) -> None:
     topic = run.topic()
     dead = run.consumer(f"{topic}-sub-DLQ", "undertaker")
     consumer = _subscribe(run, topic, most=1, negative_ack_redelivery_delay_ms=300)
@@ -230,7 +230,7 @@ def negative_to_dead(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="Several topics share the retry topic of the first one")
-def several_topics(run: Run) -> None:
+def several_topics(run: ScenarioRun) -> None:
     first, second = run.topic("a"), run.topic("b")
     consumer = _subscribe(run, [first, second])
     for topic in (first, second):
@@ -243,7 +243,7 @@ def several_topics(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="A partitioned topic")
-def partitioned(run: Run) -> None:
+def partitioned(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     consumer = _subscribe(run, topic)
     run.send_partition_by_partition(topic, {0: ["0"], 1: ["1"]})
@@ -255,7 +255,7 @@ def partitioned(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="Retry letters on Exclusive and Failover do not wait")
-def exclusive(run: Run) -> None:
+def exclusive(run: ScenarioRun) -> None:
     for kind in ("Exclusive", "Failover"):
         topic = run.topic(kind.lower())
         consumer = _subscribe(run, topic, kind=kind)
@@ -266,7 +266,7 @@ def exclusive(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="A consumer without retries refuses reconsume_later")
-def not_enabled(run: Run) -> None:
+def not_enabled(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, ["x"])
@@ -275,7 +275,7 @@ def not_enabled(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="reconsume_later after close")
-def closed(run: Run) -> None:
+def closed(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _subscribe(run, topic)
     run.send(topic, ["x"])
@@ -287,7 +287,7 @@ def closed(run: Run) -> None:
 
 
 @scenario(**BY_JAVA, title="Two subscriptions have their own letters")
-def two_subscriptions(run: Run) -> None:
+def two_subscriptions(run: ScenarioRun) -> None:
     topic = run.topic()
     first, second = _subscribe(run, topic, subscription="a"), _subscribe(run, topic, subscription="b")
     run.send(topic, ["x"])

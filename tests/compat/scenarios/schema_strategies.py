@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA: Final = "schema strategies"
@@ -79,7 +79,7 @@ CHANGES: Final[Mapping[str, tuple[dict[str, Any], ...]]] = {
 }
 
 
-def _play_all(run: Run, strategy: str, upload: Callable[[str, dict[str, Any]], Any]) -> None:
+def _play_all(run: ScenarioRun, strategy: str, upload: Callable[[str, dict[str, Any]], Any]) -> None:
     namespace = run.namespace()
     run.admin.set_schema_compatibility_strategy(namespace, strategy)
     for number, (change, definitions) in enumerate(CHANGES.items()):
@@ -90,13 +90,13 @@ def _play_all(run: Run, strategy: str, upload: Callable[[str, dict[str, Any]], A
 
 
 def _register(strategy: str) -> None:
-    def avro(run: Run) -> None:
+    def avro(run: ScenarioRun) -> None:
         module = run.submodule("schema")
         _play_all(
             run, strategy, lambda topic, new: run.producer(topic, schema=module.AvroSchema(None, schema_definition=new))
         )
 
-    def json_by_admin(run: Run) -> None:
+    def json_by_admin(run: ScenarioRun) -> None:
         _play_all(run, strategy, lambda topic, new: run.admin.upload_schema(topic, "JSON", json.dumps(new)))
 
     for kind, play in (("avro", avro), ("json", json_by_admin)):

@@ -6,31 +6,31 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "schemas"
 
 
-def _record(run: Run, name: str = "Event", **fields: str) -> Any:
+def _record(run: ScenarioRun, name: str = "Event", **fields: str) -> Any:
     """A Record class of this side's module; `fields` name its field classes."""
     module = run.submodule("schema")
     return type(name, (module.Record,), {field: getattr(module, kind)() for field, kind in fields.items()})
 
 
-def _event(run: Run) -> Any:
+def _event(run: ScenarioRun) -> Any:
     return _record(run, a="String", b="Integer")
 
 
-def _schema(run: Run, kind: str, record: Any) -> Any:
+def _schema(run: ScenarioRun, kind: str, record: Any) -> Any:
     return getattr(run.submodule("schema"), f"{kind}Schema")(record)
 
 
-def _earliest(run: Run, topic: str, **options: Any) -> Any:
+def _earliest(run: ScenarioRun, topic: str, **options: Any) -> Any:
     return run.consumer(topic, initial_position=run.sdk.InitialPosition.Earliest, **options)
 
 
-def _record_values(run: Run, what: str, messages: list[Any]) -> None:
+def _record_values(run: ScenarioRun, what: str, messages: list[Any]) -> None:
     run.record(what, [_plain(message.value()) for message in messages])
 
 
@@ -41,7 +41,7 @@ def _plain(value: Any) -> Any:
 
 
 @scenario(area=AREA, title="Texts")
-def texts(run: Run) -> None:
+def texts(run: ScenarioRun) -> None:
     topic, text = run.topic(), run.submodule("schema").StringSchema()
     consumer = run.consumer(topic, schema=text)
     producer = run.producer(topic, schema=text)
@@ -52,7 +52,7 @@ def texts(run: Run) -> None:
     run.record("schema", run.admin.schema(topic))
 
 
-def _records(run: Run, kind: str, payload: Callable[[bytes], Any]) -> None:
+def _records(run: ScenarioRun, kind: str, payload: Callable[[bytes], Any]) -> None:
     topic, record = run.topic(), _event(run)
     consumer = run.consumer(topic, schema=_schema(run, kind, record))
     producer = run.producer(topic, schema=_schema(run, kind, record))
@@ -67,17 +67,17 @@ def _records(run: Run, kind: str, payload: Callable[[bytes], Any]) -> None:
 
 
 @scenario(area=AREA, title="JSON records: values, payloads and what the topic keeps")
-def json_records(run: Run) -> None:
+def json_records(run: ScenarioRun) -> None:
     _records(run, "Json", json.loads)
 
 
 @scenario(area=AREA, title="Avro records: values, payloads and what the topic keeps")
-def avro_records(run: Run) -> None:
+def avro_records(run: ScenarioRun) -> None:
     _records(run, "Avro", bytes.hex)
 
 
 @scenario(area=AREA, title="Batches of Avro records")
-def avro_in_batches(run: Run) -> None:
+def avro_in_batches(run: ScenarioRun) -> None:
     topic, record = run.topic(), _event(run)
     consumer = run.consumer(topic, schema=_schema(run, "Avro", record))
     producer = run.producer(topic, schema=_schema(run, "Avro", record), batching_enabled=True)
@@ -90,7 +90,7 @@ def avro_in_batches(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A partitioned topic has one history of schemas")
-def partitioned(run: Run) -> None:
+def partitioned(run: ScenarioRun) -> None:
     topic, record = run.topic(partitions=3), _event(run)
     consumer = run.consumer(topic, "sub", "Shared", schema=_schema(run, "Avro", record))
     for partition in range(3):
@@ -103,7 +103,7 @@ def partitioned(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Messages of older and newer writers, read with one's own schema")
-def evolution(run: Run) -> None:
+def evolution(run: ScenarioRun) -> None:
     topic = run.topic()
     older = run.submodule("schema").AvroSchema(None, schema_definition=_avro(a="string"))
     newer = run.submodule("schema").AvroSchema(None, schema_definition=_avro(a="string", b=("int", 7)))
@@ -124,7 +124,7 @@ def evolution(run: Run) -> None:
 
 
 @scenario(area=AREA, title="The same schema again is the same version, whoever brings it")
-def the_same_again(run: Run) -> None:
+def the_same_again(run: ScenarioRun) -> None:
     topic = run.topic()
     first, second = _avro(a="string"), _avro(a="string", b=("int", 0))
     for definition in (first, second, first, dict(reversed(second.items()))):
@@ -137,7 +137,7 @@ def the_same_again(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Readers and table views with schemas")
-def readers(run: Run) -> None:
+def readers(run: ScenarioRun) -> None:
     topic, record = run.topic(), _event(run)
     producer = run.producer(topic, schema=_schema(run, "Avro", record))
     producer.send(record(a="one", b=1), partition_key="k")
@@ -151,7 +151,7 @@ def readers(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A producer without a schema on a typed topic, and bytes there")
-def untyped_producer(run: Run) -> None:
+def untyped_producer(run: ScenarioRun) -> None:
     topic, record = run.topic(), _event(run)
     run.producer(topic, schema=_schema(run, "Json", record)).send(record(a="typed", b=1))
     run.attempt("bytes", lambda: run.producer(topic).send(b'{"a": "untyped", "b": 2}'))
@@ -164,7 +164,7 @@ def untyped_producer(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A producer without a schema where schemas are enforced")
-def enforced(run: Run) -> None:
+def enforced(run: ScenarioRun) -> None:
     namespace, record = run.namespace(), _event(run)
     run.admin.set_schema_validation_enforced(namespace, enforced=True)
     topic, plain = run.topic("typed", namespace=namespace), run.topic("plain", namespace=namespace)
@@ -176,7 +176,7 @@ def enforced(run: Run) -> None:
 
 
 @scenario(area=AREA, title="No new schemas where producers may not bring them")
-def no_auto_update(run: Run) -> None:
+def no_auto_update(run: ScenarioRun) -> None:
     namespace = run.namespace()
     run.admin.set_is_allow_auto_update_schema(namespace, allowed=False)
     topic, module = run.topic(namespace=namespace), run.submodule("schema")
@@ -192,7 +192,7 @@ def no_auto_update(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Another type of schema than the topic's")
-def another_type(run: Run) -> None:
+def another_type(run: ScenarioRun) -> None:
     record = _event(run)
     for kind, other in (("Json", "Avro"), ("Avro", "Json")):
         topic = run.topic(kind)
@@ -211,7 +211,7 @@ def another_type(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A typed consumer on a topic that has no schema")
-def consumer_first(run: Run) -> None:
+def consumer_first(run: ScenarioRun) -> None:
     record = _event(run)
     empty, filled, served = run.topic("empty"), run.topic("filled"), run.topic("served")
     schema = _schema(run, "Avro", record)
@@ -226,7 +226,7 @@ def consumer_first(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A typed consumer whose schema does not fit")
-def consumer_that_does_not_fit(run: Run) -> None:
+def consumer_that_does_not_fit(run: ScenarioRun) -> None:
     module, topic = run.submodule("schema"), run.topic()
     run.producer(topic, schema=module.AvroSchema(None, schema_definition=_avro(a="string")))
     for what, definition in {
@@ -242,7 +242,7 @@ def consumer_that_does_not_fit(run: Run) -> None:
 
 
 @scenario(area=AREA, title="An admin uploads, lists, deletes")
-def administration(run: Run) -> None:
+def administration(run: ScenarioRun) -> None:
     topic = run.topic()
     run.attempt("none yet", lambda: run.admin.schema(topic))
     run.attempt("upload", lambda: run.admin.upload_schema(topic, "AVRO", json.dumps(_avro(a="string"))))
@@ -258,7 +258,7 @@ def administration(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A topic that is deleted takes its schemas along")
-def deleted_topic(run: Run) -> None:
+def deleted_topic(run: ScenarioRun) -> None:
     topic, module = run.topic(partitions=2), run.submodule("schema")
     producer = run.producer(topic, schema=module.AvroSchema(None, schema_definition=_avro(a="string")))
     producer.close()
@@ -271,7 +271,7 @@ def deleted_topic(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Dead letters of a typed topic keep their schema")
-def dead_letters(run: Run) -> None:
+def dead_letters(run: ScenarioRun) -> None:
     topic, dead, record = run.topic(), run.topic("dead"), _event(run)
     schema = _schema(run, "Avro", record)
     letters = run.consumer(dead, schema=schema)
@@ -289,7 +289,7 @@ def dead_letters(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A payload that is none of the schema's")
-def wrong_payload(run: Run) -> None:
+def wrong_payload(run: ScenarioRun) -> None:
     topic, record = run.topic(), _event(run)
     consumer = run.consumer(topic, schema=_schema(run, "Json", record))
     untyped = run.producer(topic)

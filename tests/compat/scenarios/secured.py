@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 from pulsar_on_kafka.compat.secured import CONSUMER, EVERYTHING, EXPIRED, FORGED, NOBODY, PRODUCER
 
@@ -17,7 +17,7 @@ SECURED: dict[str, Any] = {"area": "security", "secured": True}
 QUICK: dict[str, Any] = {"operation_timeout_seconds": 5}
 
 
-def _topic(run: Run) -> str:
+def _topic(run: ScenarioRun) -> str:
     """A topic that is there, with a subscription `sub` and two messages."""
     topic = run.topic()
     run.consumer(topic, initial_position=run.sdk.InitialPosition.Earliest).close()
@@ -25,7 +25,7 @@ def _topic(run: Run) -> str:
     return topic
 
 
-def _try_all(run: Run, client: Any, topic: str) -> None:
+def _try_all(run: ScenarioRun, client: Any, topic: str) -> None:
     earliest = run.sdk.MessageId.earliest
     run.attempt("producer", lambda: client.create_producer(topic))
     run.attempt("consumer", lambda: client.subscribe(topic, "sub"))
@@ -33,7 +33,7 @@ def _try_all(run: Run, client: Any, topic: str) -> None:
 
 
 @scenario(**SECURED, title="With a good token everything works")
-def good_token(run: Run) -> None:
+def good_token(run: ScenarioRun) -> None:
     topic = _topic(run)
     client = run.client_as(EVERYTHING)
     consumer = client.subscribe(topic, "sub")
@@ -44,7 +44,7 @@ def good_token(run: Run) -> None:
 
 
 @scenario(**SECURED, title="A token from a function")
-def token_supplier(run: Run) -> None:
+def token_supplier(run: ScenarioRun) -> None:
     topic = _topic(run)
     token = run.logins.tokens[EVERYTHING]
     login = run.sdk.AuthenticationToken(lambda: token)
@@ -53,7 +53,7 @@ def token_supplier(run: Run) -> None:
 
 
 @scenario(**SECURED, title="A function that fails to give a token")
-def failing_supplier(run: Run) -> None:
+def failing_supplier(run: ScenarioRun) -> None:
     topic = _topic(run)
 
     def supply() -> str:
@@ -65,25 +65,25 @@ def failing_supplier(run: Run) -> None:
 
 
 @scenario(**SECURED, title="No login")
-def no_login(run: Run) -> None:
+def no_login(run: ScenarioRun) -> None:
     topic = _topic(run)
     _try_all(run, run.client_as(None, **QUICK), topic)
 
 
 @scenario(**SECURED, title="A token that the cluster did not sign")
-def forged_token(run: Run) -> None:
+def forged_token(run: ScenarioRun) -> None:
     topic = _topic(run)
     _try_all(run, run.client_as(FORGED, **QUICK), topic)
 
 
 @scenario(**SECURED, title="A token that is over")
-def expired_token(run: Run) -> None:
+def expired_token(run: ScenarioRun) -> None:
     topic = _topic(run)
     _try_all(run, run.client_as(EXPIRED, **QUICK), topic)
 
 
 @scenario(**SECURED, title="Text that is no token")
-def no_token(run: Run) -> None:
+def no_token(run: ScenarioRun) -> None:
     topic = _topic(run)
     for name, text in (("words", "let me in"), ("empty", "")):
         login = run.attempt(f"{name}: made", lambda t=text: run.sdk.AuthenticationToken(t))  # type: ignore[misc]
@@ -94,13 +94,13 @@ def no_token(run: Run) -> None:
 
 
 @scenario(**SECURED, title="AuthenticationToken of something else than a text or a function")
-def bad_token(run: Run) -> None:
+def bad_token(run: ScenarioRun) -> None:
     for name, value in (("None", None), ("number", 5), ("bytes", b"token")):
         run.attempt(name, lambda v=value: run.sdk.AuthenticationToken(v))  # type: ignore[misc]
 
 
 @scenario(**SECURED, title="An authority that did not sign the servers' certificate")
-def unknown_authority(run: Run) -> None:
+def unknown_authority(run: ScenarioRun) -> None:
     topic = _topic(run)
     client = run.client_as(EVERYTHING, tls_trust_certs_file_path=run.logins.other_authority, **QUICK)
     run.attempt("producer", lambda: client.create_producer(topic))
@@ -108,7 +108,7 @@ def unknown_authority(run: Run) -> None:
 
 
 @scenario(**SECURED, title="Certificates that are not looked at")
-def insecure(run: Run) -> None:
+def insecure(run: ScenarioRun) -> None:
     topic = _topic(run)
     client = run.client_as(
         EVERYTHING, tls_trust_certs_file_path=run.logins.other_authority, tls_allow_insecure_connection=True
@@ -117,14 +117,14 @@ def insecure(run: Run) -> None:
 
 
 @scenario(**SECURED, title="The server's name is checked when told so")
-def host_name(run: Run) -> None:
+def host_name(run: ScenarioRun) -> None:
     topic = _topic(run)
     client = run.client_as(EVERYTHING, tls_validate_hostname=True)
     run.attempt("the address in the certificate", lambda: client.create_producer(topic))
 
 
 @scenario(**SECURED, title="Files that are not there, or hold no certificate")
-def bad_files(run: Run) -> None:
+def bad_files(run: ScenarioRun) -> None:
     topic = _topic(run)
     text = Path(run.directory) / "text.pem"
     text.write_text("this is no certificate", encoding="utf-8")
@@ -138,7 +138,7 @@ def bad_files(run: Run) -> None:
 
 
 @scenario(**SECURED, title="Without TLS at a port that wants it")
-def without_tls(run: Run) -> None:
+def without_tls(run: ScenarioRun) -> None:
     plain = run.service_url.replace("+ssl://", "://")
     login = run.sdk.AuthenticationToken(run.logins.tokens[EVERYTHING])
     client = run.client_at(plain, authentication=login, **QUICK)
@@ -146,7 +146,7 @@ def without_tls(run: Run) -> None:
 
 
 @scenario(**SECURED, title="Who may produce only")
-def produces_only(run: Run) -> None:
+def produces_only(run: ScenarioRun) -> None:
     topic = _topic(run)
     client = run.client_as(PRODUCER)
     producer = run.attempt("producer", lambda: client.create_producer(topic))
@@ -158,7 +158,7 @@ def produces_only(run: Run) -> None:
 
 
 @scenario(**SECURED, title="Who may consume only")
-def consumes_only(run: Run) -> None:
+def consumes_only(run: ScenarioRun) -> None:
     topic = _topic(run)
     client = run.client_as(CONSUMER)
     consumer = run.attempt("consumer", lambda: client.subscribe(topic, "sub"))
@@ -167,7 +167,7 @@ def consumes_only(run: Run) -> None:
 
 
 @scenario(**SECURED, title="Every type of consumer, with the right to consume alone")
-def consumer_types(run: Run) -> None:
+def consumer_types(run: ScenarioRun) -> None:
     topic = _topic(run)
     client = run.client_as(CONSUMER)
     for kind in ("Shared", "Failover", "KeyShared"):
@@ -181,13 +181,13 @@ def consumer_types(run: Run) -> None:
 
 
 @scenario(**SECURED, title="Who may log in, and nothing else")
-def nobody(run: Run) -> None:
+def nobody(run: ScenarioRun) -> None:
     topic = _topic(run)
     _try_all(run, run.client_as(NOBODY, **QUICK), topic)
 
 
 @scenario(**SECURED, title="Who may nothing: a topic that is not there, and partitions")
-def nobody_and_new_topics(run: Run) -> None:
+def nobody_and_new_topics(run: ScenarioRun) -> None:
     client = run.client_as(NOBODY, **QUICK)
     topic = run.topic("new")
     run.attempt("producer on a new topic", lambda: client.create_producer(topic))
@@ -196,7 +196,7 @@ def nobody_and_new_topics(run: Run) -> None:
 
 
 @scenario(**SECURED, title="Several topics: one refusal refuses all")
-def several_topics(run: Run) -> None:
+def several_topics(run: ScenarioRun) -> None:
     topics = [run.topic("a"), run.topic("b")]
     for topic in topics:
         run.send(topic, ["x"])
@@ -205,7 +205,7 @@ def several_topics(run: Run) -> None:
 
 
 @scenario(**SECURED, title="send_async over TLS")
-def asynchronous(run: Run) -> None:
+def asynchronous(run: ScenarioRun) -> None:
     topic = _topic(run)
     client = run.client_as(EVERYTHING)
     producer = client.create_producer(topic)
@@ -222,7 +222,7 @@ def asynchronous(run: Run) -> None:
 
 
 @scenario(**SECURED, title="Administration needs its own right")
-def administration(run: Run) -> None:
+def administration(run: ScenarioRun) -> None:
     topic = _topic(run)
     run.admin.create_subscription(topic, "made", from_earliest=True)
     run.record("subscriptions", run.admin.list_subscriptions(topic))

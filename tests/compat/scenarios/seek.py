@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import PATIENCE_MS, Run
+from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "seek"
@@ -15,7 +15,7 @@ def _numbers(count: int) -> list[str]:
 
 
 @scenario(area=AREA, title="After a seek to an id the next one comes")
-def to_an_id(run: Run) -> None:
+def to_an_id(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     ids = run.send(topic, _numbers(6))
@@ -26,7 +26,7 @@ def to_an_id(run: Run) -> None:
 
 
 @scenario(area=AREA, title="With start_message_id_inclusive that one comes too")
-def inclusive(run: Run) -> None:
+def inclusive(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, start_message_id_inclusive=True)
     ids = run.send(topic, _numbers(5))
@@ -36,7 +36,7 @@ def inclusive(run: Run) -> None:
 
 
 @scenario(area=AREA, title="To the earliest message")
-def to_earliest(run: Run) -> None:
+def to_earliest(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, ["before"])
     consumer = run.consumer(topic)
@@ -47,7 +47,7 @@ def to_earliest(run: Run) -> None:
 
 
 @scenario(area=AREA, title="To the end: only what is sent afterwards comes")
-def to_latest(run: Run) -> None:
+def to_latest(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, _numbers(3))
@@ -59,7 +59,7 @@ def to_latest(run: Run) -> None:
 
 
 @scenario(area=AREA, title="To a time")
-def to_a_time(run: Run) -> None:
+def to_a_time(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, ["1", "2"])
@@ -74,7 +74,7 @@ def to_a_time(run: Run) -> None:
 
 
 @scenario(area=AREA, title="To the very time of a message")
-def to_the_time_of_a_message(run: Run) -> None:
+def to_the_time_of_a_message(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     producer = run.producer(topic)
@@ -88,7 +88,7 @@ def to_the_time_of_a_message(run: Run) -> None:
 
 
 @scenario(area=AREA, title="To a time in the far past, and in the future")
-def to_far_times(run: Run) -> None:
+def to_far_times(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, _numbers(3))
@@ -100,7 +100,7 @@ def to_far_times(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Forward: what lies between is skipped for good")
-def forward(run: Run) -> None:
+def forward(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     ids = run.send(topic, _numbers(6))
@@ -112,7 +112,7 @@ def forward(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A seek forgets acknowledgements behind it")
-def forgets_acknowledgements(run: Run) -> None:
+def forgets_acknowledgements(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     ids = run.send(topic, _numbers(5))
@@ -123,7 +123,7 @@ def forgets_acknowledgements(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A seek is kept by the subscription")
-def is_kept(run: Run) -> None:
+def is_kept(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     ids = run.send(topic, _numbers(4))
@@ -136,7 +136,7 @@ def is_kept(run: Run) -> None:
 
 
 @scenario(area=AREA, title="With an id made by hand, and with MessageId")
-def with_made_ids(run: Run) -> None:
+def with_made_ids(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     found = run.send(topic, _numbers(4))[1]
@@ -148,14 +148,14 @@ def with_made_ids(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Arguments of other types")
-def bad_arguments(run: Run) -> None:
+def bad_arguments(run: ScenarioRun) -> None:
     consumer = run.consumer(run.topic())
     for name, target in (("text", "1:2"), ("None", None), ("float", 1.5)):
         run.attempt(name, lambda t=target: consumer.seek(t))  # type: ignore[misc]
 
 
 @scenario(area=AREA, title="On a partitioned topic, by time")
-def partitioned_by_time(run: Run) -> None:
+def partitioned_by_time(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, _numbers(4))
@@ -171,7 +171,7 @@ def partitioned_by_time(run: Run) -> None:
 
 
 @scenario(area=AREA, title="On a partitioned topic, to the ends")
-def partitioned_to_the_ends(run: Run) -> None:
+def partitioned_to_the_ends(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, _numbers(4))
@@ -184,7 +184,7 @@ def partitioned_to_the_ends(run: Run) -> None:
 
 
 @scenario(area=AREA, title="get_last_message_id")
-def last_message_id(run: Run) -> None:
+def last_message_id(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.record("of an empty topic", consumer.get_last_message_id())
@@ -195,7 +195,7 @@ def last_message_id(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A seek while messages wait in the queue")
-def with_a_full_queue(run: Run) -> None:
+def with_a_full_queue(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, receiver_queue_size=100)
     ids = run.send(topic, _numbers(50))
@@ -207,7 +207,7 @@ def with_a_full_queue(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Two Shared consumers: a seek by one of them is for both")
-def shared_by_one(run: Run) -> None:
+def shared_by_one(run: ScenarioRun) -> None:
     topic = run.topic()
     consumers = [run.consumer(topic, kind="Shared") for _ in range(2)]
     run.send(topic, [str(number) for number in range(10)])
@@ -226,7 +226,7 @@ def shared_by_one(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Forward with start_message_id_inclusive: what lies before is skipped for good")
-def forward_inclusive(run: Run) -> None:
+def forward_inclusive(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, start_message_id_inclusive=True)
     ids = run.send(topic, [str(number) for number in range(6)])

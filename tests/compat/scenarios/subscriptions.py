@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
 
 AREA = "subscriptions"
@@ -12,7 +12,7 @@ _TYPES = ("Exclusive", "Shared", "Failover", "KeyShared")
 
 
 @scenario(area=AREA, title="Which type may join which")
-def who_may_join(run: Run) -> None:
+def who_may_join(run: ScenarioRun) -> None:
     for first in _TYPES[:3]:
         for second in _TYPES[:3]:
             topic = run.topic(f"{first}-{second}")
@@ -21,7 +21,7 @@ def who_may_join(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Key_Shared joins only Key_Shared")
-def who_may_join_key_shared(run: Run) -> None:
+def who_may_join_key_shared(run: ScenarioRun) -> None:
     topic = run.topic()
     run.consumer(topic, kind="KeyShared")
     for second in _TYPES:
@@ -29,7 +29,7 @@ def who_may_join_key_shared(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A closed consumer leaves its place to another, of another type too")
-def place_is_free_after_close(run: Run) -> None:
+def place_is_free_after_close(run: ScenarioRun) -> None:
     topic = run.topic()
     for kind in ("Exclusive", "Shared", "Failover", "Exclusive"):
         consumer = run.attempt(kind, lambda k=kind: run.consumer(topic, kind=k))  # type: ignore[misc]
@@ -38,7 +38,7 @@ def place_is_free_after_close(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A second client is refused by an Exclusive subscription as well")
-def exclusive_among_clients(run: Run) -> None:
+def exclusive_among_clients(run: ScenarioRun) -> None:
     topic = run.topic()
     run.consumer(topic)
     other = run.client()
@@ -47,7 +47,7 @@ def exclusive_among_clients(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A new subscription starts at the end, or at the beginning when told so")
-def initial_position(run: Run) -> None:
+def initial_position(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, ["before-1", "before-2"])
     latest = run.consumer(topic, "latest")
@@ -58,7 +58,7 @@ def initial_position(run: Run) -> None:
 
 
 @scenario(area=AREA, title="The initial position of an existing subscription is not looked at")
-def initial_position_only_once(run: Run) -> None:
+def initial_position_only_once(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, ["before"])
     run.consumer(topic).close()
@@ -68,7 +68,7 @@ def initial_position_only_once(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A subscription keeps its place while nobody is there")
-def keeps_its_place(run: Run) -> None:
+def keeps_its_place(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, ["1", "2"])
@@ -79,7 +79,7 @@ def keeps_its_place(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Subscriptions of a topic do not know each other")
-def independent(run: Run) -> None:
+def independent(run: ScenarioRun) -> None:
     topic = run.topic()
     one, other = run.consumer(topic, "one"), run.consumer(topic, "other")
     run.send(topic, ["1", "2", "3"])
@@ -88,7 +88,7 @@ def independent(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Shared: every message goes to one consumer, all of them take part")
-def shared_divides(run: Run) -> None:
+def shared_divides(run: ScenarioRun) -> None:
     topic = run.topic()
     consumers = [run.consumer(topic, kind="Shared", receiver_queue_size=10) for _ in range(2)]
     run.send(topic, [str(number) for number in range(60)])
@@ -98,7 +98,7 @@ def shared_divides(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Shared: a closing consumer's unacknowledged messages go to the other")
-def shared_hands_over(run: Run) -> None:
+def shared_hands_over(run: ScenarioRun) -> None:
     topic = run.topic()
     first = run.consumer(topic, kind="Shared")
     run.send(topic, ["1", "2", "3"])
@@ -111,7 +111,7 @@ def shared_hands_over(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Failover: one consumer gets everything, the next goes on when it leaves")
-def failover_goes_on(run: Run) -> None:
+def failover_goes_on(run: ScenarioRun) -> None:
     topic = run.topic(partitions=1)
     active = run.consumer(topic, kind="Failover", consumer_name="a")
     waiting = run.consumer(topic, kind="Failover", consumer_name="b")
@@ -125,7 +125,7 @@ def failover_goes_on(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Failover: what the active consumer holds comes to the next one; its acks still count")
-def failover_late_acknowledgements(run: Run) -> None:
+def failover_late_acknowledgements(run: ScenarioRun) -> None:
     topic = run.topic(partitions=1)
     former = run.consumer(topic, kind="Failover", consumer_name="b")
     run.send(topic, ["1", "2", "3", "4", "5", "6"])
@@ -142,7 +142,7 @@ def failover_late_acknowledgements(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Failover: who joins or leaves brings nothing again where the active consumer stays")
-def failover_stays(run: Run) -> None:
+def failover_stays(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     consumers = {name: run.consumer(topic, kind="Failover", consumer_name=name) for name in ("a", "c")}
     for consumer in consumers.values():
@@ -159,7 +159,7 @@ def failover_stays(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Exclusive: what was not acknowledged comes again, in order")
-def exclusive_again(run: Run) -> None:
+def exclusive_again(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, ["1", "2", "3", "4"])
@@ -170,7 +170,7 @@ def exclusive_again(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Unsubscribing forgets the subscription")
-def unsubscribe(run: Run) -> None:
+def unsubscribe(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, ["1", "2"])
@@ -184,14 +184,14 @@ def unsubscribe(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Unsubscribing is refused while another consumer is there")
-def unsubscribe_with_others(run: Run) -> None:
+def unsubscribe_with_others(run: ScenarioRun) -> None:
     topic = run.topic()
     one, _other = run.consumer(topic, kind="Shared"), run.consumer(topic, kind="Shared")
     run.attempt("unsubscribe", one.unsubscribe)
 
 
 @scenario(area=AREA, title="Names of consumers and subscriptions")
-def names(run: Run) -> None:
+def names(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, "my-sub", consumer_name="me")
     run.record("names", [consumer.consumer_name(), consumer.subscription_name(), consumer.topic()])
@@ -201,7 +201,7 @@ def names(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Subscription names with strange characters")
-def strange_names(run: Run) -> None:
+def strange_names(run: ScenarioRun) -> None:
     for name in ("with space", "ümläut", "a/b", "a:b", "a%20b", "日本", "UPPER.lower_-"):
         topic = run.topic()
         consumer = run.attempt(name, lambda n=name, t=topic: run.consumer(t, n))  # type: ignore[misc]
@@ -211,7 +211,7 @@ def strange_names(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Consumers with properties")
-def properties(run: Run) -> None:
+def properties(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, properties={"team": "billing"})
     run.send(topic, ["1"])
@@ -219,7 +219,7 @@ def properties(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Messages already delivered to a Shared consumer stay with it when another joins")
-def shared_latecomer(run: Run) -> None:
+def shared_latecomer(run: ScenarioRun) -> None:
     topic = run.topic()
     first = run.consumer(topic, kind="Shared")
     run.send(topic, ["1", "2", "3"])
@@ -229,7 +229,7 @@ def shared_latecomer(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A queue of one message still gives all, in order")
-def queue_of_one(run: Run) -> None:
+def queue_of_one(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, receiver_queue_size=1)
     run.send(topic, [str(number) for number in range(20)])
@@ -237,7 +237,7 @@ def queue_of_one(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A queue of none gives one message at a time")
-def queue_of_none(run: Run) -> None:
+def queue_of_none(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", receiver_queue_size=0)
     run.send(topic, ["1", "2", "3"])
@@ -250,7 +250,7 @@ def queue_of_none(run: Run) -> None:
 
 
 @scenario(area=AREA, title="What a closed consumer held comes to the next one, with its count")
-def count_after_close(run: Run) -> None:
+def count_after_close(run: ScenarioRun) -> None:
     topic = run.topic()
     for turn in range(3):
         consumer = run.consumer(topic, kind="Shared")
@@ -261,7 +261,7 @@ def count_after_close(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Failover on a partitioned topic: the partitions are shared out by name")
-def failover_partitions(run: Run) -> None:
+def failover_partitions(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     consumers = {name: run.consumer(topic, kind="Failover", consumer_name=name) for name in ("a", "b")}
     for consumer in consumers.values():
@@ -272,7 +272,7 @@ def failover_partitions(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Priority: who has the lower level is served first", client=PulsarClient.JAVA)
-def priority(run: Run) -> None:
+def priority(run: ScenarioRun) -> None:
     topic = run.topic()
     low = run.consumer(topic, kind="Shared", priority_level=1, receiver_queue_size=10)
     high = run.consumer(topic, kind="Shared", priority_level=0, receiver_queue_size=10)

@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "surface"
@@ -15,7 +15,7 @@ VIEW = "table view"
 
 
 @scenario(area=AREA, title="get_service_info, and ServiceInfo by itself")
-def service_info(run: Run) -> None:
+def service_info(run: ScenarioRun) -> None:
     info = run.shared_client.get_service_info()
     # The file of authorities is the machine's: certifi's for one, the system's for the other.
     run.record("of the client", [info.service_url == run.service_url, info.use_tls])
@@ -26,7 +26,7 @@ def service_info(run: Run) -> None:
 
 
 @scenario(area=AREA, title="is_connected of producers, consumers and readers")
-def is_connected(run: Run) -> None:
+def is_connected(run: ScenarioRun) -> None:
     topic = run.topic()
     opened = (run.producer(topic), run.consumer(topic), run.reader(topic, run.sdk.MessageId.latest))
     run.record("open", [one.is_connected() for one in opened])
@@ -36,7 +36,7 @@ def is_connected(run: Run) -> None:
 
 
 @scenario(area=AREA, title="An address with several hosts")
-def several_hosts(run: Run) -> None:
+def several_hosts(run: ScenarioRun) -> None:
     scheme, _, address = run.service_url.partition("://")
     client = run.client_at(f"{scheme}://{address},{address}")
     topic = run.topic()
@@ -46,7 +46,7 @@ def several_hosts(run: Run) -> None:
 
 
 @scenario(area=AREA, title="The replication flag of a subscription")
-def replicate_flag(run: Run) -> None:
+def replicate_flag(run: ScenarioRun) -> None:
     topic = run.topic()
     run.consumer(topic, "replicated", replicate_subscription_state_enabled=True)
     run.consumer(topic, "plain")
@@ -54,7 +54,7 @@ def replicate_flag(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A queue over all partitions that is smaller than their number")
-def small_total_queue(run: Run) -> None:
+def small_total_queue(run: ScenarioRun) -> None:
     topic = run.topic(partitions=4)
     consumer = run.consumer(topic, kind="Shared", max_total_receiver_queue_size_across_partitions=2)
     run.send(topic, [str(number) for number in range(40)])
@@ -62,7 +62,7 @@ def small_total_queue(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A listener that is paused before anything comes")
-def paused_from_the_start(run: Run) -> None:
+def paused_from_the_start(run: ScenarioRun) -> None:
     topic = run.topic()
     heard: list[str] = []
     come = threading.Event()
@@ -82,14 +82,14 @@ def paused_from_the_start(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Pausing and resuming without a listener")
-def pause_without_listener(run: Run) -> None:
+def pause_without_listener(run: ScenarioRun) -> None:
     consumer = run.consumer(run.topic())
     run.attempt("pause", consumer.pause_message_listener)
     run.attempt("resume", consumer.resume_message_listener)
 
 
 @scenario(area=AREA, title="Flushing without messages, twice, and after close")
-def flushing(run: Run) -> None:
+def flushing(run: ScenarioRun) -> None:
     producer = run.producer(run.topic())
     run.attempt("flush of nothing", producer.flush)
     producer.send(b"x")
@@ -99,7 +99,7 @@ def flushing(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Results of send_async after close")
-def async_after_close(run: Run) -> None:
+def async_after_close(run: ScenarioRun) -> None:
     producer = run.producer(run.topic())
     producer.close()
     answers: list[Any] = []
@@ -109,7 +109,7 @@ def async_after_close(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A reader starts by time: sought before it reads")
-def reader_by_time(run: Run) -> None:
+def reader_by_time(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, ["before"])
     consumer = run.consumer(topic, initial_position=run.sdk.InitialPosition.Earliest)
@@ -124,7 +124,7 @@ def reader_by_time(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A reader reads on in what is sent while it reads")
-def reader_follows(run: Run) -> None:
+def reader_follows(run: ScenarioRun) -> None:
     topic = run.topic()
     reader = run.reader(topic, run.sdk.MessageId.latest)
     producer = run.producer(topic)
@@ -134,7 +134,7 @@ def reader_follows(run: Run) -> None:
 
 
 @scenario(area=AREA, title="get_last_message_id of an empty, a filled and a partitioned topic")
-def last_ids(run: Run) -> None:
+def last_ids(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.attempt("empty", consumer.get_last_message_id)
@@ -147,7 +147,7 @@ def last_ids(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Messages that are equal, ids in sets")
-def comparing_ids(run: Run) -> None:
+def comparing_ids(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     sent = run.send(topic, ["a", "b"])
@@ -158,7 +158,7 @@ def comparing_ids(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A schema's value, and a null value")
-def values(run: Run) -> None:
+def values(run: ScenarioRun) -> None:
     topic = run.topic()
     text = run.sdk.schema.StringSchema()
     consumer = run.consumer(topic, schema=text)
@@ -171,7 +171,7 @@ def values(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Two clients see each other's messages and subscriptions")
-def two_clients(run: Run) -> None:
+def two_clients(run: ScenarioRun) -> None:
     topic = run.topic()
     one, other = run.client(), run.client()
     consumer = one.subscribe(topic, "s", run.sdk.ConsumerType.Shared)
@@ -185,7 +185,7 @@ def two_clients(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Unsubscribing, twice and after close")
-def unsubscribing(run: Run) -> None:
+def unsubscribing(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.attempt("unsubscribe", consumer.unsubscribe)
@@ -196,7 +196,7 @@ def unsubscribing(run: Run) -> None:
 
 
 @scenario(area=IDS, title="Acknowledging an id that is past the end")
-def beyond_the_end(run: Run) -> None:
+def beyond_the_end(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, ["a"])
@@ -208,7 +208,7 @@ def beyond_the_end(run: Run) -> None:
 
 
 @scenario(area=IDS, title="Acknowledging and refusing what is gone already")
-def gone(run: Run) -> None:
+def gone(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=200)
     run.send(topic, ["a", "b"])
@@ -219,7 +219,7 @@ def gone(run: Run) -> None:
 
 
 @scenario(area=IDS, title="Ids of an earlier consumer of the subscription")
-def of_an_earlier_consumer(run: Run) -> None:
+def of_an_earlier_consumer(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, ["a", "b"])
@@ -233,7 +233,7 @@ def of_an_earlier_consumer(run: Run) -> None:
 
 
 @scenario(area=IDS, title="The ends of a topic are no messages")
-def ends(run: Run) -> None:
+def ends(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, ["a"])
@@ -246,7 +246,7 @@ def ends(run: Run) -> None:
 
 
 @scenario(area=IDS, title="Bytes of an id with and without the topic's name")
-def bytes_with_topic(run: Run) -> None:
+def bytes_with_topic(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     consumer = run.consumer(topic, kind="Shared")
     run.send_partition_by_partition(topic, {0: ["a"], 1: ["b"]})
@@ -259,7 +259,7 @@ def bytes_with_topic(run: Run) -> None:
 
 
 @scenario(area=VIEW, title="What a table view answers of keys that are there and are not")
-def view_questions(run: Run) -> None:
+def view_questions(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic)
     producer.send(b"1", partition_key="a")
@@ -273,7 +273,7 @@ def view_questions(run: Run) -> None:
 
 
 @scenario(area=VIEW, title="A table view of an empty topic, and of names that are none")
-def view_of_nothing(run: Run) -> None:
+def view_of_nothing(run: ScenarioRun) -> None:
     view = run.shared_client.create_table_view(run.topic())
     run.record("size", len(view))
     run.attempt("no topic", lambda: run.shared_client.create_table_view("a/b"))
@@ -281,7 +281,7 @@ def view_of_nothing(run: Run) -> None:
 
 
 @scenario(area=VIEW, title="Table views leave no subscription behind, and each has its own")
-def views_are_apart(run: Run) -> None:
+def views_are_apart(run: ScenarioRun) -> None:
     topic = run.topic()
     run.producer(topic).send(b"1", partition_key="a")
     one, other = (run.shared_client.create_table_view(topic) for _ in range(2))
@@ -293,7 +293,7 @@ def views_are_apart(run: Run) -> None:
 
 
 @scenario(area=IDS, title="An id of another topic changes nothing")
-def of_another_topic(run: Run) -> None:
+def of_another_topic(run: ScenarioRun) -> None:
     one, other = run.topic("one"), run.topic("other")
     consumers = [run.consumer(topic, kind="Shared") for topic in (one, other)]
     for topic in (one, other):
@@ -307,7 +307,7 @@ def of_another_topic(run: Run) -> None:
 
 
 @scenario(area=IDS, title="Acknowledging cumulatively what is gone already")
-def cumulative_gone(run: Run) -> None:
+def cumulative_gone(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.send(topic, ["a", "b", "c"])
@@ -320,7 +320,7 @@ def cumulative_gone(run: Run) -> None:
     run.record_messages("the next consumer", run.rest(run.consumer(topic)))
 
 
-def _held_batch(run: Run, topic: str) -> tuple[Any, list[Any]]:
+def _held_batch(run: ScenarioRun, topic: str) -> tuple[Any, list[Any]]:
     """A consumer with index acks, and the ids of the batch of three that it holds."""
     consumer = run.consumer(topic, kind="Shared", batch_index_ack_enabled=True)
     producer = run.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=10_000)
@@ -331,7 +331,7 @@ def _held_batch(run: Run, topic: str) -> tuple[Any, list[Any]]:
 
 
 @scenario(area=IDS, title="An id of a batch, acknowledged twice")
-def of_a_batch(run: Run) -> None:
+def of_a_batch(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer, ids = _held_batch(run, topic)
     for _ in range(2):
@@ -342,7 +342,7 @@ def of_a_batch(run: Run) -> None:
 
 
 @scenario(area=IDS, title="An id of a batch that was serialized")
-def serialized_of_a_batch(run: Run) -> None:
+def serialized_of_a_batch(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer, ids = _held_batch(run, topic)
     copy = run.sdk.MessageId.deserialize(ids[2].serialize())

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "table view"
 
 
 @scenario(area=AREA, title="The last value of each key, and what comes later")
-def last_values(run: Run) -> None:
+def last_values(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic)
     for key, value in (("a", "1"), ("b", "1"), ("a", "2")):
@@ -26,7 +26,7 @@ def last_values(run: Run) -> None:
 
 
 @scenario(area=AREA, title="An empty value removes its key")
-def removal(run: Run) -> None:
+def removal(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic)
     producer.send(b"1", partition_key="a")
@@ -39,7 +39,7 @@ def removal(run: Run) -> None:
 
 
 @scenario(area=AREA, title="for_each and for_each_and_listen")
-def for_each(run: Run) -> None:
+def for_each(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic)
     for key in ("a", "b"):
@@ -56,7 +56,7 @@ def for_each(run: Run) -> None:
 
 
 @scenario(area=AREA, title="With a schema, and of a partitioned topic")
-def with_schema(run: Run) -> None:
+def with_schema(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     text = run.sdk.schema.StringSchema()
     producer = run.producer(topic, schema=text)
@@ -68,7 +68,7 @@ def with_schema(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Every update is heard, in order for each key")
-def updates(run: Run) -> None:
+def updates(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic)
     producer.send(b"0", partition_key="a")
@@ -84,7 +84,7 @@ def updates(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Updates in batches")
-def in_batches(run: Run) -> None:
+def in_batches(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=10_000)
 
@@ -102,7 +102,7 @@ def in_batches(run: Run) -> None:
 
 
 @scenario(area=AREA, title="A key that was removed comes back")
-def comes_back(run: Run) -> None:
+def comes_back(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic)
     view = run.shared_client.create_table_view(topic)
@@ -113,7 +113,7 @@ def comes_back(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Listeners that come late hear what is there, then what comes")
-def late_listener(run: Run) -> None:
+def late_listener(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic)
     for number in range(3):
@@ -128,7 +128,7 @@ def late_listener(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Of a compacted topic")
-def compacted(run: Run) -> None:
+def compacted(run: ScenarioRun) -> None:
     topic = run.topic()
     producer = run.producer(topic)
     for key, value in (("a", "1"), ("b", "1"), ("a", "2"), ("b", "")):
@@ -141,7 +141,7 @@ def compacted(run: Run) -> None:
 
 
 @scenario(area=AREA, title="Keys of a partitioned topic, updated from two producers")
-def partitioned(run: Run) -> None:
+def partitioned(run: ScenarioRun) -> None:
     topic = run.topic(partitions=3)
     producers = [run.producer(topic) for _ in range(2)]
     view = run.shared_client.create_table_view(topic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 from pulsar_on_kafka.compat.transactional import BY_JAVA, Transactions, again, begun, end, filled, numbers, send
 
@@ -17,7 +17,7 @@ _ENDS = (True, False)
 
 
 @scenario(**AREA, title="After the commit they do not come again, after the abort they do")
-def single(run: Run) -> None:
+def single(run: ScenarioRun) -> None:
     for commit in _ENDS:
         topic, tx, consumer, messages = begun(run, 5, name=f"topic-{commit}")
         txn = tx.begin()
@@ -30,7 +30,7 @@ def single(run: Run) -> None:
 
 
 @scenario(**AREA, title="By the id alone")
-def by_id(run: Run) -> None:
+def by_id(run: ScenarioRun) -> None:
     topic, tx, consumer, messages = begun(run, 3)
     txn = tx.begin()
     consumer.acknowledge(messages[1].message_id(), txn=txn)
@@ -39,7 +39,7 @@ def by_id(run: Run) -> None:
 
 
 @scenario(**AREA, title="While the transaction is open, its messages are nobody's")
-def held(run: Run) -> None:
+def held(run: ScenarioRun) -> None:
     for commit in _ENDS:
         topic, tx, consumer, messages = begun(run, 4, name=f"topic-{commit}")
         txn = tx.begin()
@@ -55,7 +55,7 @@ def held(run: Run) -> None:
 
 
 @scenario(**AREA, title="The consumer is closed before the end")
-def consumer_closed(run: Run) -> None:
+def consumer_closed(run: ScenarioRun) -> None:
     for commit in _ENDS:
         topic, tx, consumer, messages = begun(run, 3, name=f"topic-{commit}")
         txn = tx.begin()
@@ -66,7 +66,7 @@ def consumer_closed(run: Run) -> None:
 
 
 @scenario(**AREA, title="Counts of redeliveries after aborts")
-def counts(run: Run) -> None:
+def counts(run: ScenarioRun) -> None:
     _topic, tx, consumer, messages = begun(run, 1)
     for _ in range(3):
         txn = tx.begin()
@@ -77,7 +77,7 @@ def counts(run: Run) -> None:
 
 
 @scenario(**AREA, title="Every type of subscription")
-def subscription_types(run: Run) -> None:
+def subscription_types(run: ScenarioRun) -> None:
     tx = Transactions(run)
     for kind in ("Exclusive", "Failover", "Shared", "KeyShared"):
         topic = run.topic(kind)
@@ -94,7 +94,7 @@ def subscription_types(run: Run) -> None:
 
 
 @scenario(**AREA, title="An ordered subscription: what comes again after an abort, and in which order")
-def ordered_abort(run: Run) -> None:
+def ordered_abort(run: ScenarioRun) -> None:
     for kind in ("Exclusive", "Failover"):
         _topic, tx, consumer, messages = begun(run, 5, kind, name=kind)
         txn = tx.begin()
@@ -105,7 +105,7 @@ def ordered_abort(run: Run) -> None:
 
 
 @scenario(**AREA, title="Several subscriptions, topics and partitions in one transaction")
-def several(run: Run) -> None:
+def several(run: ScenarioRun) -> None:
     one, parts, tx = run.topic("one"), run.topic("parts", 3), Transactions(run)
     for commit in _ENDS:
         consumers = [
@@ -129,7 +129,7 @@ def several(run: Run) -> None:
 
 
 @scenario(**AREA, title="A consumer of several topics")
-def multi_topics(run: Run) -> None:
+def multi_topics(run: ScenarioRun) -> None:
     topics, tx = [run.topic("one"), run.topic("two")], Transactions(run)
     consumer = tx.consumer(topics, "Shared")
     for topic in topics:
@@ -149,7 +149,7 @@ def multi_topics(run: Run) -> None:
 
 
 @scenario(**AREA, title="One message in two open transactions, and what becomes of the second")
-def conflict(run: Run) -> None:
+def conflict(run: ScenarioRun) -> None:
     topic, tx, consumer, messages = begun(run, 3)
     one, two = tx.begin(), tx.begin()
     run.attempt("the first", partial(consumer.acknowledge, messages[0], txn=one))
@@ -163,7 +163,7 @@ def conflict(run: Run) -> None:
 
 
 @scenario(**AREA, title="After an abort the message is free for another transaction")
-def free_after_abort(run: Run) -> None:
+def free_after_abort(run: ScenarioRun) -> None:
     topic, tx, consumer, messages = begun(run, 1)
     one, two = tx.begin(), tx.begin()
     consumer.acknowledge(messages[0], txn=one)
@@ -175,7 +175,7 @@ def free_after_abort(run: Run) -> None:
 
 
 @scenario(**AREA, title="The same message twice in one transaction")
-def twice(run: Run) -> None:
+def twice(run: ScenarioRun) -> None:
     topic, tx, consumer, messages = begun(run, 2)
     txn = tx.begin()
     run.attempt("first", partial(consumer.acknowledge, messages[0], txn=txn))
@@ -185,7 +185,7 @@ def twice(run: Run) -> None:
 
 
 @scenario(**AREA, title="A message that is acknowledged already")
-def acknowledged_before(run: Run) -> None:
+def acknowledged_before(run: ScenarioRun) -> None:
     topic, tx, consumer, messages = begun(run, 4)
     consumer.acknowledge(messages[0])
     consumer.acknowledge(messages[2])
@@ -201,7 +201,7 @@ def acknowledged_before(run: Run) -> None:
 
 
 @scenario(**AREA, title="An ordinary acknowledgement of what an open transaction holds")
-def plain_of_held(run: Run) -> None:
+def plain_of_held(run: ScenarioRun) -> None:
     for commit in _ENDS:
         topic, tx, consumer, messages = begun(run, 2, name=f"topic-{commit}")
         txn = tx.begin()
@@ -212,7 +212,7 @@ def plain_of_held(run: Run) -> None:
 
 
 @scenario(**AREA, title="A negative acknowledgement of what an open transaction holds")
-def negative_of_held(run: Run) -> None:
+def negative_of_held(run: ScenarioRun) -> None:
     _topic, tx, consumer, messages = begun(run, 2, negative_ack_redelivery_delay_ms=200)
     txn = tx.begin()
     consumer.acknowledge(messages[0], txn=txn)
@@ -224,7 +224,7 @@ def negative_of_held(run: Run) -> None:
 
 
 @scenario(**AREA, title="Acknowledging in a transaction that is over")
-def after_the_end(run: Run) -> None:
+def after_the_end(run: ScenarioRun) -> None:
     topic, tx, consumer, messages = begun(run, 3)
     for commit in _ENDS:
         txn = tx.begin()
@@ -237,7 +237,7 @@ def after_the_end(run: Run) -> None:
 
 
 @scenario(**AREA, title="A transaction whose time is over gives its messages back")
-def timed_out(run: Run) -> None:
+def timed_out(run: ScenarioRun) -> None:
     _topic, tx, consumer, messages = begun(run, 3)
     txn = tx.begin(8_000)
     for message in messages[:2]:

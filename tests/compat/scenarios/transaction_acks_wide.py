@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 from pulsar_on_kafka.compat.transactional import (
     BY_JAVA,
@@ -23,7 +23,7 @@ _ENDS = (True, False)
 
 
 @scenario(**AREA, title="Cumulatively: after the commit nothing comes again, after the abort all of it")
-def cumulative(run: Run) -> None:
+def cumulative(run: ScenarioRun) -> None:
     for kind in ("Exclusive", "Failover"):
         for commit in _ENDS:
             topic, tx, consumer, messages = begun(run, 5, kind, name=f"{kind}-{commit}")
@@ -36,7 +36,7 @@ def cumulative(run: Run) -> None:
 
 
 @scenario(**AREA, title="After an abort the same consumer gets again what was acknowledged cumulatively")
-def cumulative_abort(run: Run) -> None:
+def cumulative_abort(run: ScenarioRun) -> None:
     _topic, tx, consumer, messages = begun(run, 5, "Exclusive")
     txn = tx.begin()
     consumer.acknowledge_cumulative(messages[2], txn=txn)
@@ -47,7 +47,7 @@ def cumulative_abort(run: Run) -> None:
 
 
 @scenario(**AREA, title="Cumulatively on Shared and Key_Shared")
-def cumulative_shared(run: Run) -> None:
+def cumulative_shared(run: ScenarioRun) -> None:
     for kind in ("Shared", "KeyShared"):
         topic, tx, consumer, messages = begun(run, 2, kind, name=kind)
         txn = tx.begin()
@@ -60,7 +60,7 @@ def cumulative_shared(run: Run) -> None:
 
 
 @scenario(**AREA, title="Cumulatively, further and less far in the same transaction")
-def cumulative_twice(run: Run) -> None:
+def cumulative_twice(run: ScenarioRun) -> None:
     topic, tx, consumer, messages = begun(run, 6, "Exclusive")
     txn = tx.begin()
     run.attempt("to 1", partial(consumer.acknowledge_cumulative, messages[1], txn=txn))
@@ -70,7 +70,7 @@ def cumulative_twice(run: Run) -> None:
 
 
 @scenario(**AREA, title="Cumulatively less far than before in the same transaction")
-def cumulative_back(run: Run) -> None:
+def cumulative_back(run: ScenarioRun) -> None:
     for back in (1, 2):
         topic, tx, consumer, messages = begun(run, 4, "Exclusive", name=f"topic-{back}")
         txn = tx.begin()
@@ -81,7 +81,7 @@ def cumulative_back(run: Run) -> None:
 
 
 @scenario(**AREA, title="Cumulatively in two open transactions")
-def cumulative_conflict(run: Run) -> None:
+def cumulative_conflict(run: ScenarioRun) -> None:
     topic, tx, consumer, messages = begun(run, 5, "Exclusive")
     one, two = tx.begin(), tx.begin()
     run.attempt("one to 1", partial(consumer.acknowledge_cumulative, messages[1], txn=one))
@@ -91,7 +91,7 @@ def cumulative_conflict(run: Run) -> None:
     again(run, tx, topic, "left", "Exclusive", closing=consumer)
 
 
-def _cumulative_and_single(run: Run, *, of_one: bool) -> None:
+def _cumulative_and_single(run: ScenarioRun, *, of_one: bool) -> None:
     for first in ("cumulative", "single"):
         topic, tx, consumer, messages = begun(run, 5, "Exclusive", name=first)
         one = tx.begin()
@@ -109,17 +109,17 @@ def _cumulative_and_single(run: Run, *, of_one: bool) -> None:
 
 
 @scenario(**AREA, title="A single message and a cumulative acknowledgement in one transaction")
-def cumulative_and_single(run: Run) -> None:
+def cumulative_and_single(run: ScenarioRun) -> None:
     _cumulative_and_single(run, of_one=True)
 
 
 @scenario(**AREA, title="A single message and a cumulative acknowledgement in two transactions")
-def cumulative_and_single_of_two(run: Run) -> None:
+def cumulative_and_single_of_two(run: ScenarioRun) -> None:
     _cumulative_and_single(run, of_one=False)
 
 
 @scenario(**AREA, title="Cumulatively to what is acknowledged already")
-def cumulative_acknowledged_before(run: Run) -> None:
+def cumulative_acknowledged_before(run: ScenarioRun) -> None:
     topic, tx, consumer, messages = begun(run, 5, "Exclusive")
     consumer.acknowledge_cumulative(messages[2])
     run.until(lambda: run.admin.backlog(topic, "sub") == 2, "the acknowledgement")
@@ -130,7 +130,7 @@ def cumulative_acknowledged_before(run: Run) -> None:
 
 
 @scenario(**AREA, title="Cumulatively inside a partitioned topic: of one partition")
-def cumulative_one_partition(run: Run) -> None:
+def cumulative_one_partition(run: ScenarioRun) -> None:
     topic, tx = run.topic("topic", 2), Transactions(run)
     part = f"{topic}-partition-1"
     consumer, messages = filled(run, tx, part, 4, "Failover")
@@ -140,7 +140,7 @@ def cumulative_one_partition(run: Run) -> None:
     again(run, tx, part, "left", "Failover", closing=consumer)
 
 
-def _batch(run: Run, tx: Transactions, topic: str, kind: str = "Shared") -> Any:
+def _batch(run: ScenarioRun, tx: Transactions, topic: str, kind: str = "Shared") -> Any:
     """A consumer that has received a batch of four, and its messages."""
     consumer = tx.consumer(topic, kind, batch_index_ack_enabled=True)
     producer = tx.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=10_000)
@@ -149,7 +149,7 @@ def _batch(run: Run, tx: Transactions, topic: str, kind: str = "Shared") -> Any:
 
 
 @scenario(**AREA, title="A part of a batch: committed, aborted")
-def batch_index(run: Run) -> None:
+def batch_index(run: ScenarioRun) -> None:
     for commit in _ENDS:
         topic, tx = run.topic(f"topic-{commit}"), Transactions(run)
         consumer, messages = _batch(run, tx, topic)
@@ -163,7 +163,7 @@ def batch_index(run: Run) -> None:
 
 
 @scenario(**AREA, title="Parts of a batch in two transactions, one is aborted")
-def batch_index_two(run: Run) -> None:
+def batch_index_two(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, messages = _batch(run, tx, topic)
     one, two = tx.begin(), tx.begin()
@@ -176,7 +176,7 @@ def batch_index_two(run: Run) -> None:
 
 
 @scenario(**AREA, title="One message of a batch in two transactions")
-def batch_index_conflict(run: Run) -> None:
+def batch_index_conflict(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, messages = _batch(run, tx, topic)
     one, two = tx.begin(), tx.begin()
@@ -189,7 +189,7 @@ def batch_index_conflict(run: Run) -> None:
 
 
 @scenario(**AREA, title="A batch, all of it, message by message in one transaction")
-def batch_whole(run: Run) -> None:
+def batch_whole(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, messages = _batch(run, tx, topic)
     txn = tx.begin()
@@ -201,7 +201,7 @@ def batch_whole(run: Run) -> None:
 
 
 @scenario(**AREA, title="Cumulatively into a batch")
-def batch_cumulative(run: Run) -> None:
+def batch_cumulative(run: ScenarioRun) -> None:
     for commit in _ENDS:
         topic, tx = run.topic(f"topic-{commit}"), Transactions(run)
         consumer, messages = _batch(run, tx, topic, "Exclusive")

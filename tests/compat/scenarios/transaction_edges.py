@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 from pulsar_on_kafka.compat.transactional import BY_JAVA, Transactions, end, send
 
 AREA: dict[str, Any] = {"area": "transactions: beside", **BY_JAVA}
 
 
-def _read_rest(run: Run, reader: Any) -> list[Any]:
+def _read_rest(run: ScenarioRun, reader: Any) -> list[Any]:
     found: list[Any] = []
     while True:
         try:
@@ -22,7 +22,7 @@ def _read_rest(run: Run, reader: Any) -> list[Any]:
 
 
 @scenario(**AREA, title="Consume, process, produce: inputs and outputs together or not at all")
-def consume_process_produce(run: Run) -> None:
+def consume_process_produce(run: ScenarioRun) -> None:
     source, target, tx = run.topic("source"), run.topic("target"), Transactions(run)
     consumer, producer = tx.consumer(source, "Shared"), tx.producer(target)
     out = tx.consumer(target)
@@ -39,7 +39,7 @@ def consume_process_produce(run: Run) -> None:
 
 
 @scenario(**AREA, title="A reader sees what is committed")
-def reader(run: Run) -> None:
+def reader(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     producer = tx.producer(topic)
     reading = tx.client.create_reader(topic, run.sdk.MessageId.earliest)
@@ -57,7 +57,7 @@ def reader(run: Run) -> None:
 
 
 @scenario(**AREA, title="A reader that begins behind, inside and at the end of transactions")
-def reader_starts(run: Run) -> None:
+def reader_starts(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     producer, txn, aborted = tx.producer(topic), tx.begin(), tx.begin()
     ids = send(producer, txn, "a", "b")
@@ -75,7 +75,7 @@ def reader_starts(run: Run) -> None:
 
 
 @scenario(**AREA, title="Is there a message, when all that is behind is aborted, or open")
-def message_available(run: Run) -> None:
+def message_available(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     producer = tx.producer(topic)
     send(producer, None, "plain")
@@ -89,7 +89,7 @@ def message_available(run: Run) -> None:
 
 
 @scenario(**AREA, title="The last message's id while a transaction is open, and afterwards")
-def last_message_id(run: Run) -> None:
+def last_message_id(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     producer, consumer = tx.producer(topic), tx.consumer(topic)
     send(producer, None, "plain")
@@ -103,7 +103,7 @@ def last_message_id(run: Run) -> None:
 
 
 @scenario(**AREA, title="A seek back while a transaction holds acknowledgements")
-def seek_while_held(run: Run) -> None:
+def seek_while_held(run: ScenarioRun) -> None:
     for commit in (True, False):
         topic, tx = run.topic(f"topic-{commit}"), Transactions(run)
         consumer = tx.consumer(topic, "Shared")
@@ -121,7 +121,7 @@ def seek_while_held(run: Run) -> None:
 
 
 @scenario(**AREA, title="A seek back behind committed acknowledgements, over aborted messages")
-def seek_over_ended(run: Run) -> None:
+def seek_over_ended(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer = tx.consumer(topic)
     tx.sent(topic, ["a"], commit=True)
@@ -137,7 +137,7 @@ def seek_over_ended(run: Run) -> None:
 
 
 @scenario(**AREA, title="Unsubscribing while a transaction holds acknowledgements")
-def unsubscribe_while_held(run: Run) -> None:
+def unsubscribe_while_held(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer = tx.consumer(topic, "Shared")
     send(tx.producer(topic), None, "0")
@@ -148,7 +148,7 @@ def unsubscribe_while_held(run: Run) -> None:
 
 
 @scenario(**AREA, title="Aborts count as deliveries of a dead letter policy")
-def dead_letters(run: Run) -> None:
+def dead_letters(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     dead = tx.consumer(f"{topic}-sub-DLQ", subscription="undertaker")
     policy = run.sdk.ConsumerDeadLetterPolicy(max_redeliver_count=2)
@@ -165,7 +165,7 @@ def dead_letters(run: Run) -> None:
 
 
 @scenario(**AREA, title="Compaction takes what is committed, not what is aborted")
-def compacted(run: Run) -> None:
+def compacted(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     producer = tx.producer(topic)
     producer.send(b"a0", partition_key="a")
@@ -181,7 +181,7 @@ def compacted(run: Run) -> None:
 
 
 @scenario(**AREA, title="Backlogs while a transaction is open and after it")
-def backlog(run: Run) -> None:
+def backlog(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic, "Shared"), tx.producer(topic)
     send(producer, None, "0", "1")
@@ -195,7 +195,7 @@ def backlog(run: Run) -> None:
 
 
 @scenario(**AREA, title="Ids of transactions grow")
-def transaction_ids(run: Run) -> None:
+def transaction_ids(run: ScenarioRun) -> None:
     tx = Transactions(run)
     ids = [tuple(tx.begin().txn_id) for _ in range(40)]
     run.record("all different", len(set(ids)) == len(ids))
@@ -205,7 +205,7 @@ def transaction_ids(run: Run) -> None:
 
 
 @scenario(**AREA, title="A deduplicating topic: numbers that transactions sent")
-def deduplicated(run: Run) -> None:
+def deduplicated(run: ScenarioRun) -> None:
     namespace = run.namespace()
     run.admin.set_deduplication(namespace, enabled=True)
     topic, tx = run.topic(namespace=namespace), Transactions(run)
@@ -223,7 +223,7 @@ def deduplicated(run: Run) -> None:
 
 
 @scenario(**AREA, title="Deleting a topic with an open transaction")
-def topic_deleted(run: Run) -> None:
+def topic_deleted(run: ScenarioRun) -> None:
     topic, other, tx = run.topic("gone"), run.topic("stays"), Transactions(run)
     consumer, txn = tx.consumer(other), tx.begin()
     producer = tx.producer(topic)

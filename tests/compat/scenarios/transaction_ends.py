@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 from pulsar_on_kafka.compat.transactional import BY_JAVA, Transactions, after, end, send
 
@@ -14,7 +14,7 @@ _LONG_MS = 1_800_000
 
 
 @scenario(**AREA, title="The states of a transaction")
-def states(run: Run) -> None:
+def states(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     producer = tx.producer(topic)
     for commit in (True, False):
@@ -27,7 +27,7 @@ def states(run: Run) -> None:
 
 
 @scenario(**AREA, title="A transaction in which nothing happened")
-def empty(run: Run) -> None:
+def empty(run: ScenarioRun) -> None:
     tx = Transactions(run)
     for commit in (True, False):
         txn = tx.begin()
@@ -36,7 +36,7 @@ def empty(run: Run) -> None:
 
 
 @scenario(**AREA, title="Ending twice the same way, and the other way")
-def ended_twice(run: Run) -> None:
+def ended_twice(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic), tx.producer(topic)
     for commit in (True, False):
@@ -51,7 +51,7 @@ def ended_twice(run: Run) -> None:
 
 
 @scenario(**AREA, title="Sending in a transaction that is over")
-def sending_after_the_end(run: Run) -> None:
+def sending_after_the_end(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic), tx.producer(topic)
     for commit in (True, False):
@@ -66,7 +66,7 @@ def sending_after_the_end(run: Run) -> None:
 
 
 @scenario(**AREA, title="A transaction whose time is over: its state, its messages, what is refused")
-def timed_out(run: Run) -> None:
+def timed_out(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic), tx.producer(topic)
     txn = tx.begin(8_000)
@@ -83,26 +83,26 @@ def timed_out(run: Run) -> None:
 
 
 @scenario(**AREA, title="Time-outs that are refused")
-def timeouts_refused(run: Run) -> None:
+def timeouts_refused(run: ScenarioRun) -> None:
     tx = Transactions(run)
     for timeout_ms in (0, -1):
         run.attempt(f"{timeout_ms} ms", partial(tx.begin, timeout_ms))
 
 
 @scenario(**AREA, title="The shortest time-out and a long one")
-def timeouts_taken(run: Run) -> None:
+def timeouts_taken(run: ScenarioRun) -> None:
     tx = Transactions(run)
     for timeout_ms in (1, _LONG_MS):
         run.attempt(f"{timeout_ms} ms", partial(tx.begin, timeout_ms))
 
 
 @scenario(**AREA, title="Without enable_transaction there are none")
-def not_enabled(run: Run) -> None:
+def not_enabled(run: ScenarioRun) -> None:
     run.attempt("new_transaction", lambda: run.client().new_transaction(60_000))
 
 
 @scenario(**AREA, title="A transaction of one client with the producer of another")
-def two_clients(run: Run) -> None:
+def two_clients(run: ScenarioRun) -> None:
     topic, one, two = run.topic(), Transactions(run), Transactions(run)
     consumer, txn = one.consumer(topic), one.begin()
     run.attempt("send", partial(send, two.producer(topic), txn, "a"))
@@ -111,7 +111,7 @@ def two_clients(run: Run) -> None:
 
 
 @scenario(**AREA, title="The producer is closed before the end")
-def producer_closed(run: Run) -> None:
+def producer_closed(run: ScenarioRun) -> None:
     for commit in (True, False):
         topic, tx = run.topic(f"topic-{commit}"), Transactions(run)
         consumer, producer, txn = tx.consumer(topic), tx.producer(topic), tx.begin()
@@ -122,7 +122,7 @@ def producer_closed(run: Run) -> None:
 
 
 @scenario(**AREA, title="The client is closed before the end: its transaction times out")
-def client_closed(run: Run) -> None:
+def client_closed(run: ScenarioRun) -> None:
     topic, gone, tx = run.topic(), Transactions(run), Transactions(run)
     consumer = tx.consumer(topic)
     txn = gone.begin(8_000)
@@ -133,7 +133,7 @@ def client_closed(run: Run) -> None:
 
 
 @scenario(**AREA, title="A send that fails, and what becomes of its transaction")
-def failed_send(run: Run) -> None:
+def failed_send(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer, txn = tx.consumer(topic), tx.producer(topic), tx.begin()
     send(producer, txn, "a")
@@ -149,7 +149,7 @@ def failed_send(run: Run) -> None:
 
 
 @scenario(**AREA, title="A send through a closed producer, and what becomes of its transaction")
-def closed_send(run: Run) -> None:
+def closed_send(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer, txn = tx.consumer(topic), tx.producer(topic), tx.begin()
     send(producer, txn, "a")
@@ -162,7 +162,7 @@ def closed_send(run: Run) -> None:
 
 
 @scenario(**AREA, title="A producer with a send time-out")
-def send_timeout(run: Run) -> None:
+def send_timeout(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     producer, txn = tx.producer(topic, send_timeout_millis=10_000), tx.begin()
     run.attempt("send", partial(send, producer, txn, "a"))

@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
 from pulsar_on_kafka.compat.transactional import BY_JAVA, Transactions, after, end, send, send_together
 
@@ -14,7 +14,7 @@ AREA: dict[str, Any] = {"area": "transactions", **BY_JAVA}
 
 
 @scenario(**AREA, title="What is sent in a transaction is seen after its commit, not before")
-def commit_shows(run: Run) -> None:
+def commit_shows(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic), tx.producer(topic)
     txn = tx.begin()
@@ -26,7 +26,7 @@ def commit_shows(run: Run) -> None:
 
 
 @scenario(**AREA, title="What is sent in a transaction that is aborted is never seen")
-def abort_hides(run: Run) -> None:
+def abort_hides(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic), tx.producer(topic)
     txn = tx.begin()
@@ -40,7 +40,7 @@ def abort_hides(run: Run) -> None:
 
 
 @scenario(**AREA, title="One transaction over topics and partitions, committed and aborted")
-def several_topics(run: Run) -> None:
+def several_topics(run: ScenarioRun) -> None:
     one, two, parts, tx = run.topic("one"), run.topic("two"), run.topic("parts", 3), Transactions(run)
     consumers = {name: tx.consumer(topic) for name, topic in (("one", one), ("two", two), ("parts", parts))}
     for commit in (True, False, True):
@@ -58,7 +58,7 @@ def several_topics(run: Run) -> None:
 
 
 @scenario(**AREA, title="What comes behind the first message of an open transaction waits for its end")
-def plain_waits(run: Run) -> None:
+def plain_waits(run: ScenarioRun) -> None:
     for commit in (True, False):
         topic, tx = run.topic(f"topic-{commit}"), Transactions(run)
         consumer, producer = tx.consumer(topic), tx.producer(topic)
@@ -74,7 +74,7 @@ def plain_waits(run: Run) -> None:
 
 
 @scenario(**AREA, title="A transaction that has sent nothing holds up nobody")
-def begun_only(run: Run) -> None:
+def begun_only(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic), tx.producer(topic)
     older = tx.begin()
@@ -89,7 +89,7 @@ def begun_only(run: Run) -> None:
 
 
 @scenario(**AREA, title="Interleaved transactions: the first to send holds up the others, whoever ends first")
-def interleaved(run: Run) -> None:
+def interleaved(run: ScenarioRun) -> None:
     for ends_first in ("first", "second"):
         topic, tx = run.topic(ends_first), Transactions(run)
         consumer, producer = tx.consumer(topic), tx.producer(topic)
@@ -106,7 +106,7 @@ def interleaved(run: Run) -> None:
 
 
 @scenario(**AREA, title="Interleaved transactions of which one is aborted")
-def interleaved_abort(run: Run) -> None:
+def interleaved_abort(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic), tx.producer(topic)
     first, second, third = tx.begin(), tx.begin(), tx.begin()
@@ -122,7 +122,7 @@ def interleaved_abort(run: Run) -> None:
 
 
 @scenario(**AREA, title="Sixteen transactions open at once, ended in another order")
-def many_open(run: Run) -> None:
+def many_open(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic), tx.producer(topic)
     open_ones = [tx.begin() for _ in range(16)]
@@ -138,7 +138,7 @@ def many_open(run: Run) -> None:
 
 
 @scenario(**AREA, title="Ids of messages and where markers lie")
-def ids(run: Run) -> None:
+def ids(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic), tx.producer(topic)
     txn = tx.begin()
@@ -155,7 +155,7 @@ def ids(run: Run) -> None:
 
 
 @scenario(**AREA, title="Keys, properties and times of what is sent in a transaction")
-def metadata(run: Run) -> None:
+def metadata(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic), tx.producer(topic, producer_name="p")
     txn = tx.begin()
@@ -167,7 +167,7 @@ def metadata(run: Run) -> None:
 
 
 @scenario(**AREA, title="Batches: messages of different transactions are in different ones")
-def batches(run: Run) -> None:
+def batches(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer = tx.consumer(topic)
     producer = tx.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1_000)
@@ -185,7 +185,7 @@ def batches(run: Run) -> None:
 
 
 @scenario(**AREA, title="send_async in a transaction: the commit waits for what is under way")
-def asynchronous(run: Run) -> None:
+def asynchronous(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic), tx.producer(topic)
     txn = tx.begin()
@@ -199,7 +199,7 @@ def asynchronous(run: Run) -> None:
 
 
 @scenario(**AREA, title="Delayed messages in a transaction")
-def delayed(run: Run) -> None:
+def delayed(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic, "Shared"), tx.producer(topic)
     txn, aborted = tx.begin(), tx.begin()
@@ -213,7 +213,7 @@ def delayed(run: Run) -> None:
 
 
 @scenario(**AREA, title="Chunked messages in a transaction")
-def chunked(run: Run) -> None:
+def chunked(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer = tx.consumer(topic)
     producer = tx.producer(topic, chunking_enabled=True, batching_enabled=False)
@@ -228,7 +228,7 @@ def chunked(run: Run) -> None:
 
 
 @scenario(**AREA, title="Every type of subscription sees the same")
-def subscription_types(run: Run) -> None:
+def subscription_types(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     kinds = ("Exclusive", "Shared", "Failover", "KeyShared")
     consumers = {kind: tx.consumer(topic, kind, kind) for kind in kinds}
@@ -246,7 +246,7 @@ def subscription_types(run: Run) -> None:
 
 
 @scenario(**AREA, title="A subscription made at the end while a transaction is open")
-def latest_while_open(run: Run) -> None:
+def latest_while_open(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     producer, txn = tx.producer(topic), tx.begin()
     send(producer, None, "plain before")
@@ -259,7 +259,7 @@ def latest_while_open(run: Run) -> None:
 
 
 @scenario(**AREA, title="A null payload in a transaction")
-def null_payload(run: Run) -> None:
+def null_payload(run: ScenarioRun) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer, txn = tx.consumer(topic), tx.producer(topic), tx.begin()
     producer.send(None, txn=txn, partition_key="k")

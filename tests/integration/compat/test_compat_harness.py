@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_on_kafka.compat.compare import Report, Verdict
+from pulsar_on_kafka.compat.compare import CompatReport, ScenarioVerdict
 from pulsar_on_kafka.compat.driver import Target
 from pulsar_on_kafka.compat.history import Ending, Side
 from pulsar_on_kafka.compat.runner import Session
@@ -53,7 +53,7 @@ def wants(run: Run) -> None:
 
 
 @pytest.fixture
-def report(service_url: str, tmp_path: Path) -> Report:
+def report(service_url: str, tmp_path: Path) -> CompatReport:
     (tmp_path / "harness.py").write_text(SCENARIOS, encoding="utf-8")
     target = Target(Side.KAFKA, service_url, clean=True)
     known = load([tmp_path])
@@ -61,15 +61,15 @@ def report(service_url: str, tmp_path: Path) -> Report:
     return Session(target, target, [tmp_path], jobs=4).run(chosen, known, {})
 
 
-def test_each_scenario_has_its_ending(report: Report) -> None:
+def test_each_scenario_has_its_ending(report: CompatReport) -> None:
     diffs = [found.diff for found in report.comparisons]
     endings = {found.scenario.name: (found.verdict, found.kafka.ending) for found in report.comparisons}
     assert endings == {
-        "harness.agrees": (Verdict.AGREE, Ending.DONE),
-        "harness.crashes": (Verdict.DIFFER, Ending.CRASHED),
-        "harness.fails": (Verdict.DIFFER, Ending.FAILED),
-        "harness.hangs": (Verdict.DIFFER, Ending.TIMED_OUT),
-        "harness.wants": (Verdict.NOT_SUPPORTED, Ending.NOT_SUPPORTED),
+        "harness.agrees": (ScenarioVerdict.AGREE, Ending.DONE),
+        "harness.crashes": (ScenarioVerdict.DIFFER, Ending.CRASHED),
+        "harness.fails": (ScenarioVerdict.DIFFER, Ending.FAILED),
+        "harness.hangs": (ScenarioVerdict.DIFFER, Ending.TIMED_OUT),
+        "harness.wants": (ScenarioVerdict.NOT_SUPPORTED, Ending.NOT_SUPPORTED),
     }, diffs
     by_name = {found.scenario.name: found.kafka for found in report.comparisons}
     first, second = (

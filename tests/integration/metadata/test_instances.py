@@ -19,7 +19,7 @@ from pulsar_on_kafka.client.connection.connection import INSTANCE_VARIABLE
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import ALL
-from pulsar_on_kafka.service.running import RunningDuties
+from pulsar_on_kafka.service.running import RunningRoles
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, send_fast
 
@@ -75,12 +75,12 @@ def use_everything(url: str, instance: Instance) -> None:
         consumer.flush()
         client.create_reader(ORDERS, pulsar.MessageId.earliest).read_next(PATIENCE_MS)
         leave_many_holes(client)
-        duties = RunningDuties(admin.node, set(RoleName), SERVICE)
+        roles = RunningRoles(admin.node, set(RoleName), SERVICE)
         try:
-            assert wait_until(lambda: all(each.joined for each in duties.states()), PATIENCE(120))
+            assert wait_until(lambda: all(each.joined for each in roles.states()), PATIENCE(120))
             assert wait_until(lambda: bool(admin.list_ledgers(f"{ORDERS}-partition-0")), PATIENCE(120))
         finally:
-            duties.close(PATIENCE(30))
+            roles.close(PATIENCE(30))
         client.close()
 
 

@@ -26,7 +26,7 @@ from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.ledgers.group import maintenance_group
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import ALL, TOPICS
-from pulsar_on_kafka.service.running import RunningDuties
+from pulsar_on_kafka.service.running import RunningRoles
 from pulsar_on_kafka.transactions.serving.group import coordinators_group
 from tests.certificates import Authority
 from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, until
@@ -108,9 +108,9 @@ def work(cluster: SecureCluster, instance: str) -> None:
     topic = topic_of(instance)
     with ExitStack() as stack:
         service = stack.enter_context(cluster.admin_as("serving", instance=instance))
-        duties = RunningDuties(service.node, set(RoleName) - {RoleName.REPLICATION}, SERVICE)
-        stack.callback(lambda: duties.close(Deadline.after(30)))
-        until(lambda: all(each.joined for each in duties.states()), "the service to have its shares", 120)
+        roles = RunningRoles(service.node, set(RoleName) - {RoleName.REPLICATION}, SERVICE)
+        stack.callback(lambda: roles.close(Deadline.after(30)))
+        until(lambda: all(each.joined for each in roles.states()), "the service to have its shares", 120)
 
         def client(user: str) -> pulsar.Client:
             made: pulsar.Client = cluster.as_user(user, instance=instance, enable_transaction=True)

@@ -15,10 +15,10 @@ from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS, TOPICS
 from pulsar_on_kafka.metadata.entities import Versioned
-from pulsar_on_kafka.service.housekeeping.cursors import CursorTidying
+from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
 from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives
 from pulsar_on_kafka.service.housekeeping.dead_names import DeadNames
-from pulsar_on_kafka.service.housekeeping.heartbeats import SignTidying
+from pulsar_on_kafka.service.housekeeping.heartbeats import HeartbeatHousekeeping
 from tests.integration.sdk_support import payloads, receive, send
 
 pytestmark = pytest.mark.kafka
@@ -38,13 +38,13 @@ def node(own_broker: EmbeddedBroker) -> Iterator[Any]:
         yield admin.node
 
 
-def _tidied(node: Any) -> int:
+def _kept_house(node: Any) -> int:
     """A day later: whatever is there is old."""
     log, clock = node.log, node.clock
     late = {"kept_ms": -60_000}
     work = (
-        CursorTidying(log, clock, node.topics, node.subscriptions, node.admin, **late),
-        SignTidying(log, clock, node.producers, **late),
+        CursorHousekeeping(log, clock, node.topics, node.subscriptions, node.admin, **late),
+        HeartbeatHousekeeping(log, clock, node.producers, **late),
         DeadLives(log, clock, node.topics, **late),
         DeadNames(log, clock, node.topics, node.subscriptions, node.producers, node.has_state_topic, **late),
     )
@@ -88,12 +88,12 @@ def test_names_that_are_gone_leave_nothing_and_come_back_as_new(own_broker: Embe
         young = DeadNames(node.log, node.clock, node.topics, node.subscriptions, node.producers, node.has_state_topic)
         assert sum(young.run(partition, _soon()) for partition in range(CURSORS.partitions)) == 0
         assert _on_record(node) == before
-        _tidied(node)
+        _kept_house(node)
         assert _on_record(node) == ({AUDIT}, {(AUDIT, "worker")})
         assert _claims(node, AUDIT) is not None, "it lives"
         assert _claims(node, ORDERS) is None
         assert _claims(node, BILLS) is not None, "an epoch was given, and a higher one must follow"
-        assert _tidied(node) == 0
+        assert _kept_house(node) == 0
 
         node.subscriptions.release(worker, "whoever closes late", _soon())
         node.subscriptions.remember(worker, {"said": "late"}, True, _soon())

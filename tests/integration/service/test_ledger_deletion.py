@@ -16,7 +16,7 @@ from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.ledgers.deletion_topics import DEAD_LETTERS, RETRIES, PendingDeleteLedger, event_schema
 from pulsar_on_kafka.ledgers.group import EVENTS, deletion_group
 from pulsar_on_kafka.ledgers.machine import LedgerLists
-from pulsar_on_kafka.ledgers.model import Place
+from pulsar_on_kafka.ledgers.model import LedgerPlace
 from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
 from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.mapping.state.instances import Instance
@@ -313,7 +313,7 @@ def test_what_is_off_its_list_is_not_deleted_while_somebody_needs_it(
                        lambda: LedgerLists(LEDGERS.partition_for(full[topic])), admin.node.clock)  # fmt: skip
         life = admin.node.topics.last_life(TopicName.parse(topic), Deadline.after(PATIENCE_S))
         assert life is not None
-        place = Place(full[topic], life.incarnation, 0)
+        place = LedgerPlace(full[topic], life.incarnation, 0)
         listed = view.ask(lambda lists: lists.ledgers(place), Deadline.after(PATIENCE_S))
         return listed[0].first if listed else 0
 

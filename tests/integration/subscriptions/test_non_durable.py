@@ -13,7 +13,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.service.housekeeping.non_durable import NonDurableTidying
+from pulsar_on_kafka.service.housekeeping.non_durable import NonDurableHousekeeping
 from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse
 from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, until
 from tests.integration.subscriptions.test_processes import a_program
@@ -155,14 +155,14 @@ def test_a_killed_one_leaves_nothing_that_counts(
     assert payloads(receive_rest(anew)) == ["0", "1", "2"], "another begins anew"
 
     node = admin.node
-    tidying = NonDurableTidying(Later(), node.topics, node.subscriptions, node.memberships)
-    too_early = NonDurableTidying(SystemClock(), node.topics, node.subscriptions, node.memberships)
+    housekeeping = NonDurableHousekeeping(Later(), node.topics, node.subscriptions, node.memberships)
+    too_early = NonDurableHousekeeping(SystemClock(), node.topics, node.subscriptions, node.memberships)
     left = found(admin, topics[1])
     assert left is not None
     for topic in topics:
         partition = CURSOR_CHECKPOINTS.partition_for(str(TopicName.parse(topic)))
         assert too_early.run(partition, Deadline.after(30)) == 0
-        tidying.run(partition, Deadline.after(30))
+        housekeeping.run(partition, Deadline.after(30))
     assert found(admin, topics[1]) is None
     assert found(admin, topics[0]) is not None, "it has a consumer"
     anew.close()

@@ -18,7 +18,7 @@ from pulsar_on_kafka.mapping.records.record_headers import TXN
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_COORDINATOR_ASSIGN
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.transactions.buffer.entries import TxnStatus
+from pulsar_on_kafka.transactions.buffer.entries import TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
 from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
@@ -99,7 +99,7 @@ def test_a_commit_and_an_abort_as_plain_kafka_programs_see_them(
     send(bootstrap, topic, kept, b"a", b"b")
     assert buffer_of(bootstrap, str(topic.name)).open_bounds(where) == {kept.id: 0}
     send(bootstrap, topic, dropped, b"c")
-    assert buffer_of(bootstrap, str(topic.name)).status(where, dropped.id) is TxnStatus.OPEN
+    assert buffer_of(bootstrap, str(topic.name)).status(where, dropped.id) is TxnEntryStatus.OPEN
     assert topic_config(bootstrap, topic.kafka_topic, "message.timestamp.before.max.ms") == "120000"
 
     kept.commit(patience())
@@ -117,7 +117,7 @@ def test_a_commit_and_an_abort_as_plain_kafka_programs_see_them(
     ]
     entries = buffer_of(bootstrap, str(topic.name))
     assert entries.open_bounds(where) == {}
-    assert entries.status(where, kept.id) is TxnStatus.COMMITTED
+    assert entries.status(where, kept.id) is TxnEntryStatus.COMMITTED
     aborted = entries.aborted(where, dropped.id)
     assert aborted is not None
     assert list(aborted.offsets) == [2]

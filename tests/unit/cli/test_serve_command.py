@@ -27,7 +27,7 @@ def test_something_must_be_left_to_do() -> None:
     assert "nothing is left to be done" in said
 
 
-def test_an_unknown_duty_is_refused() -> None:
+def test_an_unknown_role_is_refused() -> None:
     code, said = _refused("--only", "cooking")
     assert code == 2
     assert "maintenance" in said

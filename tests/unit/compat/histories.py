@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.compat.compare import Comparison, Report, compare
+from pulsar_on_kafka.compat.compare import Comparison, CompatReport, compare
 from pulsar_on_kafka.compat.history import Ending, Event, SideResult
 from pulsar_on_kafka.compat.scenario import Scenario
 
@@ -18,7 +18,7 @@ def did(*lines: str, ending: Ending = Ending.DONE, reason: str = "", detail: str
     )
 
 
-def every_verdict() -> Report:
+def every_verdict() -> CompatReport:
     not_played = did(ending=Ending.NOT_PLAYED, reason="no Java client")
     nasty = 'a <b> & "c" \x00 \ud800 ]]>'
     found: list[Comparison] = [
@@ -29,4 +29,4 @@ def every_verdict() -> Report:
         compare(a_scenario("seek.fails"), did("a"), did(ending=Ending.FAILED, reason=nasty, detail="Traceback <x>")),
         compare(a_scenario("seek.absent"), not_played, not_played),
     ]
-    return Report(tuple(found), ("old.one: there is no such scenario",), "pulsar://p", "kafka://k", 12.3)
+    return CompatReport(tuple(found), ("old.one: there is no such scenario",), "pulsar://p", "kafka://k", 12.3)

@@ -6,24 +6,24 @@ import json
 
 import pytest
 
-from pulsar_on_kafka.compat.compare import Verdict, compare, stale_explanations
+from pulsar_on_kafka.compat.compare import ScenarioVerdict, compare, stale_explanations
 from pulsar_on_kafka.compat.history import Ending, Event, SideResult, read_result
 from tests.unit.compat.histories import a_scenario, did, every_verdict
 
 
 def test_equal_histories_agree() -> None:
     found = compare(a_scenario(), did("a", "b"), did("a", "b"))
-    assert (found.verdict, found.reason, found.diff) == (Verdict.AGREE, "", [])
+    assert (found.verdict, found.reason, found.diff) == (ScenarioVerdict.AGREE, "", [])
 
 
 def test_the_order_of_events_counts() -> None:
-    assert compare(a_scenario(), did("a", "b"), did("b", "a")).verdict is Verdict.DIFFER
+    assert compare(a_scenario(), did("a", "b"), did("b", "a")).verdict is ScenarioVerdict.DIFFER
 
 
 def test_the_order_of_a_dict_does_not() -> None:
     one = SideResult(Ending.DONE, (Event("x", {"a": 1, "b": 2}),))
     other = SideResult(Ending.DONE, (Event("x", {"b": 2, "a": 1}),))
-    assert compare(a_scenario(), one, other).verdict is Verdict.AGREE
+    assert compare(a_scenario(), one, other).verdict is ScenarioVerdict.AGREE
 
 
 def test_the_first_difference_is_named_and_the_diff_shows_both() -> None:
@@ -39,24 +39,24 @@ def test_what_only_one_side_has_is_named() -> None:
 
 
 def test_a_history_of_nothing_shows_nothing() -> None:
-    assert compare(a_scenario(), did(), did()).verdict is Verdict.DIFFER
+    assert compare(a_scenario(), did(), did()).verdict is ScenarioVerdict.DIFFER
 
 
 @pytest.mark.parametrize("ending", [Ending.FAILED, Ending.CRASHED, Ending.TIMED_OUT])
 def test_sides_that_fail_alike_do_not_agree(ending: Ending) -> None:
     broken = did("a", ending=ending, reason="same words")
     found = compare(a_scenario(), broken, broken, "explained")
-    assert (found.verdict, found.reason) == (Verdict.DIFFER, f"{ending.value} on Pulsar: same words")
+    assert (found.verdict, found.reason) == (ScenarioVerdict.DIFFER, f"{ending.value} on Pulsar: same words")
 
 
 def test_what_we_do_not_have_is_no_difference() -> None:
     found = compare(a_scenario(), did("a"), did(ending=Ending.NOT_SUPPORTED, reason="readers"))
-    assert (found.verdict, found.reason) == (Verdict.NOT_SUPPORTED, "readers")
+    assert (found.verdict, found.reason) == (ScenarioVerdict.NOT_SUPPORTED, "readers")
 
 
 def test_an_explained_difference_keeps_its_diff() -> None:
     found = compare(a_scenario(), did("a"), did("b"), "because")
-    assert (found.verdict, found.reason) == (Verdict.EXPLAINED, "because")
+    assert (found.verdict, found.reason) == (ScenarioVerdict.EXPLAINED, "because")
     assert found.diff
 
 
@@ -72,7 +72,7 @@ def test_explanations_of_nothing_are_stale() -> None:
 
 def test_a_report_counts() -> None:
     report = every_verdict()
-    assert [report.count(verdict) for verdict in Verdict] == [1, 2, 1, 1, 1]
+    assert [report.count(verdict) for verdict in ScenarioVerdict] == [1, 2, 1, 1, 1]
     assert report.agreement == 1 / 6
     assert not report.ok
     assert list(report.areas()) == ["acks", "seek"]

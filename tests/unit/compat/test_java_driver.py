@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import pulsar_on_kafka
-from pulsar_on_kafka.compat.compare import Verdict
+from pulsar_on_kafka.compat.compare import ScenarioVerdict
 from pulsar_on_kafka.compat.driver import Target
 from pulsar_on_kafka.compat.history import Ending, Side
 from pulsar_on_kafka.compat.java import JavaRuntime, JavaUnavailable, known_jars
@@ -87,7 +87,7 @@ def test_scenarios_that_cannot_be_played_say_why_and_fail_nothing() -> None:
     assert len(java) >= 25
     targets = Target(Side.PULSAR, "pulsar://127.0.0.1:1"), Target(Side.KAFKA, "kafka://127.0.0.1:1")
     report = Session(*targets, secured="no certificates here", java_jars=None).run([*java, *secured], known, {})
-    assert {found.verdict for found in report.comparisons} == {Verdict.NOT_PLAYED}
+    assert {found.verdict for found in report.comparisons} == {ScenarioVerdict.NOT_PLAYED}
     assert {found.pulsar.ending for found in report.comparisons} == {Ending.NOT_PLAYED}
     reasons = {found.scenario.name: found.reason for found in report.comparisons}
     assert all("--pulsar-jars" in reasons[found.name] for found in java)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pulsar_on_kafka.compat.compare import Report, compare
+from pulsar_on_kafka.compat.compare import CompatReport, compare
 from pulsar_on_kafka.compat.differences import OURS, BadDifferences, read_differences
 from pulsar_on_kafka.compat.report import html_page, json_report, junit_xml, show_report
 from pulsar_on_kafka.compat.scenario import ScenarioError, choose, load
@@ -82,7 +82,7 @@ def test_json_holds_histories_and_counts() -> None:
 
 def test_the_table_shows_areas_differences_and_the_sum() -> None:
     # The lone surrogate of `every_verdict` is for XML; terminals have their own way with it.
-    report = Report(
+    report = CompatReport(
         (compare(a_scenario("acks.same"), did("a"), did("a")), compare(a_scenario("acks.other"), did("a"), did("b"))),
     )
     sink = io.StringIO()
@@ -111,9 +111,9 @@ def test_our_explanations_are_of_scenarios_that_exist() -> None:
 
 def test_scenarios_of_a_folder_come_beside_the_built_in_ones(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
-        "from pulsar_on_kafka.compat import Run, scenario\n\n"
+        "from pulsar_on_kafka.compat import ScenarioRun, scenario\n\n"
         "@scenario(area='mine_alone', title='Mine')\n"
-        "def works(run: Run) -> None:\n    run.record('x')\n",
+        "def works(run: ScenarioRun) -> None:\n    run.record('x')\n",
         encoding="utf-8",
     )
     found = load([tmp_path])

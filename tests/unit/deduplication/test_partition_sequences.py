@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pulsar_on_kafka.deduplication import machine
-from pulsar_on_kafka.deduplication.machine import PartitionSequences, Verdict
+from pulsar_on_kafka.deduplication.machine import DeduplicationVerdict, PartitionSequences
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 
-NEW, DUPLICATE, PENDING, UNKNOWN = Verdict.NEW, Verdict.DUPLICATE, Verdict.PENDING, Verdict.UNKNOWN
-UNDECIDED = Verdict.UNDECIDED
+NEW, DUPLICATE, PENDING, UNKNOWN = (
+    DeduplicationVerdict.NEW,
+    DeduplicationVerdict.DUPLICATE,
+    DeduplicationVerdict.PENDING,
+    DeduplicationVerdict.UNKNOWN,
+)
+UNDECIDED = DeduplicationVerdict.UNDECIDED
 ONE, TWO = TxnId(0, 1), TxnId(0, 2)
 
 

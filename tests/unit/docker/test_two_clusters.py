@@ -146,5 +146,5 @@ def test_a_service_for_each_cluster_replicates_and_has_the_time_to_stop(services
     for name in _CLUSTERS:
         service = services[f"serve-{name}"]
         assert service["environment"] == {"POK_URL": f"kafka://kafka-{name}:19092"}
-        assert not {"command", "entrypoint"} & set(service), "the image's own: pok serve, with all duties"
+        assert not {"command", "entrypoint"} & set(service), "the image's own: pok serve, with all roles"
         assert service["stop_grace_period"] == single["stop_grace_period"]

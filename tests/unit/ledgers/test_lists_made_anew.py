@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.ledgers.deletion import PartitionNow, Verdict, judge
+from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, PartitionNow, judge
 from pulsar_on_kafka.ledgers.first_left import first_kept
 from pulsar_on_kafka.ledgers.following import LogRange, Measured
-from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.owner import LedgerOwner, Stretch, TopicLogs
 from pulsar_on_kafka.ledgers.trimming import Needs
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
@@ -20,7 +20,7 @@ from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 NEVER = Deadline.never()
 TOPIC = "persistent://public/default/orders"
 LAYOUT = LedgerLayout(7, 10)
-PLACE = Place(TOPIC, 7, 0)
+PLACE = LedgerPlace(TOPIC, 7, 0)
 LOG = LogRange(0, 35)
 
 
@@ -60,7 +60,7 @@ def test_a_subscription_begins_behind_what_was_taken_off_also_where_the_list_was
     ]
     # The process that took them off trusts itself: it looked at who needs the log, and reads no list.
     found = judge(TOPIC, 0, off[-1].id, PartitionNow(PLACE, LAYOUT, (), LOG, Needs()), trusted=True)
-    assert found.verdict is Verdict.DELETE
+    assert found.verdict is DeletionVerdict.DELETE
     assert first_kept(listed(owner)) >= found.before, "whoever begins now does not begin with what goes"
 
 

@@ -22,7 +22,7 @@ from pulsar_on_kafka.client.following.directory_url import directory_of
 from pulsar_on_kafka.lookup.file_directory import FileDirectory
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
 from pulsar_on_kafka.lookup.listeners import Asker, url_for
-from pulsar_on_kafka.lookup.places import LookupFailed, Place, decode_place
+from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace, decode_place
 from pulsar_on_kafka.lookup_service.followed_map import FollowedMap
 from pulsar_on_kafka.lookup_service.gateway import LookupGateway
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
@@ -53,16 +53,16 @@ ADDRESSES = {
 class Clusters:
     """Metadata of one topic, and what was asked."""
 
-    def partitions(self, place: Place, topic: str) -> int:
+    def partitions(self, place: TenantPlace, topic: str) -> int:
         if topic != "persistent://acme/ns/orders":
             raise pulsar.TopicNotFound(f"topic {topic} does not exist")
         return 4
 
-    def schema(self, place: Place, topic: str, version: int | None) -> StoredSchema:
+    def schema(self, place: TenantPlace, topic: str, version: int | None) -> StoredSchema:
         info = SchemaInfo(SchemaType.STRING, b"", "s", {"a": "b"})
         return StoredSchema(SchemaVersion(version or 7), 0, info, "", "", 12)
 
-    def state(self, place: Place, topic: str) -> dict[str, Any]:
+    def state(self, place: TenantPlace, topic: str) -> dict[str, Any]:
         if topic != "persistent://acme/ns/orders":
             raise pulsar.TopicNotFound(f"topic {topic} does not exist")
         if place.cluster == "east":
@@ -109,7 +109,7 @@ def test_a_change_is_told_to_whoever_waits_for_it(service: Service) -> None:
     known = service.directory.place("acme", Deadline.after(20))
     assert (known.cluster, known.service_url, known.switching) == ("west", URLS["west"], False)
     assert service.directory.changed(known, 0).version == known.version
-    told: list[Place] = []
+    told: list[TenantPlace] = []
     waits = threading.Thread(target=lambda: told.append(service.directory.changed(known, 30)), daemon=True)
     waits.start()
     service.records = {"acme": TenantRecord("acme", "west", TenantState.SWITCHING, 2, "east")}

@@ -18,7 +18,7 @@ from pulsar_on_kafka.mapping.state.clusters.tenant_records import (
 )
 from pulsar_on_kafka.mapping.state.state_topics import TENANTS
 from pulsar_on_kafka.metadata.entities import Entities
-from pulsar_on_kafka.metadata.tenant_moves import TRANSITIONS, Move, moved
+from pulsar_on_kafka.metadata.tenant_moves import TRANSITIONS, TenantMove, moved
 from pulsar_on_kafka.metadata.tenants import TENANT_KEYS, Tenants
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
@@ -28,18 +28,18 @@ RECORDS = {
     TenantState.REMOVED: TenantRecord("acme", "west", TenantState.REMOVED, 3),
 }
 TRUE_ALREADY = {
-    (TenantState.ACTIVE, Move.ASSIGN, "west"),
-    (TenantState.ACTIVE, Move.FINISH_SWITCH, "west"),
-    (TenantState.ACTIVE, Move.ABANDON_SWITCH, "west"),
-    (TenantState.SWITCHING, Move.BEGIN_SWITCH, "east"),
-    (TenantState.REMOVED, Move.REMOVE, "west"),
-    (TenantState.REMOVED, Move.REMOVE, "east"),
+    (TenantState.ACTIVE, TenantMove.ASSIGN, "west"),
+    (TenantState.ACTIVE, TenantMove.FINISH_SWITCH, "west"),
+    (TenantState.ACTIVE, TenantMove.ABANDON_SWITCH, "west"),
+    (TenantState.SWITCHING, TenantMove.BEGIN_SWITCH, "east"),
+    (TenantState.REMOVED, TenantMove.REMOVE, "west"),
+    (TenantState.REMOVED, TenantMove.REMOVE, "east"),
 }
 REFUSED = {
-    (TenantState.ACTIVE, Move.BEGIN_SWITCH, "west"),  # it is there
-    (TenantState.SWITCHING, Move.BEGIN_SWITCH, "west"),  # it goes elsewhere
-    (TenantState.SWITCHING, Move.FINISH_SWITCH, "west"),
-    (TenantState.SWITCHING, Move.ABANDON_SWITCH, "east"),
+    (TenantState.ACTIVE, TenantMove.BEGIN_SWITCH, "west"),  # it is there
+    (TenantState.SWITCHING, TenantMove.BEGIN_SWITCH, "west"),  # it goes elsewhere
+    (TenantState.SWITCHING, TenantMove.FINISH_SWITCH, "west"),
+    (TenantState.SWITCHING, TenantMove.ABANDON_SWITCH, "east"),
 }
 
 
@@ -48,8 +48,10 @@ def deadline() -> Deadline:
     return Deadline.after(10)
 
 
-@pytest.mark.parametrize(("state", "move", "cluster"), list(itertools.product(TenantState, Move, ("west", "east"))))
-def test_every_move_in_every_state(state: TenantState, move: Move, cluster: str) -> None:
+@pytest.mark.parametrize(
+    ("state", "move", "cluster"), list(itertools.product(TenantState, TenantMove, ("west", "east")))
+)
+def test_every_move_in_every_state(state: TenantState, move: TenantMove, cluster: str) -> None:
     record = RECORDS[state]
     if (state, move, cluster) in TRUE_ALREADY:
         assert moved(record, "acme", move, cluster) is None
@@ -67,32 +69,34 @@ def test_every_move_in_every_state(state: TenantState, move: Move, cluster: str)
 def test_a_tenant_without_a_record_is_where_every_other_one_is(deadline: Deadline) -> None:
     tenants = Tenants(Entities(MemoryStateLog(), TENANTS, TENANT_KEYS, SystemClock()))
     assert tenants.place("acme", deadline) is None
-    tenants.move("*", Move.ASSIGN, deadline, "west")
-    tenants.move("acme", Move.ASSIGN, deadline, "east")
+    tenants.move("*", TenantMove.ASSIGN, deadline, "west")
+    tenants.move("acme", TenantMove.ASSIGN, deadline, "east")
     assert [tenants.place(name, deadline).cluster for name in ("acme", "other")] == ["east", "west"]  # type: ignore[union-attr]
-    assert tenants.move("acme", Move.REMOVE, deadline) is None
-    assert tenants.move("acme", Move.REMOVE, deadline) is None
+    assert tenants.move("acme", TenantMove.REMOVE, deadline) is None
+    assert tenants.move("acme", TenantMove.REMOVE, deadline) is None
     assert list(tenants.all(deadline)) == ["*"]
-    assert tenants.move("acme", Move.ASSIGN, deadline, "east") == TenantRecord("acme", "east", TenantState.ACTIVE, 3)
+    assert tenants.move("acme", TenantMove.ASSIGN, deadline, "east") == TenantRecord(
+        "acme", "east", TenantState.ACTIVE, 3
+    )
     with pytest.raises(Refused, match=r"tenant \* is on cluster west: cannot begin the switch with cluster east"):
-        tenants.move("*", Move.BEGIN_SWITCH, deadline, "east")
+        tenants.move("*", TenantMove.BEGIN_SWITCH, deadline, "east")
     for tenant, cluster in (("a/b", "west"), ("", "west"), ("acme", "")):
         with pytest.raises(InvalidOption, match="is named by letters"):
-            tenants.move(tenant, Move.ASSIGN, deadline, cluster)
+            tenants.move(tenant, TenantMove.ASSIGN, deadline, cluster)
 
 
 def test_of_two_that_move_a_tenant_one_is_refused(deadline: Deadline) -> None:
     """Each has read the map before the other one wrote."""
     log = MemoryStateLog()
     one, other = (Tenants(Entities(log, TENANTS, TENANT_KEYS, SystemClock())) for _ in range(2))
-    one.move("acme", Move.ASSIGN, deadline, "west")
+    one.move("acme", TenantMove.ASSIGN, deadline, "west")
     assert other.record("acme", deadline) == one.record("acme", deadline)
-    one.move("acme", Move.BEGIN_SWITCH, deadline, "east")
+    one.move("acme", TenantMove.BEGIN_SWITCH, deadline, "east")
     with pytest.raises(Refused, match="tenant acme is switching from cluster west to east: cannot begin the switch"):
-        other.move("acme", Move.BEGIN_SWITCH, deadline, "north")
+        other.move("acme", TenantMove.BEGIN_SWITCH, deadline, "north")
     with pytest.raises(Refused, match="cannot assign with cluster north"):
-        other.move("acme", Move.ASSIGN, deadline, "north")
-    other.move("acme", Move.FINISH_SWITCH, deadline, "east")
+        other.move("acme", TenantMove.ASSIGN, deadline, "north")
+    other.move("acme", TenantMove.FINISH_SWITCH, deadline, "east")
     assert one.record("acme", deadline) == TenantRecord("acme", "east", TenantState.ACTIVE, 3)
 
 

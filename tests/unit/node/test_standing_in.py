@@ -28,11 +28,11 @@ from pulsar_on_kafka.node.standing_in import (
     MOST,
     SURE_S,
     WHILE_S,
-    Move,
     StandIn,
+    StandInMove,
     move,
 )
-from pulsar_on_kafka.service.running import DUTIES_OF_STAND_INS
+from pulsar_on_kafka.service.running import ROLES_OF_STAND_INS
 from tests.clocks import SetClock
 
 ALL = frozenset({"Read", "Write", "Describe"})
@@ -44,20 +44,20 @@ def member(kind: str, process: str) -> str:
 
 def test_transactions_and_other_clusters_need_nobody_to_stand_in() -> None:
     elsewhere = {RoleName.SUBSCRIPTIONS, RoleName.REPLICATION}
-    assert set(RoleName) - set(DUTIES_OF_STAND_INS) == {RoleName.TRANSACTIONS, *elsewhere}
+    assert set(RoleName) - set(ROLES_OF_STAND_INS) == {RoleName.TRANSACTIONS, *elsewhere}
 
 
 def test_moves() -> None:
     service, a, b, c = member(SERVICE, "s:1:1"), *(member(STAND_IN, f"{name}:1:1") for name in "abc")
-    assert move([], "a:1:1", standing=False) is Move.JOIN
-    assert move([b], "a:1:1", standing=False) is Move.JOIN
-    assert move([b, c], "a:1:1", standing=False) is Move.WAIT
-    assert move([b, service], "a:1:1", standing=False) is Move.WAIT
-    assert move([a, service], "a:1:1", standing=True) is Move.LEAVE
-    assert move([b, c], "a:1:1", standing=True) is Move.STAY  # the group does not show it yet
-    assert move([a, b, c], "b:1:1", standing=True) is Move.STAY
-    assert move([a, b, c], "c:1:1", standing=True) is Move.LEAVE
-    assert move([b, "somebody-else"], "a:1:1", standing=False) is Move.WAIT
+    assert move([], "a:1:1", standing=False) is StandInMove.JOIN
+    assert move([b], "a:1:1", standing=False) is StandInMove.JOIN
+    assert move([b, c], "a:1:1", standing=False) is StandInMove.WAIT
+    assert move([b, service], "a:1:1", standing=False) is StandInMove.WAIT
+    assert move([a, service], "a:1:1", standing=True) is StandInMove.LEAVE
+    assert move([b, c], "a:1:1", standing=True) is StandInMove.STAY  # the group does not show it yet
+    assert move([a, b, c], "b:1:1", standing=True) is StandInMove.STAY
+    assert move([a, b, c], "c:1:1", standing=True) is StandInMove.LEAVE
+    assert move([b, "somebody-else"], "a:1:1", standing=False) is StandInMove.WAIT
 
 
 def test_whoever_decides_when_two_stand_in_at_last_and_none_beside_a_service() -> None:
@@ -79,13 +79,13 @@ def test_whoever_decides_when_two_stand_in_at_last_and_none_beside_a_service() -
 
 def _act(standing: set[str], process: str, members: list[str]) -> None:
     wanted = move(members, process, standing=process in standing)
-    if wanted is Move.JOIN:
+    if wanted is StandInMove.JOIN:
         standing.add(process)
-    elif wanted is Move.LEAVE:
+    elif wanted is StandInMove.LEAVE:
         standing.discard(process)
 
 
-class Duties:
+class Roles:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         cluster.members.append(member(STAND_IN, this_process()))
@@ -109,7 +109,7 @@ class Cluster:
         self.asked = 0
         self.failure: LayerError | None = None
         self.rights = ALL
-        self.stand_in = StandIn(cast("Services", self), lambda: Duties(self), lambda least, most: least)
+        self.stand_in = StandIn(cast("Services", self), lambda: Roles(self), lambda least, most: least)
         self.stand_in.wanted()
 
     def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription:

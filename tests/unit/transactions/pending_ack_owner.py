@@ -14,7 +14,7 @@ from pulsar_on_kafka.mapping.state.state_keys import PendingAckEndKey, encode_ke
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     CumulativeAck,
-    CursorLife,
+    CursorIncarnation,
     TxnAck,
     TxnOutcome,
     encode_end,
@@ -23,11 +23,11 @@ from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
-from pulsar_on_kafka.transactions.pending_acks.machine import Answer, PendingAcks, Settled
+from pulsar_on_kafka.transactions.pending_acks.machine import PendingAckAnswer, PendingAcks, Settled
 
 NEVER = Deadline.never()
 NAME = CursorName("persistent://public/default/orders", 0, "audit")
-LIFE = CursorLife(7, 3)
+LIFE = CursorIncarnation(7, 3)
 COORDINATOR = 2
 
 
@@ -57,7 +57,12 @@ class CursorOwner:
     """`cursor` is what its process knows; `saved` stands for what the group's commit has."""
 
     def __init__(
-        self, log: StateLog, session: str, version: int, cursor: CursorState | None = None, life: CursorLife = LIFE
+        self,
+        log: StateLog,
+        session: str,
+        version: int,
+        cursor: CursorState | None = None,
+        life: CursorIncarnation = LIFE,
     ) -> None:
         self.log = log
         self.view = LogView(log, TOPIC, 0, PendingAckLog, SystemClock())
@@ -70,7 +75,7 @@ class CursorOwner:
         self.view.ask(lambda log: self.acks.replayed(log.cursor(NAME), self.low_waters, self.cursor.revision), NEVER)
         return self
 
-    def round(self) -> dict[int, Answer]:
+    def round(self) -> dict[int, PendingAckAnswer]:
         """Decide, append, read back; what was answered, by ticket."""
         decision = self.acks.decide(self.cursor)
         if decision.records:

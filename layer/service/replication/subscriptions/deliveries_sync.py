@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import DELIVERED
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.replicated.progress import Side
+from pulsar_on_kafka.replicated.progress import SubscriptionSide
 from pulsar_on_kafka.replicated.progress_heads import HeadAt, Subject
 from pulsar_on_kafka.replicated.progress_log import ProgressLog
 from pulsar_on_kafka.replicated.told_deliveries import deliveries_heard, deliveries_told, with_news
@@ -32,7 +32,7 @@ class DeliveriesSync:
         self,
         subscription: Subscription,
         partition: int,
-        side: Side,
+        side: SubscriptionSide,
         heads: Sequence[tuple[Subject, HeadAt]],
         deadline: Deadline,
     ) -> bool:
@@ -63,7 +63,13 @@ class DeliveriesSync:
         return True
 
     def tell(
-        self, cluster: str, log: ProgressLog, subscription: Subscription, partition: int, side: Side, deadline: Deadline
+        self,
+        cluster: str,
+        log: ProgressLog,
+        subscription: Subscription,
+        partition: int,
+        side: SubscriptionSide,
+        deadline: Deadline,
     ) -> None:
         """Nothing is written where none are on record, and none were ever told of.
 

@@ -34,7 +34,7 @@ from pulsar_on_kafka.node.sides.origin_reading import OriginReading
 from pulsar_on_kafka.replicated.acks import Acks
 from pulsar_on_kafka.replicated.progress import (
     Progress,
-    Side,
+    SubscriptionSide,
     begun,
     begun_everywhere,
     said,
@@ -227,7 +227,7 @@ class SubscriptionSync:
             looked = Deadline.after(STALE_S)
             one = replace(subscription, partition=None, partitions=(partition,))
             cursor = self._node.memberships.cursors.read(one, deadline)[partition].state
-            side = Side(Origin(local, topic.layout.incarnation), cursor, index, ends[partition])
+            side = SubscriptionSide(Origin(local, topic.layout.incarnation), cursor, index, ends[partition])
             heard = self._heard(dict(others), deadline)
             begins = self._begins(one, partition, side, heard, deadline)
             taken += self._take_over(one, partition, side, heard, begins, looked, deadline)
@@ -255,7 +255,12 @@ class SubscriptionSync:
         return found
 
     def _begins(
-        self, subscription: Subscription, partition: int, side: Side, heard: Mapping[str, _Word], deadline: Deadline
+        self,
+        subscription: Subscription,
+        partition: int,
+        side: SubscriptionSide,
+        heard: Mapping[str, _Word],
+        deadline: Deadline,
     ) -> Progress:
         """What the cursor has passed, or is about to, though nobody acknowledged it: what lies below the
         subscription's beginning, and below the beginnings of those for whom it was made."""
@@ -272,7 +277,7 @@ class SubscriptionSync:
         self,
         subscription: Subscription,
         partition: int,
-        side: Side,
+        side: SubscriptionSide,
         heard: Mapping[str, _Word],
         begins: Progress,
         looked: Deadline,
@@ -303,7 +308,7 @@ class SubscriptionSync:
         self,
         subscription: Subscription,
         partition: int,
-        side: Side,
+        side: SubscriptionSide,
         begins: Progress,
         peers: Sequence[str],
         deadline: Deadline,

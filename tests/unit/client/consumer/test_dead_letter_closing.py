@@ -40,12 +40,12 @@ def test_closing_waits_for_so_long_and_keeps_the_rest(monkeypatch: pytest.Monkey
             all_kept.set()
 
     writer = NothingGets(over)
-    writer.bury(letters, keep)
+    writer.publish_dead_letters(letters, keep)
     assert writer.begun.wait(60)
     writer.close()
     assert not kept
     over.set()
     assert all_kept.wait(60)
     assert kept == letters[1:]
-    writer.bury(letters[:1], keep)
+    writer.publish_dead_letters(letters[:1], keep)
     assert kept == [*letters[1:], letters[0]]

@@ -16,15 +16,15 @@ from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.homes import Homes
-from pulsar_on_kafka.lookup.places import LookupFailed, Place
+from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import TenantState
 
 SOON_S = 20.0
 
 
-def at(cluster: str, version: int, target: str = "") -> Place:
+def at(cluster: str, version: int, target: str = "") -> TenantPlace:
     state = TenantState.SWITCHING if target else TenantState.ACTIVE
-    return Place(
+    return TenantPlace(
         "acme", cluster, f"kafka://{cluster}", state, str(version), target, f"kafka://{target}" if target else ""
     )
 
@@ -37,15 +37,15 @@ class Map:
         self._changed = threading.Condition()
         self._closed = False
 
-    def say(self, place: Place) -> None:
+    def say(self, place: TenantPlace) -> None:
         with self._changed:
             self._now = place
             self._changed.notify_all()
 
-    def place(self, tenant: str, deadline: Deadline) -> Place:
+    def place(self, tenant: str, deadline: Deadline) -> TenantPlace:
         return self._now
 
-    def changed(self, known: Place, wait_s: float) -> Place:
+    def changed(self, known: TenantPlace, wait_s: float) -> TenantPlace:
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._now.version != known.version, wait_s)
             if self._closed:
@@ -61,7 +61,7 @@ class Map:
 class Opened:
     """A `Session`."""
 
-    def __init__(self, place: Place, connect: Callable[[], object]) -> None:
+    def __init__(self, place: TenantPlace, connect: Callable[[], object]) -> None:
         self.cluster = place.cluster
         self.closed = False
         self.connected = threading.Event()
@@ -119,7 +119,7 @@ class World:
         for each in self.both:
             self.home.join(each)
 
-    def _open(self, place: Place) -> Session:
+    def _open(self, place: TenantPlace) -> Session:
         made = Opened(place, lambda: self.connect())
         self.opened.append(made)
         return cast("Session", made)
@@ -199,7 +199,7 @@ def test_a_client_that_closes_does_not_miss_who_tells_of_changes(caplog: pytest.
     asked = threading.Event()
 
     class Asked(Map):
-        def changed(self, known: Place, wait_s: float) -> Place:
+        def changed(self, known: TenantPlace, wait_s: float) -> TenantPlace:
             asked.set()
             return super().changed(known, wait_s)
 

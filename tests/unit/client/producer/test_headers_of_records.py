@@ -8,7 +8,7 @@ import pytest
 
 from pulsar_on_kafka.client.producer.batching_producer import BatchingProducer
 from pulsar_on_kafka.client.producer.chunking import ChunkingProducer
-from pulsar_on_kafka.client.producer.in_flight import InFlight
+from pulsar_on_kafka.client.producer.in_flight import SendsInFlight
 from pulsar_on_kafka.client.producer.outgoing_schema import OutgoingSchema, TopicsLatest, outgoing_schema
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.exceptions import InvalidMessage
@@ -82,7 +82,7 @@ def test_a_producer_that_librdkafka_gave_up_goes_on_with_its_version(stage: Stag
     stage.kafka.poll_inline()
     stage.kafka.fatal = RuntimeError("given up")
     assert [record.versions for record in sent(producer, stage.next, "b")] == [[version(3)]]
-    assert isinstance(producer._in_flight, InFlight)
+    assert isinstance(producer._in_flight, SendsInFlight)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,7 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.producer.batching import Batch, BatchesInFlight
-from pulsar_on_kafka.client.producer.in_flight import NO_ID, InFlight, PartitionOut, Ticket
+from pulsar_on_kafka.client.producer.in_flight import NO_ID, PartitionOut, SendsInFlight, Ticket
 from pulsar_on_kafka.exceptions import Result
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from tests.seeds import for_each_seed
@@ -51,18 +51,18 @@ class Reports:
         return True
 
 
-def in_flight(limit: int, reports: Reports, failures: list[Any]) -> InFlight:
-    return InFlight(limit, reports, lambda error, callback: failures.append((error, callback)))  # type: ignore[arg-type]
+def in_flight(limit: int, reports: Reports, failures: list[Any]) -> SendsInFlight:
+    return SendsInFlight(limit, reports, lambda error, callback: failures.append((error, callback)))  # type: ignore[arg-type]
 
 
-def take(flight: InFlight) -> Ticket | None:
+def take(flight: SendsInFlight) -> Ticket | None:
     try:
         return flight.take()
     except IndexError:
         return flight.one_more()
 
 
-def sent_as(flight: InFlight, sequence: int) -> Ticket:
+def sent_as(flight: SendsInFlight, sequence: int) -> Ticket:
     ticket = take(flight)
     assert ticket is not None
     ticket.sequence, ticket.origin, ticket.callback = sequence, ORIGIN, None

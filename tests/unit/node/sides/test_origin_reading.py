@@ -12,7 +12,7 @@ from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, 
 from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.node.sides.origin_reading import OriginReading
-from pulsar_on_kafka.replicated.origin_index import Run
+from pulsar_on_kafka.replicated.origin_index import CopiedRun
 
 LIFE = 5
 WEST = Origin("west", LIFE)
@@ -54,5 +54,5 @@ def test_a_copy_behind_the_marker_of_a_later_replicator_is_no_message() -> None:
     reading = OriginReading(cast("Any", log), cast("Any", log))
     topic = cast("Any", SimpleNamespace(kafka_topic="t", kafka_topic_id="id"))
     index = reading.read_on(topic, {0: 7}, Deadline.after(5))[0]
-    assert list(index.runs(WEST)) == [Run(0, 0, 1), Run(1, 4, 2)]
+    assert list(index.runs(WEST)) == [CopiedRun(0, 0, 1), CopiedRun(1, 4, 2)]
     assert list(index.nothing) == [2, 3, 6]

@@ -24,11 +24,11 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, TopicRecord
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
+    ProducerHeartbeat,
     SequenceSnapshot,
-    SignOfLife,
     encode_bounds,
     encode_fence,
-    encode_sign_of_life,
+    encode_producer_heartbeat,
     encode_snapshot,
 )
 from pulsar_on_kafka.mapping.state.state_keys import (
@@ -44,11 +44,11 @@ from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS, CURSO
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
-from pulsar_on_kafka.service.housekeeping.cursors import CursorTidying
+from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
 from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives
-from pulsar_on_kafka.service.housekeeping.heartbeats import SignTidying
+from pulsar_on_kafka.service.housekeeping.heartbeats import HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
-from pulsar_on_kafka.service.housekeeping.rounds import TidyingRounds
+from pulsar_on_kafka.service.housekeeping.rounds import HousekeepingRounds
 from pulsar_on_kafka.service.housekeeping.work import DAY_MS
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
@@ -130,8 +130,8 @@ class Cluster:
         view = LogView(self.log, CURSOR_CHECKPOINTS, PARTITION, CheckpointFold, self.clock)
         return [*view.ask(lambda fold: fold.all().get(CURSOR, {}), NEVER).values()]
 
-    def tidying(self) -> CursorTidying:
-        return CursorTidying(self.log, self.clock, self, self, self)
+    def housekeeping(self) -> CursorHousekeeping:
+        return CursorHousekeeping(self.log, self.clock, self, self, self)
 
 
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
@@ -144,20 +144,20 @@ def test_segments_of_a_save_that_was_never_committed_go_after_a_day() -> None:
     cluster.save(None, B, 0)
     cluster.checkpoint(last.commit, A, 1, 1)
     cluster.members = (GroupMember("m", "c", "h", ()),)
-    tidying = cluster.tidying()
-    assert tidying.run(PARTITION, NEVER) == 0
+    housekeeping = cluster.housekeeping()
+    assert housekeeping.run(PARTITION, NEVER) == 0
     cluster.clock.ms += DAY_MS + 1
     cluster.save(None, B, 5, commit=False)  # under way
     cluster.save(None, C, 0, commit=False)  # somebody takes over just now
-    assert tidying.run(PARTITION, NEVER) > 0
+    assert housekeeping.run(PARTITION, NEVER) > 0
     assert cluster.segments() == {"1/1", "2/0", "2/5", "3/0"}
     cluster.clock.ms += DAY_MS + 1
     cluster.checkpoint(CommittedOffset(0, ""), B, 1, 0)
-    assert tidying.run(PARTITION, NEVER) > 0
+    assert housekeeping.run(PARTITION, NEVER) > 0
     assert cluster.segments() == {"1/1", "2/0", "2/5"}
-    assert tidying.run(PARTITION, NEVER) == 0
+    assert housekeeping.run(PARTITION, NEVER) == 0
     cluster.members = ()  # its owner is gone, and nobody takes over
-    assert tidying.run(PARTITION, NEVER) > 0
+    assert housekeeping.run(PARTITION, NEVER) > 0
     assert cluster.segments() == {"1/1", "2/0"}
 
 
@@ -170,9 +170,9 @@ def test_of_topics_and_subscriptions_that_are_gone_nothing_is_left() -> None:
             cluster.life = LastLife(7, None)
         else:
             cluster.subscription = replace(cluster.subscription, partitions=()) if change == "partitions" else None
-        assert cluster.tidying().run(PARTITION, NEVER) == 0
+        assert cluster.housekeeping().run(PARTITION, NEVER) == 0
         cluster.clock.ms += DAY_MS + 1
-        assert cluster.tidying().run(PARTITION, NEVER) > 0
+        assert cluster.housekeeping().run(PARTITION, NEVER) > 0
         cluster.subscription = Cluster().subscription
         assert (cluster.segments(), cluster.checkpoints()) == (set(), [])
 
@@ -182,7 +182,7 @@ def test_what_nobody_knows_of_or_cannot_be_read_stays(caplog: pytest.LogCaptureF
     cluster.checkpoint(cluster.save(None, A, 1).commit, A, 1, 1)
     cluster.clock.ms += DAY_MS + 1
     cluster.life = None
-    assert cluster.tidying().run(PARTITION, NEVER) == 0
+    assert cluster.housekeeping().run(PARTITION, NEVER) == 0
     cluster.life = LastLife(7, a_topic())
     other = Cluster()
     cluster.commit = other.save(None, A, 1).commit
@@ -191,8 +191,8 @@ def test_what_nobody_knows_of_or_cannot_be_read_stays(caplog: pytest.LogCaptureF
         if offset == end - 1:  # the marker
             cluster.log.append(CURSORS, PARTITION, record.key, None, NEVER)
     cluster.log.compact(random.Random(3))
-    tidying = cluster.tidying()
-    assert tidying.run(PARTITION, NEVER) == tidying.run(PARTITION, NEVER) == 0
+    housekeeping = cluster.housekeeping()
+    assert housekeeping.run(PARTITION, NEVER) == housekeeping.run(PARTITION, NEVER) == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "1/1" in cluster.segments()
 
@@ -208,11 +208,11 @@ def test_a_value_that_cannot_be_read_keeps_its_own_topic_alone() -> None:
     checkpoint = encode_checkpoint(CursorCheckpoint(1, 1, 5, "", 0))
     cluster.log.append_many(CURSOR_CHECKPOINTS, PARTITION, [(bad, b"unreadable"), (good, checkpoint)], NEVER)
     cluster.clock.ms += DAY_MS + 1
-    assert cluster.tidying().run(PARTITION, NEVER) > 0
+    assert cluster.housekeeping().run(PARTITION, NEVER) > 0
     assert cluster.segments() == set()
     cluster.log.append(CURSOR_CHECKPOINTS, PARTITION, bad, None, NEVER)  # as `pok doctor` does
     assert cluster.checkpoints() == []
-    assert cluster.tidying().run(PARTITION, NEVER) == 1
+    assert cluster.housekeeping().run(PARTITION, NEVER) == 1
 
 
 def test_of_checkpoints_the_newest_of_this_life_stays() -> None:
@@ -224,7 +224,7 @@ def test_of_checkpoints_the_newest_of_this_life_stays() -> None:
     former.log, former.store = cluster.log, cluster.store
     former.checkpoint(former.save(None, C, 8).commit, C, 8, 8)
     cluster.clock.ms += DAY_MS + 1
-    assert cluster.tidying().run(PARTITION, NEVER) > 0
+    assert cluster.housekeeping().run(PARTITION, NEVER) > 0
     assert [(found.version, found.save) for found in cluster.checkpoints()] == [(2, 4)]
     assert cluster.segments() == {"2/4"}
 
@@ -273,8 +273,8 @@ def test_what_an_idle_group_has_is_copied_once() -> None:
     cluster.members = ()
     assert (idle.run(PARTITION, NEVER), idle.run(PARTITION, NEVER)) == (1, 0)
     beside = Cluster()
-    tidying = CursorTidying(cluster.log, cluster.clock, beside, beside, cluster, kept_ms=-1)
-    assert tidying.run(PARTITION, NEVER) > 0  # what the checkpoint before needed
+    housekeeping = CursorHousekeeping(cluster.log, cluster.clock, beside, beside, cluster, kept_ms=-1)
+    assert housekeeping.run(PARTITION, NEVER) > 0  # what the checkpoint before needed
     (newest,) = cluster.checkpoints()
     found = cluster.store.recover(
         cluster.identity, None, CommittedOffset(newest.kafka_offset, newest.metadata), 0, NEVER
@@ -314,9 +314,11 @@ def test_signs_of_the_dead_go() -> None:
         ("elsewhere", "host:1:1", now - DAY_MS + 1), ("forgotten", "host:1:1", now - DAY_MS - 1),
     ):  # fmt: skip
         key = encode_key(ProducerSessionKey(NAME, session))
-        cluster.log.append(PRODUCERS, partition, key, encode_sign_of_life(SignOfLife(deadline_ms, process)), NEVER)
-    tidying = SignTidying(cluster.log, cluster.clock, cluster)
-    assert (tidying.run(partition, NEVER), tidying.run(partition, NEVER)) == (3, 0)
+        cluster.log.append(
+            PRODUCERS, partition, key, encode_producer_heartbeat(ProducerHeartbeat(deadline_ms, process)), NEVER
+        )
+    housekeeping = HeartbeatHousekeeping(cluster.log, cluster.clock, cluster)
+    assert (housekeeping.run(partition, NEVER), housekeeping.run(partition, NEVER)) == (3, 0)
     assert cluster.dismissed == [(NAME, "forgotten"), (NAME, "stopped")]
     end = cluster.log.end_offset(PRODUCERS, partition, NEVER)
     records = cluster.log.read_at(PRODUCERS, partition, range(end), NEVER).values()
@@ -336,13 +338,13 @@ def test_of_lives_that_are_over_nothing_is_left_in_producers() -> None:
             }
             for key, value in records.items():
                 cluster.log.append(PRODUCERS, partition, encode_key(key), value, NEVER)
-        tidying = DeadLives(cluster.log, cluster.clock, cluster)
-        assert tidying.run(partition, NEVER) == 0
+        housekeeping = DeadLives(cluster.log, cluster.clock, cluster)
+        assert housekeeping.run(partition, NEVER) == 0
         cluster.clock.ms += DAY_MS + 1
         cluster.life = None
-        assert tidying.run(partition, NEVER) == 0
+        assert housekeeping.run(partition, NEVER) == 0
         cluster.life = LastLife(7, None if over else a_topic())
-        assert (tidying.run(partition, NEVER), tidying.run(partition, NEVER)) == (wanted, 0)
+        assert (housekeeping.run(partition, NEVER), housekeeping.run(partition, NEVER)) == (wanted, 0)
 
 
 # The thread ---------------------------------------------------------------------------------------------------------
@@ -364,7 +366,7 @@ class Counted:
 def test_each_partition_is_tidied_some_time_after_it_came_and_then_again_and_again() -> None:
     good, bad = Counted("good"), Counted("bad", fails=True)
     owned = [3, 5]
-    rounds = TidyingRounds([bad, good], lambda: owned, first_s=0.0, every_s=0.01, look_s=0.001)
+    rounds = HousekeepingRounds([bad, good], lambda: owned, first_s=0.0, every_s=0.01, look_s=0.001)
     within = Deadline.after(30)
     assert wait_until(lambda: good.ran.count(3) >= 3 and good.ran.count(5) >= 3, within)
     owned.remove(3)
@@ -375,6 +377,6 @@ def test_each_partition_is_tidied_some_time_after_it_came_and_then_again_and_aga
     seen = rounds.turns.seen()
     assert (seen.done, seen.failed) == (len(good.ran), len(bad.ran))
     late = Counted("late")
-    waiting = TidyingRounds([late], lambda: [1], look_s=0.001)
+    waiting = HousekeepingRounds([late], lambda: [1], look_s=0.001)
     assert not wait_until(lambda: bool(late.ran), Deadline.after(0.05))
     waiting.close(within)

@@ -1,4 +1,4 @@
-"""A share of a maintenance round: many topics with one duty keep nobody waiting for ever."""
+"""A share of a maintenance round: many topics with one work keep nobody waiting for ever."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def topics(count: int) -> list[TopicLogs]:
     return [TopicLogs(f"t{number:05}", "", LedgerLayout(1, 10), {}) for number in range(count)]
 
 
-class Duty:
+class Work:
     """Takes a second for each topic."""
 
     def __init__(self, clock: SetClock) -> None:
@@ -35,26 +35,26 @@ class Duty:
 
 def test_few_topics_are_done_in_one_round() -> None:
     clock = SetClock()
-    duty = Duty(clock)
-    assert Share(duty, clock).run(topics(AT_ONCE)) == (AT_ONCE, False)
+    work = Work(clock)
+    assert Share(work, clock).run(topics(AT_ONCE)) == (AT_ONCE, False)
 
 
 def test_many_topics_take_rounds_that_go_on_one_behind_the_other() -> None:
     clock = SetClock()
-    duty = Duty(clock)
-    share = Share(duty, clock, share_s=1.0)
+    work = Work(clock)
+    share = Share(work, clock, share_s=1.0)
     assert share.run(topics(3 * AT_ONCE)) == (AT_ONCE, True)
     assert share.run(topics(3 * AT_ONCE)) == (AT_ONCE, True)
     assert share.run(topics(3 * AT_ONCE)) == (AT_ONCE, True)  # behind the last ones are the first
-    assert duty.seen == [topic.name for topic in topics(3 * AT_ONCE)]
+    assert work.seen == [topic.name for topic in topics(3 * AT_ONCE)]
 
 
 def test_topics_that_cannot_be_done_do_not_hold_up_those_behind_them() -> None:
     clock = SetClock()
-    duty = Duty(clock)
-    duty.refused = "t00000"
-    share = Share(duty, clock, share_s=1.0)
+    work = Work(clock)
+    work.refused = "t00000"
+    share = Share(work, clock, share_s=1.0)
     with pytest.raises(StoreError):
         share.run(topics(2 * AT_ONCE))
     assert share.run(topics(2 * AT_ONCE)) == (AT_ONCE, True)
-    assert duty.seen[0] == f"t{AT_ONCE:05}"
+    assert work.seen[0] == f"t{AT_ONCE:05}"

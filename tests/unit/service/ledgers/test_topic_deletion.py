@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.ledgers.deletion import PartitionDoomed, PartitionGone, Verdict, judge
+from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, PartitionDoomed, PartitionGone, judge
 from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.model import Place
+from pulsar_on_kafka.ledgers.model import LedgerPlace
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, TopicRecord
 from pulsar_on_kafka.service.ledgers.topic_deletion import ledgers_of
@@ -22,7 +22,7 @@ def a_topic(partitions: int = 1) -> TopicRecord:
 
 
 def doomed(log: LogRange, partition: int = 0) -> PartitionDoomed:
-    return PartitionDoomed(Place(TOPIC, 7, partition), LAYOUT, log)
+    return PartitionDoomed(LedgerPlace(TOPIC, 7, partition), LAYOUT, log)
 
 
 logs = st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)).map(sorted), min_size=1, max_size=4)
@@ -44,22 +44,22 @@ def test_what_is_asked_for_is_all_that_there_is_and_each_is_deleted_by_itself(
             assert ledger.first == left.start or left.start == left.end, "nothing between two of them"
             found = judge(TOPIC, partition, ledger.id, doomed(left, partition))
             if left.start < ledger.end:
-                assert (found.verdict, found.before) == (Verdict.DELETE, ledger.end)
+                assert (found.verdict, found.before) == (DeletionVerdict.DELETE, ledger.end)
             left = LogRange(max(left.start, found.before), left.end)
             if ledger.end % SIZE == 0 and ledger.end < log.end:
                 again = judge(TOPIC, partition, ledger.id, doomed(left, partition))
-                assert again.verdict is Verdict.DONE, "a second event finds nothing"
+                assert again.verdict is DeletionVerdict.DONE, "a second event finds nothing"
         assert left.start == log.end, "nothing is left"
 
 
 def test_a_ledger_that_never_was_and_one_of_another_life_are_refused() -> None:
     now = doomed(LogRange(0, 35))
-    assert judge(TOPIC, 0, LAYOUT.ledger_id(0, 4), now).verdict is Verdict.REFUSE
-    assert judge(TOPIC, 0, LAYOUT.ledger_id(1, 0), now).verdict is Verdict.REFUSE
-    assert judge(TOPIC, 0, LedgerLayout(6, SIZE).ledger_id(0, 0), now).verdict is Verdict.REFUSE
+    assert judge(TOPIC, 0, LAYOUT.ledger_id(0, 4), now).verdict is DeletionVerdict.REFUSE
+    assert judge(TOPIC, 0, LAYOUT.ledger_id(1, 0), now).verdict is DeletionVerdict.REFUSE
+    assert judge(TOPIC, 0, LedgerLayout(6, SIZE).ledger_id(0, 0), now).verdict is DeletionVerdict.REFUSE
 
 
 def test_what_was_asked_for_in_the_life_before_is_done_in_whatever_state_the_topic_is() -> None:
     of_former = LedgerLayout(4, SIZE).ledger_id(2, 3)
     for now in (doomed(LogRange(0, 35)), PartitionGone(7), None):
-        assert judge(TOPIC, 2, of_former, now, former=4).verdict is Verdict.DONE
+        assert judge(TOPIC, 2, of_former, now, former=4).verdict is DeletionVerdict.DONE

@@ -87,8 +87,8 @@ class World:
             clock=self.clock, topics=self.topics, namespaces=self.namespaces, subscriptions=self.subscriptions,
             admin=self.admin, producers=self.producers_seen,
         )  # fmt: skip
-        duty = UnusedThings(services, self.read, self._delete_subscription, self._delete_topic)
-        return duty.run([TopicLogs(str(NAME), "k", LAYOUT, {0: LogRange(0, self.end)})], NEVER)
+        unused = UnusedThings(services, self.read, self._delete_subscription, self._delete_topic)
+        return unused.run([TopicLogs(str(NAME), "k", LAYOUT, {0: LogRange(0, self.end)})], NEVER)
 
 
 @for_each_seed(range(200))

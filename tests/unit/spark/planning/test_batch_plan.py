@@ -22,7 +22,7 @@ from pulsar_on_kafka.spark.planning.batch_plan import (
     only,
     spread,
 )
-from pulsar_on_kafka.spark.planning.chunked_messages import WholeMessage
+from pulsar_on_kafka.spark.planning.chunked_messages import WholeChunkedMessage
 
 SIZE = 4
 MESSAGES = st.sets(st.tuples(st.integers(0, 12), st.integers(0, SIZE - 1)))
@@ -74,7 +74,7 @@ ENTRIES = st.builds(
     Entries, BITMAPS, st.dictionaries(st.integers(0, 2**50), st.tuples(st.integers(1, 70), st.integers(0, 2**70)))
 )
 CHUNKED = st.lists(st.integers(0, 2**50), min_size=1, unique=True).map(
-    lambda at: {max(at): WholeMessage(tuple(sorted(at)), 9)}
+    lambda at: {max(at): WholeChunkedMessage(tuple(sorted(at)), 9)}
 )
 DELIVERED = st.builds(lambda entries, chunked: replace(entries, chunked=chunked), ENTRIES, CHUNKED)
 BY_TOPIC = st.dictionaries(st.text(max_size=5), st.dictionaries(st.integers(0, 8191), ENTRIES, max_size=2), max_size=2)
@@ -91,7 +91,7 @@ def test_files_come_back_as_they_were(
 
 
 def test_a_message_in_chunks_is_acknowledged_or_refused_with_all_of_them() -> None:
-    messages = {7: WholeMessage((3, 5, 7), 9), 8: WholeMessage((4, 8), 9)}
+    messages = {7: WholeChunkedMessage((3, 5, 7), 9), 8: WholeChunkedMessage((4, 8), 9)}
     delivered = {"a": {0: Entries(BitMap64([6, 7, 8]), chunked=messages)}}
     refused = {"a": {0: Entries(BitMap64([7]))}}
     assert accepted(delivered, refused)["a"][0].whole == BitMap64([4, 6, 8])

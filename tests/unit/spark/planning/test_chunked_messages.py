@@ -10,7 +10,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
 from pulsar_on_kafka.spark.base.errors import NotReadable
 from pulsar_on_kafka.spark.planning import chunked_messages as chunks
-from pulsar_on_kafka.spark.planning.chunked_messages import KnownChunks, WholeMessage, put_together, read_chunk
+from pulsar_on_kafka.spark.planning.chunked_messages import KnownChunks, WholeChunkedMessage, put_together, read_chunk
 
 
 def interleaved(chance: random.Random) -> list[tuple[str, int, int]]:
@@ -29,12 +29,12 @@ def interleaved(chance: random.Random) -> list[tuple[str, int, int]]:
     return found
 
 
-def expected(log: list[tuple[str, int, int]]) -> dict[int, WholeMessage]:
+def expected(log: list[tuple[str, int, int]]) -> dict[int, WholeChunkedMessage]:
     places: dict[str, list[int]] = {}
     for offset, (uuid, _, _) in enumerate(log):
         places.setdefault(uuid, []).append(offset)
     return {
-        offset: WholeMessage(tuple(places[uuid]), count)
+        offset: WholeChunkedMessage(tuple(places[uuid]), count)
         for offset, (uuid, at, count) in enumerate(log)
         if uuid and at == count - 1 and len(places[uuid]) == count
     }

@@ -8,7 +8,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.spark.planning.batch_plan import Entries
-from pulsar_on_kafka.spark.planning.chunked_messages import WholeMessage
+from pulsar_on_kafka.spark.planning.chunked_messages import WholeChunkedMessage
 from pulsar_on_kafka.spark.planning.excluded_offsets import ExcludedOffsets
 from pulsar_on_kafka.spark.planning.offset_ranges import Range
 from pulsar_on_kafka.spark.planning.planned_views import known_batches, view_of, visible
@@ -42,7 +42,7 @@ def test_the_snapshot_of_a_plan_shows_its_entries(offsets: set[int]) -> None:
 
 
 def test_messages_in_chunks_are_shown_apart_from_what_is_whole() -> None:
-    message = WholeMessage((2, 5, 9), 7)
+    message = WholeChunkedMessage((2, 5, 9), 7)
     view = view_of(Entries(BitMap64([4, 9]), chunked={9: message}))
     assert visible(view, 0, 10**9) == BitMap64([4])
     assert view.whole == Range(2, 10)

@@ -13,7 +13,7 @@ from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import BatchRefusals, HeldHere
-from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
+from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from tests.clocks import SetClock
 from tests.unit.subscriptions.leases.test_leased_records import Record
@@ -28,7 +28,7 @@ class Letters:
         self.buried: list[tuple[int, int]] = []
         self.kept: Any = None
 
-    def bury(self, letters: Sequence[Delivery], kept: Any) -> None:
+    def publish_dead_letters(self, letters: Sequence[Delivery], kept: Any) -> None:
         self.buried += [places(letter) for letter in letters]
         self.kept = lambda: kept(letters[0])
 
@@ -44,7 +44,7 @@ class Process:
         self.clock = SetClock()
         self.slot = PartitionSlot("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
         self.consumer = Endpoint("mine", 100, delivery_type=Message, dead_letters=letters)
-        self.in_flight = InFlight()
+        self.in_flight = DeliveriesInFlight()
         self.in_flight.hold_batch(3, self.consumer.feed(self.slot), SIZE)
         self.acked = BatchAckSet(SIZE, 0)
         self.counts: dict[int, int] = {}

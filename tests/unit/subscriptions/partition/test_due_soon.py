@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from pulsar_on_kafka.subscriptions.partition.delayed import TICK_MS, DelayedMessages
-from pulsar_on_kafka.subscriptions.partition.delayed_soon import MOST_BYTES, WINDOW_MS, DueSoon
+from pulsar_on_kafka.subscriptions.partition.delayed_soon import MOST_BYTES, WINDOW_MS, DelayedSoon
 
 NOW_MS = 1_700_000_000_000
 
@@ -31,25 +31,25 @@ def delayed_by(*delays_ms: int) -> DelayedMessages:
 
 
 def test_what_is_due_within_the_window_is_chosen_by_ascending_offset() -> None:
-    soon = DueSoon()
+    soon = DelayedSoon()
     assert soon.choose(delayed_by(50_000, 90_000, 1_000, 3_600_000), NOW_MS) == [0, 2]
 
 
 def test_what_was_chosen_is_not_chosen_again() -> None:
-    soon, delayed = DueSoon(), delayed_by(50_000, 1_000)
+    soon, delayed = DelayedSoon(), delayed_by(50_000, 1_000)
     assert soon.choose(delayed, NOW_MS) == [0, 1]
     assert soon.choose(delayed, NOW_MS + WINDOW_MS * 3 // 4) == []
 
 
 def test_the_next_choice_begins_where_the_last_one_ended() -> None:
-    soon, delayed = DueSoon(), delayed_by(50_000, 1_000, 95_000)
+    soon, delayed = DelayedSoon(), delayed_by(50_000, 1_000, 95_000)
     soon.choose(delayed, NOW_MS)
     delayed.advance(NOW_MS + 45_000)
     assert soon.choose(delayed, NOW_MS + 45_000) == [2]
 
 
 def test_there_is_never_more_than_fits() -> None:
-    soon = DueSoon()
+    soon = DelayedSoon()
     delayed = delayed_by(*(random.Random(1).randrange(WINDOW_MS) for _ in range(3000)))
     offsets = soon.choose(delayed, NOW_MS)
     assert soon.arrived([Record(offset, 100_000) for offset in offsets[:100]])
@@ -61,7 +61,7 @@ def test_there_is_never_more_than_fits() -> None:
 
 
 def test_the_earliest_are_chosen_when_there_is_no_room_for_all() -> None:
-    soon = DueSoon()
+    soon = DelayedSoon()
     for offset in range(100_000, 100_400):
         soon.keep(offset, NOW_MS, Record(offset, 20_000), NOW_MS)
     few = soon.choose(delayed_by(*(WINDOW_MS - 1 - TICK_MS * n for n in range(590))), NOW_MS)
@@ -70,7 +70,7 @@ def test_the_earliest_are_chosen_when_there_is_no_room_for_all() -> None:
 
 
 def test_what_was_taken_while_it_was_being_read_is_not_kept() -> None:
-    soon = DueSoon()
+    soon = DelayedSoon()
     assert soon.choose(delayed_by(1_000, 2_000), NOW_MS) == [0, 1]
     assert soon.take([0]) == {}
     soon.nothing_wanted()
@@ -79,7 +79,7 @@ def test_what_was_taken_while_it_was_being_read_is_not_kept() -> None:
 
 
 def test_what_is_being_read_waits_for_that_when_it_is_due() -> None:
-    soon, delayed = DueSoon(), delayed_by(100, 200)
+    soon, delayed = DelayedSoon(), delayed_by(100, 200)
     soon.choose(delayed, NOW_MS)
     delayed.set_aside(7, NOW_MS + 100)
     delayed.advance(NOW_MS + 1_000)
@@ -91,7 +91,7 @@ def test_what_is_being_read_waits_for_that_when_it_is_due() -> None:
 
 
 def test_a_record_that_is_set_aside_for_soon_is_kept_at_once() -> None:
-    soon = DueSoon()
+    soon = DelayedSoon()
     soon.keep(3, NOW_MS + 5_000, Record(3), NOW_MS)
     soon.keep(4, NOW_MS + WINDOW_MS, Record(4), NOW_MS)
     assert list(soon.take([3, 4])) == [3]

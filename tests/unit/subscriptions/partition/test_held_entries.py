@@ -12,7 +12,7 @@ from pulsar_on_kafka.cursor.saved import Saved
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, CursorLife, TxnAck
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, CursorIncarnation, TxnAck
 from pulsar_on_kafka.subscriptions.partition import holding_for_transactions as holding
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
@@ -41,7 +41,7 @@ def a_partition() -> OwnedPartition:
     slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
     identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, 10)
     owned = OwnedPartition(slot, identity, CursorState(0, 10), Saved(identity.lineage(b"", 1, 0)))
-    owned.held.holdings = PendingAcks(CursorName(identity.topic, 0, "s"), CursorLife(1, 2), "me", 1).held
+    owned.held.holdings = PendingAcks(CursorName(identity.topic, 0, "s"), CursorIncarnation(1, 2), "me", 1).held
     return owned
 
 

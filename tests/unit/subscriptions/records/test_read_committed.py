@@ -16,10 +16,10 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import TXN
 from pulsar_on_kafka.mapping.records.transaction_headers import marker_headers
-from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import ReadAgain
+from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import RedeliveryReads
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records import read_committed
-from pulsar_on_kafka.subscriptions.records.open_transactions import LookingAgain
+from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.subscriptions.records.read_committed import Passed, ReadCommitted
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
@@ -165,13 +165,13 @@ class Access:
 class Looks:
     clock: PacedClock
     access: Access
-    looking: LookingAgain
+    looking: OpenTransactions
 
 
 @pytest.fixture
 def looks(entries: Entries) -> Looks:
     clock, access = PacedClock(), Access(entries)
-    return Looks(clock, access, LookingAgain("test", cast("BufferAccess", access), clock))
+    return Looks(clock, access, OpenTransactions("test", cast("BufferAccess", access), clock))
 
 
 def test_the_same_blocker_is_asked_about_in_growing_intervals(
@@ -279,7 +279,7 @@ def test_what_is_read_again_after_a_crash_may_be_open_or_aborted(looks: Looks, e
     entries.put(open_one, is_open, where=where)
     entries.put(lost, replace(aborted([1]), incarnation=where.incarnation), where=where)
     records = (of(0, open_one), of(1, lost), of(2, kept), marker(3, lost, committed=False), Record(4))
-    again = ReadAgain("t", cast("Any", Fetcher(*records)), looks.looking)
+    again = RedeliveryReads("t", cast("Any", Fetcher(*records)), looks.looking)
     owned.replay.update(range(5))
     found = again.read(owned, range(5))
     assert (sorted(found.records), found.gone) == ([2, 4], [1, 3])

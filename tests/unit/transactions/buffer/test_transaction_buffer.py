@@ -11,7 +11,7 @@ from pulsar_on_kafka.mapping.state.state_keys import LowWaterKey, TransactionBuf
 from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import AbortedEntry, BufferKind, buffer_records
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.transactions.buffer.cleaning import KEPT_FOR_MS, BufferCleaning
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.machine import LATE_FOR_MS, MOST_KNOWN, Judged, TransactionBuffer
 from pulsar_on_kafka.transactions.buffer.model import Met
 from pulsar_on_kafka.transactions.buffer.verify import Finding, verify
@@ -34,13 +34,13 @@ def judge(reader: TransactionBuffer, entries: BufferEntries, met: list[Met], now
 
 
 def test_a_transaction_without_entry_is_committed(entries: Entries) -> None:
-    assert entries.status(HERE, T1) is TxnStatus.COMMITTED
+    assert entries.status(HERE, T1) is TxnEntryStatus.COMMITTED
 
 
 def test_an_open_transaction_bounds_reading(entries: Entries) -> None:
     entries.put(T1, opened(10))
     entries.put(T2, opened(5))
-    assert entries.status(HERE, T1) is TxnStatus.OPEN
+    assert entries.status(HERE, T1) is TxnEntryStatus.OPEN
     assert entries.snapshot(HERE).bound == 5
     entries.drop(T2, opened(5))
     assert entries.snapshot(HERE).bound == 10
@@ -49,16 +49,16 @@ def test_an_open_transaction_bounds_reading(entries: Entries) -> None:
 def test_an_open_with_an_aborted_beside_it_is_void(entries: Entries) -> None:
     entries.put(T1, opened(10))
     entries.put(T1, aborted([11]), session="bb")
-    assert entries.status(HERE, T1) is TxnStatus.ABORTED
+    assert entries.status(HERE, T1) is TxnEntryStatus.ABORTED
     assert entries.snapshot(HERE).bound is None
 
 
 def test_an_open_at_or_below_the_low_water_mark_is_void(entries: Entries) -> None:
     entries.put(T2, opened(10), session="of a paused coordinator")
     entries.low(1)
-    assert entries.status(HERE, T2) is TxnStatus.OPEN
+    assert entries.status(HERE, T2) is TxnEntryStatus.OPEN
     entries.low(2)
-    assert entries.status(HERE, T2) is TxnStatus.COMMITTED
+    assert entries.status(HERE, T2) is TxnEntryStatus.COMMITTED
     assert entries.is_over(T2)
     assert not entries.is_over(T3)
     assert not entries.is_over(TxnId(3 << 48, 1)), "the mark is another coordinator's"
@@ -96,7 +96,7 @@ def test_an_entry_is_sealed_when_all_its_parts_are_there(entries: Entries) -> No
     assert len(records) > 1
     for count, (key, value) in enumerate(records, 1):
         entries.apply(LogRecord(count, encode_key(key), value, 0))
-        assert entries.status(HERE, T1) is TxnStatus.ABORTED
+        assert entries.status(HERE, T1) is TxnEntryStatus.ABORTED
         assert (T1 in entries.snapshot(HERE).unsealed) == (count < len(records))
     assert entries.snapshot(HERE).excluded == BitMap64(offsets)
 
@@ -106,17 +106,17 @@ def test_what_is_open_in_another_life_of_the_topic_is_open_in_this_one_from_its_
     entries: Entries, life: int
 ) -> None:
     entries.put(T1, opened(30, life=life))
-    assert entries.status(HERE, T1) is TxnStatus.OPEN
+    assert entries.status(HERE, T1) is TxnEntryStatus.OPEN
     assert entries.snapshot(HERE).bound == 0
     entries.put(T1, opened(20), session="bb")
     assert entries.open_bounds(HERE) == {T1: 0}
     entries.low(1)
-    assert entries.status(HERE, T1) is TxnStatus.COMMITTED
+    assert entries.status(HERE, T1) is TxnEntryStatus.COMMITTED
 
 
 def test_what_was_aborted_in_another_life_is_told_by_header_in_this_one(entries: Entries) -> None:
     entries.put(T1, aborted([30], sealed=False, bound=30, life=6, late_until_ms=9))
-    assert entries.status(HERE, T1) is TxnStatus.ABORTED
+    assert entries.status(HERE, T1) is TxnEntryStatus.ABORTED
     assert entries.aborted(HERE, T1) == AbortedEntry(7, 0, 0, False, BitMap64(), 1, 9)
     snapshot = entries.snapshot(HERE)
     assert (snapshot.excluded, snapshot.unsealed) == (BitMap64(), {T1: 0})
@@ -125,7 +125,7 @@ def test_what_was_aborted_in_another_life_is_told_by_header_in_this_one(entries:
 def test_a_sealed_entry_and_a_void_one_speak_of_their_own_life_alone(entries: Entries) -> None:
     entries.put(T1, aborted([30], life=6))
     entries.put(T2, void([4], life=6))
-    assert entries.status(HERE, T1) is TxnStatus.COMMITTED
+    assert entries.status(HERE, T1) is TxnEntryStatus.COMMITTED
     snapshot = entries.snapshot(HERE)
     assert (snapshot.excluded, snapshot.unsealed) == (BitMap64(), {})
 

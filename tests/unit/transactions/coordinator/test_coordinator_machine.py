@@ -19,7 +19,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
 from pulsar_on_kafka.transactions.coordinator import machine
 from pulsar_on_kafka.transactions.coordinator.record_groups import GroupDelay, in_groups
-from pulsar_on_kafka.transactions.coordinator.rules import FOLLOWS, TRANSITIONS, CoordinatorSettings, Move
+from pulsar_on_kafka.transactions.coordinator.rules import FOLLOWS, TRANSITIONS, CoordinatorSettings, TransactionInput
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 from pulsar_on_kafka.transactions.coordinator.timeouts import TICK_MS, TransactionTimeouts
 from tests.unit.transactions.coordinator_logs import OwnedLog
@@ -53,7 +53,7 @@ def state_with(status: TxnStatus = TxnStatus.OPEN, *partitions: TopicPartition) 
 @pytest.mark.parametrize(("status", "commit"), list(product(TxnStatus, [True, False])))
 def test_every_end_is_written_waited_for_done_or_refused_as_the_table_says(status: TxnStatus, commit: bool) -> None:
     state = state_with(status)
-    after = TRANSITIONS.get((status, Move.COMMIT if commit else Move.ABORT))
+    after = TRANSITIONS.get((status, TransactionInput.COMMIT if commit else TransactionInput.ABORT))
     if after is None:
         with pytest.raises(InvalidTxnStatus, match=f"1407374883553280:1 is {status.value}, it cannot"):
             machine.end(state, End(TXN, commit), 1)

@@ -24,7 +24,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
 )
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 from pulsar_on_kafka.transactions.buffer.verify import Rebuilt, rebuild
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
@@ -111,7 +111,7 @@ class World:
         view = LogView(self.log, TRANSACTION_BUFFER_SNAPSHOT, partition, BufferEntries, self.clock)
         return view.ask(lambda entries: entries, NEVER)
 
-    def status(self, txn: TxnId) -> TxnStatus:
+    def status(self, txn: TxnId) -> TxnEntryStatus:
         return self.entries().status(WHERE, txn)
 
     def end(self, txn: TxnId, *, committed: bool, session: str = "s") -> None:
@@ -145,7 +145,7 @@ def test_what_is_committed_has_a_marker_and_nothing_on_record() -> None:
     world.data.send(ONE)
     world.end(ONE, committed=True)
     assert world.data.markers() == [(ONE, True)]
-    assert world.status(ONE) is TxnStatus.COMMITTED
+    assert world.status(ONE) is TxnEntryStatus.COMMITTED
     assert world.entries().transactions(WHERE) == []
     assert world.ends() == {PendingAckEndKey(TOPIC, 1, "audit", *ONE): TxnOutcome.COMMITTED}
 
@@ -160,7 +160,7 @@ def test_what_is_aborted_has_the_offsets_of_its_records_on_record() -> None:
     entry = world.entries().aborted(WHERE, ONE)
     assert entry is not None
     assert (list(entry.offsets), entry.lower_bound, entry.end, entry.sealed) == ([1, 4], 1, 6, False)
-    assert world.status(TWO) is TxnStatus.OPEN
+    assert world.status(TWO) is TxnEntryStatus.OPEN
     assert world.data.markers() == [(ONE, False)]
     assert world.ends() == {PendingAckEndKey(TOPIC, 1, "audit", *ONE): TxnOutcome.ABORTED}
 
@@ -220,9 +220,9 @@ def test_an_opening_that_comes_late_is_void_by_the_low_water_mark() -> None:
     world.outcomes.announce([(ONE, [PARTITION])], "s", NEVER)
     world.end(ONE, committed=True)
     world.outcomes.announce([(ONE, [PARTITION])], "woke up", NEVER)
-    assert world.status(ONE) is TxnStatus.OPEN
+    assert world.status(ONE) is TxnEntryStatus.OPEN
     world.outcomes.publish_low_water(2, 1, "s", NEVER)
-    assert world.status(ONE) is TxnStatus.COMMITTED
+    assert world.status(ONE) is TxnEntryStatus.COMMITTED
     for partition in range(TRANSACTION_BUFFER_SNAPSHOT.partitions):
         view = LogView(world.log, TRANSACTION_BUFFER_SNAPSHOT, partition, BufferEntries, world.clock)
         assert view.ask(lambda entries: entries.low_water(2), NEVER) == 1
@@ -246,7 +246,7 @@ def test_what_was_aborted_in_a_topic_that_is_gone_is_left_out_of_the_next_one_un
     world.end(ONE, committed=False)
     assert world.data.markers() == []
     again = WHERE._replace(incarnation=41)
-    assert world.entries().status(again, ONE) is TxnStatus.ABORTED
+    assert world.entries().status(again, ONE) is TxnEntryStatus.ABORTED
     assert world.entries().snapshot(again).unsealed == {ONE: 0}
 
 
@@ -299,12 +299,12 @@ def test_a_coordinator_with_real_outcomes() -> None:
     for txn in (kept, dropped):
         do(AddPartitions(txn, (PARTITION,)))
         do(AddSubscriptions(txn, (SUBSCRIPTION,)))
-        assert world.status(txn) is TxnStatus.OPEN
+        assert world.status(txn) is TxnEntryStatus.OPEN
     for sender in (dropped, kept, dropped, None):
         world.data.send(sender)
     do(End(kept, commit=True))
     do(End(dropped, commit=False))
-    assert world.status(kept) is TxnStatus.COMMITTED
+    assert world.status(kept) is TxnEntryStatus.COMMITTED
     entry = world.entries().aborted(WHERE, dropped)
     assert entry is not None
     assert list(entry.offsets) == [0, 2]
@@ -322,7 +322,7 @@ def test_an_abort_does_not_wait_until_a_long_log_was_looked_through() -> None:
     assert entry is not None
     assert (len(entry.offsets), entry.sealed, entry.lower_bound) == (0, False, 0)
     assert entry.late_until_ms == 7_000_000 + LATE_MOST_MS + CLOCKS_DIFFER_MS
-    assert world.status(ONE) is TxnStatus.ABORTED
+    assert world.status(ONE) is TxnEntryStatus.ABORTED
 
 
 MANY = tuple(TopicPartition(TOPIC, number) for number in range(12))
@@ -352,7 +352,7 @@ def test_what_was_done_in_some_of_many_partitions_is_not_done_again_in_others() 
     coordinator.turn(NEVER)
     assert [world.data.partition(*each)[1:] for each in MANY] == [[]] * 4 + [[(txn, False)]] * 8
     done = [world.entries().status(DataPartition(*each, 40), txn) for each in MANY]
-    assert done == [TxnStatus.OPEN] * 6 + [TxnStatus.ABORTED] * 6
+    assert done == [TxnEntryStatus.OPEN] * 6 + [TxnEntryStatus.ABORTED] * 6
     assert not ended.done()
     world.data.refusing, world.data.silent = set(), set()
     deadline = Deadline.after(30)

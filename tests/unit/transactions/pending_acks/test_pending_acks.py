@@ -22,7 +22,7 @@ from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife, TxnAck, TxnOutcome
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck, TxnOutcome
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to
 from pulsar_on_kafka.transactions.pending_acks.machine import MOST_WAITING, TRANSITIONS, Input, PendingAcks, State
@@ -393,7 +393,7 @@ def test_an_owner_that_is_not_the_newest_never_gets_ready(owner: CursorOwner, lo
 
 def test_another_life_of_the_subscription_starts_with_nothing(owner: CursorOwner, log: MemoryStateLog) -> None:
     owner.acknowledge(T1, whole(3))
-    born_again = CursorOwner(log, "bb", 1, life=CursorLife(LIFE.topic_incarnation, 4)).start()
+    born_again = CursorOwner(log, "bb", 1, life=CursorIncarnation(LIFE.topic_incarnation, 4)).start()
     assert not born_again.acks.held
     born_again.clean_up()
     assert born_again.left() == 1

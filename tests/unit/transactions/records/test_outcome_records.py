@@ -13,7 +13,7 @@ from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSH
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnOutcome
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicSubscription
 from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
 from pulsar_on_kafka.transactions.records.outcome_records import (
@@ -50,7 +50,7 @@ def test_buffers_read_what_is_written_for_them() -> None:
     aborted = aborted_records(T1, ORDERS, BitMap64([6, 8]), 5, 10, "aa", sealed=True)
     fold(entries[ORDERS], aborted, ORDERS.topic)
     fold(entries[ORDERS], opens_gone([(T1, ORDERS), (T2, BILLS)], entries[ORDERS]), ORDERS.topic)
-    assert entries[ORDERS].status(ORDERS, T1) is TxnStatus.ABORTED
+    assert entries[ORDERS].status(ORDERS, T1) is TxnEntryStatus.ABORTED
     assert entries[ORDERS].snapshot(ORDERS).excluded == BitMap64([6, 8])
     assert entries[ORDERS].open_bounds(ORDERS) == {T2: 5}
     assert opens_gone([(T1, ORDERS)], entries[ORDERS]) == {}
@@ -58,7 +58,7 @@ def test_buffers_read_what_is_written_for_them() -> None:
     marks = low_water_records(0, 2, "aa")
     assert sorted(marks) == list(range(16))
     fold(entries[ORDERS], marks, ORDERS.topic)
-    assert entries[ORDERS].status(ORDERS, T2) is TxnStatus.COMMITTED
+    assert entries[ORDERS].status(ORDERS, T2) is TxnEntryStatus.COMMITTED
 
 
 def test_void_records_say_again_what_their_session_said_before() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.records.place_inspection import (
     MOST_RANGES,
@@ -108,7 +108,7 @@ def test_what_a_deleted_subscription_left_counts_as_former() -> None:
     owner = CursorOwner(MemoryStateLog(), "s1", 1).start()
     owner.acknowledge(txn_of(1), whole(3))
     acks = owner.view.ask(lambda found: found.cursor(NAME), NEVER)
-    stats = pending_ack_stats(acks, NAME, CursorLife(LIFE.topic_incarnation, LIFE.subscription_incarnation + 1))
+    stats = pending_ack_stats(acks, NAME, CursorIncarnation(LIFE.topic_incarnation, LIFE.subscription_incarnation + 1))
     assert (stats.owner, stats.ongoing, stats.former_lives) == (None, 0, 2)
 
 

@@ -24,7 +24,7 @@ from pulsar_on_kafka.mapping.state.state_keys import (
 )
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
-    CursorLife,
+    CursorIncarnation,
     PendingAck,
     TxnAck,
     TxnOutcome,
@@ -53,7 +53,7 @@ from tests.unit.transactions.upkeep.test_sealing import Data
 NEVER = Deadline.never()
 PARTITION = TRANSACTION_BUFFER_SNAPSHOT.partition_for(HERE.topic)
 NAME = CursorName(HERE.topic, 0, "audit")
-LIFE = CursorLife(HERE.incarnation, 3)
+LIFE = CursorIncarnation(HERE.incarnation, 3)
 HOUR_MS = 3_600_000
 T1, T2 = txn(1), txn(2)
 
@@ -114,10 +114,10 @@ class Rig:
     def entries(self) -> int:
         return self.views.ask_buffer_log(PARTITION, lambda found: buffer_stats(found, HERE).entries, NEVER)
 
-    def take_cursor(self, life: CursorLife = LIFE, session: str = "s1", version: int = 1) -> None:
+    def take_cursor(self, life: CursorIncarnation = LIFE, session: str = "s1", version: int = 1) -> None:
         self._ack(encode_key(CursorTakeoverKey(*NAME, session, version)), encode_cursor_takeover(life))
 
-    def hold(self, *offsets: int, life: CursorLife = LIFE, session: str = "s1", version: int = 1) -> None:
+    def hold(self, *offsets: int, life: CursorIncarnation = LIFE, session: str = "s1", version: int = 1) -> None:
         key = encode_key(PendingAckKey(*NAME, *T1, session, offsets[0]))
         self._ack(key, encode_pending_ack(PendingAck(life, version, TxnAck(BitMap64(offsets)))))
 
@@ -127,7 +127,7 @@ class Rig:
     def _ack(self, key: bytes, value: bytes) -> None:
         self.log.append(TRANSACTION_PENDING_ACK, PARTITION, key, value, NEVER)
 
-    def acks(self, life: CursorLife = LIFE) -> tuple[int, int, int]:
+    def acks(self, life: CursorIncarnation = LIFE) -> tuple[int, int, int]:
         """Entries that are held by this life, records of other lives, ENDs."""
         stats = self.views.ask_pending_ack_log(
             PARTITION, lambda log: pending_ack_stats(log.cursor(NAME), NAME, life), NEVER
@@ -275,7 +275,7 @@ def test_a_deleted_topic_leaves_nothing_in_the_end(rig: Rig) -> None:
 def test_of_a_subscription_that_was_made_anew_only_the_former_life_goes(rig: Rig) -> None:
     rig.take_cursor()
     rig.hold(3, 4)
-    again = CursorLife(HERE.incarnation, LIFE.subscription_incarnation + 8)
+    again = CursorIncarnation(HERE.incarnation, LIFE.subscription_incarnation + 8)
     rig.take_cursor(again, "s2")
     rig.hold(9, life=again, session="s2")
     rig.end()

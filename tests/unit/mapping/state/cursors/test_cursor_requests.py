@@ -15,11 +15,11 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Answer,
     CloseConsumers,
     CursorLife,
+    CursorTransactionRequest,
     Request,
     SaveNow,
     Seek,
     Skip,
-    TransactionRequest,
     decode,
     encode_answer,
     encode_request,
@@ -56,7 +56,7 @@ ACKS = st.builds(
     st.none() | NUMBERS.map(CumulativeAck),
 )  # fmt: skip
 TXNS = st.builds(TxnId, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
-TRANSACTION_REQUESTS = st.builds(TransactionRequest, IDS, LIVES, TXNS, ACKS, st.booleans())
+TRANSACTION_REQUESTS = st.builds(CursorTransactionRequest, IDS, LIVES, TXNS, ACKS, st.booleans())
 LINEAGE = Lineage("t" * 22, 1, 2, b"s" * 16, 3, 4)
 
 
@@ -66,7 +66,7 @@ def test_a_request_comes_back_as_it_was(request: Request) -> None:
 
 
 @given(TRANSACTION_REQUESTS)
-def test_a_request_of_a_transaction_comes_back_as_it_was(request: TransactionRequest) -> None:
+def test_a_request_of_a_transaction_comes_back_as_it_was(request: CursorTransactionRequest) -> None:
     assert decode(encode_transaction(request)) == request
 
 

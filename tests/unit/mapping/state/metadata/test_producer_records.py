@@ -8,11 +8,11 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     MAX_PROPERTIES_BYTES,
     MAX_PUBLISHERS,
+    ProducerHeartbeat,
     Publisher,
-    SignOfLife,
-    decode_sign_of_life,
-    encode_sign_of_life,
-    sign_of_life,
+    decode_producer_heartbeat,
+    encode_producer_heartbeat,
+    producer_heartbeat,
 )
 
 
@@ -21,12 +21,12 @@ def _publisher(name: str = "p", **properties: str) -> Publisher:
 
 
 def test_a_sign_of_life_is_read_as_it_was_written() -> None:
-    sign = SignOfLife(1_700_000_010_000, "host:1:2", (_publisher(team="ü"), _publisher("q")), 7)
-    assert decode_sign_of_life(encode_sign_of_life(sign)) == sign
+    sign = ProducerHeartbeat(1_700_000_010_000, "host:1:2", (_publisher(team="ü"), _publisher("q")), 7)
+    assert decode_producer_heartbeat(encode_producer_heartbeat(sign)) == sign
 
 
 def test_a_sign_of_life_of_a_version_that_listed_nobody() -> None:
-    assert decode_sign_of_life(b'{"v":1,"deadline_ms":5}') == SignOfLife(5)
+    assert decode_producer_heartbeat(b'{"v":1,"deadline_ms":5}') == ProducerHeartbeat(5)
 
 
 @pytest.mark.parametrize(
@@ -36,15 +36,15 @@ def test_a_sign_of_life_of_a_version_that_listed_nobody() -> None:
 )  # fmt: skip
 def test_what_is_no_sign_of_life(value: bytes) -> None:
     with pytest.raises(CorruptRecord):
-        decode_sign_of_life(value)
+        decode_producer_heartbeat(value)
 
 
 def test_a_sign_lists_so_many_producers_and_counts_the_others() -> None:
-    sign = sign_of_life(5, "host:1:2", [_publisher(str(number)) for number in range(MAX_PUBLISHERS + 3)])
+    sign = producer_heartbeat(5, "host:1:2", [_publisher(str(number)) for number in range(MAX_PUBLISHERS + 3)])
     assert (len(sign.publishers), sign.unlisted) == (MAX_PUBLISHERS, 3)
 
 
 def test_a_sign_lists_so_many_bytes_of_properties() -> None:
     large = "x" * (MAX_PROPERTIES_BYTES - 1)
-    sign = sign_of_life(5, "host:1:2", [_publisher("a", k=large), _publisher("b", k="v"), _publisher("c")])
+    sign = producer_heartbeat(5, "host:1:2", [_publisher("a", k=large), _publisher("b", k="v"), _publisher("c")])
     assert ([publisher.producer_name for publisher in sign.publishers], sign.unlisted) == (["a", "c"], 1)
