@@ -13,7 +13,7 @@ from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.inspection import LedgerInfo, infos
 from pulsar_on_kafka.ledgers.kafka_topics import KafkaDataTopics
-from pulsar_on_kafka.ledgers.machine import LedgerLists
+from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.ledgers.owner import LedgerOwner
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id

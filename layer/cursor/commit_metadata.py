@@ -7,7 +7,7 @@ from typing import Final
 
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
     MAX_METADATA_CHARS,
     CommitMetadata,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 
 from pulsar_on_kafka.cursor.budget import HoleBudget
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.saved import Saved
 
 

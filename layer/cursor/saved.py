@@ -9,7 +9,7 @@ from typing import NamedTuple
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import Corrupt
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import MarkerRef, SavedLedger, SegmentRef
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import CommitMetadata, Lineage

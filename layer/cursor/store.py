@@ -22,8 +22,8 @@ from pulsar_on_kafka.base.errors import Corrupt, StoreError
 from pulsar_on_kafka.cursor.budget import HoleBudget
 from pulsar_on_kafka.cursor.candidates import Candidate, newest
 from pulsar_on_kafka.cursor.commit_metadata import holes_at, inline_metadata, left_out, positions
+from pulsar_on_kafka.cursor.cursor_machine import CursorState, Loader
 from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.machine import CursorState, Loader
 from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved, Unneeded, UnreadableCursor
 from pulsar_on_kafka.cursor.segments import CursorSegments
 from pulsar_on_kafka.cursor.sessions import is_of_one_take_over, new_session

@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, Fenced, LayerError
 from pulsar_on_kafka.ledgers.following import NOTHING, Change, LogRange, Measured, changes, removal
-from pulsar_on_kafka.ledgers.machine import LedgerLists
+from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout, unpack_ledger_id
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import (

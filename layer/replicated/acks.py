@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from pyroaring import BitMap
 
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes
 
 BatchSet = tuple[int, int]

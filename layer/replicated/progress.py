@@ -19,7 +19,7 @@ from typing import Final
 
 from pyroaring import BitMap
 
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import BLOCK, Origin
 from pulsar_on_kafka.replicated.acks import Acks, BatchSet, in_both, news, of_cursor
 from pulsar_on_kafka.replicated.origin_index import CopiedRun, OriginIndex

@@ -24,7 +24,7 @@ from pulsar_on_kafka.service.housekeeping.rounds import HousekeepingRounds
 from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.service.replication.replication import Replication
-from pulsar_on_kafka.service.replication.subscriptions.subscriptions_duty import ReplicatedSubscriptions
+from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
 
 _log: Final = logging.getLogger(__name__)
 _BRIEFLY_S: Final = 0.1

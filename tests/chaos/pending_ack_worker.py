@@ -24,7 +24,7 @@ from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.statelog.kafka_log import KafkaStateLog
 from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
-from pulsar_on_kafka.transactions.pending_acks.machine import PendingAcks
+from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAcks
 
 BEFORE_THE_ANSWER: Final = ("take-over", "taken over", "mark", "marked", "ack", "acked", "read")
 """What comes next when the process ends: the TAKEOVER; its reading; the commit with the mark; its acceptance; the ack;

@@ -16,7 +16,7 @@ from pulsar_on_kafka.lookup_service.cluster_metadata import ClusterMetadata
 from pulsar_on_kafka.lookup_service.following_map import following_map
 from pulsar_on_kafka.lookup_service.gateway import LookupGateway
 from pulsar_on_kafka.service.replication.replication import Replication
-from pulsar_on_kafka.service.replication.subscriptions.subscriptions_duty import ReplicatedSubscriptions
+from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
 
 PATIENCE_S = 90.0
 

@@ -6,7 +6,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import LEFT
 from pulsar_on_kafka.replicated.progress_heads import Subject
-from pulsar_on_kafka.service.replication.subscriptions.subscriptions_duty import ReplicatedSubscriptions
+from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import receive, receive_rest, until

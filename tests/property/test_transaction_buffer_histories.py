@@ -38,8 +38,8 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
 )
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.transactions.buffer.buffer_machine import TransactionBuffer
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.transactions.buffer.machine import TransactionBuffer
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 from pulsar_on_kafka.transactions.buffer.verify import verify
 

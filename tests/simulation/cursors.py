@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor import segments as segments_module
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved
 from pulsar_on_kafka.cursor.segments import MARKER_SEGMENT
 from pulsar_on_kafka.cursor.sessions import new_session

@@ -14,8 +14,8 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict, PartitionSequences
 from pulsar_on_kafka.deduplication.journal import Recovered, SequenceJournal
-from pulsar_on_kafka.deduplication.machine import DeduplicationVerdict, PartitionSequences
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName

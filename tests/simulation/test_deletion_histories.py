@@ -19,7 +19,7 @@ from pulsar_on_kafka.base.errors import AppendFailed, Fenced, LayerError, StoreE
 from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, PartitionGone, PartitionNow, judge
 from pulsar_on_kafka.ledgers.first_left import first_kept
 from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.machine import LedgerLists
+from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.ledgers.trimming import Needs, Retention, Rollover

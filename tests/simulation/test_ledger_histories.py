@@ -16,7 +16,7 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, Fenced, LayerError, StoreError
 from pulsar_on_kafka.ledgers.following import LogRange, Measured
-from pulsar_on_kafka.ledgers.machine import FOLLOWS, LedgerLists
+from pulsar_on_kafka.ledgers.ledger_machine import FOLLOWS, LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.owner import LedgerOwner, Stretch, TopicLogs
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout

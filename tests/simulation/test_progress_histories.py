@@ -12,7 +12,7 @@ import random
 import pytest
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.replicated.acks import Acks
 from pulsar_on_kafka.replicated.origin_index import OriginIndex

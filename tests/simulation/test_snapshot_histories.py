@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.records.subscription_markers import (
     Snapshot,
     SnapshotResponse,

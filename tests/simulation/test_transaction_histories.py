@@ -14,7 +14,7 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, Fenced
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.state.state_keys import LowWaterKey, PendingAckEndKey, TransactionBufferKey, encode_key
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnOutcome, encode_end
 from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
@@ -24,13 +24,13 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
     encode_low_water,
 )
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.transactions.buffer.buffer_machine import TransactionBuffer
 from pulsar_on_kafka.transactions.buffer.cleaning import BufferCleaning
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.transactions.buffer.machine import TransactionBuffer
 from pulsar_on_kafka.transactions.buffer.model import Met
 from pulsar_on_kafka.transactions.buffer.verify import verify
 from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
-from pulsar_on_kafka.transactions.pending_acks.machine import PendingAckAnswer, PendingAcks, State
+from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, State
 from tests.simulation.transaction_world import (
     ACKS,
     BUFFER,

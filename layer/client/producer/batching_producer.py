@@ -25,7 +25,7 @@ from pulsar_on_kafka.client.values.enums import BatchingType
 from pulsar_on_kafka.client.values.errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.client.values.record_key import RecordKey
 from pulsar_on_kafka.client.values.transaction import Transaction
-from pulsar_on_kafka.deduplication.machine import DeduplicationVerdict
+from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerQueueIsFull, PulsarException
 from pulsar_on_kafka.kafka.errors import ours
 from pulsar_on_kafka.kafka.producer import KafkaProducer

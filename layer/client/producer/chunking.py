@@ -24,7 +24,7 @@ from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.values.errors import as_pulsar
 from pulsar_on_kafka.client.values.message_id import ChunkedMessageId, NativeMessageId, PartitionOrigin
 from pulsar_on_kafka.client.values.record_key import RecordKey
-from pulsar_on_kafka.deduplication.machine import DeduplicationVerdict
+from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict
 from pulsar_on_kafka.exceptions import MessageTooBig, ProducerQueueIsFull, PulsarException, Result
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.errors import ours

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.migration.from_pulsar.copies_here import CopiesHere
 from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, Position, position_at
 from pulsar_on_kafka.replicated.acks import of_cursor

@@ -12,9 +12,9 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.node.metrics.asking import answer
 from pulsar_on_kafka.node.metrics.clusters import ClusterCounts, of_clusters
-from pulsar_on_kafka.node.metrics.duties import roles
 from pulsar_on_kafka.node.metrics.reading import reading
 from pulsar_on_kafka.node.metrics.replication import replication
+from pulsar_on_kafka.node.metrics.roles import roles
 from pulsar_on_kafka.node.metrics.transactions import transactions
 from pulsar_on_kafka.node.node import Node, live_nodes
 from pulsar_on_kafka.statelog.view import unreadable

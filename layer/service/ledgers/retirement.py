@@ -21,7 +21,7 @@ from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.ledgers.machine import LedgerLists
+from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.ledgers.trimming import Needs, Retention, trimmable

@@ -35,7 +35,7 @@ from pulsar_on_kafka.subscriptions.partition import holding_for_transactions as 
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.transactions.pending_acks.holdings import has
 from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, CursorName
-from pulsar_on_kafka.transactions.pending_acks.machine import PendingAckAnswer, PendingAcks, State
+from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, State
 from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal, Reading
 
 _log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
 
 LEAST_RESERVE: Final = 100

@@ -15,7 +15,7 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck, TxnOutcome
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to
-from pulsar_on_kafka.transactions.pending_acks.machine import PendingAcks, Settled
+from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAcks, Settled
 
 
 def complete(owned: OwnedPartition, held: Holdings, txn: TxnId, ack: TxnAck) -> TxnAck:

@@ -16,9 +16,9 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.budget import HoleBudget
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks
-from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.residency import Residency
 from pulsar_on_kafka.cursor.saved import Save, Saved, Unneeded
 from pulsar_on_kafka.cursor.store import CursorStore

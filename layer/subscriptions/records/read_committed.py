@@ -17,8 +17,8 @@ from typing import Any, Final, NamedTuple
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.transactions.buffer.buffer_machine import TransactionBuffer
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.transactions.buffer.machine import TransactionBuffer
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Looked, Met, look_over
 
 MOST_BYTES: Final = 4 * 1024 * 1024

@@ -19,7 +19,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarn
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.subscriptions.requests.idle_cursors import IdleCursors, IdleReading
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName
-from pulsar_on_kafka.transactions.pending_acks.machine import PendingAcks
+from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAcks
 from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal
 
 

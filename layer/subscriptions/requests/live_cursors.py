@@ -21,7 +21,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over
 from pulsar_on_kafka.base.waiting import pause
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.saved import Recovered, Save, UnreadableCursor
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.admin import KafkaAdmin

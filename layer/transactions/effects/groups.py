@@ -20,7 +20,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, NoSuchTopic, Refused
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition
-from pulsar_on_kafka.transactions.coordinator import machine
+from pulsar_on_kafka.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.coordinator.state import NO_ID, Transaction
 from pulsar_on_kafka.transactions.effects.slow_partitions import SlowPartitions
@@ -88,7 +88,7 @@ class Effects:
         """Partitions whose buffers know of the transaction, as this session saw to it."""
         return self._announced.get(local_id, _NONE).keys()
 
-    def refusal(self, wanted: machine.Announce) -> Refused | None:
+    def refusal(self, wanted: coordinator_machine.Announce) -> Refused | None:
         """Why one of these partitions cannot take part, when the last attempt to announce it found that."""
         refused = self._refused.get(wanted.txn, {})
         return next((refused[each] for each in wanted.partitions if each in refused), None)
@@ -97,7 +97,7 @@ class Effects:
         """The transaction is over."""
         self._announced.pop(local_id, None)
 
-    def announce(self, wanted: Sequence[machine.Announce], deadline: Deadline) -> bool:
+    def announce(self, wanted: Sequence[coordinator_machine.Announce], deadline: Deadline) -> bool:
         """Tell the buffers, and whether there is news for who waits; the others are asked for again, a little later.
 
         When it fails for all together each is tried alone: the trouble may be with one topic only. A topic that is gone
@@ -119,12 +119,12 @@ class Effects:
         self._announce_again_s = min([*resting, self._announce_at_s if self._announce_at_s > now_s else inf])
         return news
 
-    def _missing(self, wanted: Sequence[machine.Announce]) -> list[machine.Announce]:
+    def _missing(self, wanted: Sequence[coordinator_machine.Announce]) -> list[coordinator_machine.Announce]:
         """Those that are not announced yet."""
         return [each for each in wanted if not self.announced(each.txn.least_bits) >= set(each.partitions)]
 
     def _by_speed(
-        self, wanted: Sequence[machine.Announce], now_s: float
+        self, wanted: Sequence[coordinator_machine.Announce], now_s: float
     ) -> tuple[list[Announcement], list[Announcement]]:
         """Announcements by transaction: those of partitions that worked, and those of which one partition has rested
         enough."""
@@ -188,7 +188,7 @@ class Effects:
     # Ends ---------------------------------------------------------------------------------------------------------
 
     def put_in_place(
-        self, ending: Sequence[Transaction], deadline: Deadline, wanted: Sequence[machine.Announce] = ()
+        self, ending: Sequence[Transaction], deadline: Deadline, wanted: Sequence[coordinator_machine.Announce] = ()
     ) -> list[Transaction]:
         """Give those of `ending` that are due their effects, and say which have them all. Of what is to be announced
         some goes along; `announce`, which follows, knows."""
@@ -250,7 +250,7 @@ class Effects:
         """The end of a transaction, for these of its partitions."""
         return Ended(
             found.id,
-            machine.committed(found),
+            coordinator_machine.committed(found),
             tuple(partitions),
             tuple(found.subscriptions),
             found.deadline_ms(),

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import InvalidCursorPosition, TransactionConflict
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
 

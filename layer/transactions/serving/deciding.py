@@ -14,7 +14,7 @@ from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, InvalidOption, Ref
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
-from pulsar_on_kafka.transactions.coordinator import machine
+from pulsar_on_kafka.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.coordinator.state import NO_ID, CoordinatorState, Transaction, txn_id
 from pulsar_on_kafka.transactions.effects.groups import Effects
@@ -73,7 +73,7 @@ class Deciding:
         if local_id in self.ended or (isinstance(wish, End) and local_id in self.added):
             return  # what was written first is to be read back first
         decision = self._decision(state, wish)
-        if isinstance(decision, machine.Write):
+        if isinstance(decision, coordinator_machine.Write):
             self._writing.write(decision, waiting)
             (self.ended if isinstance(wish, End) else self.added).add(local_id)
 
@@ -85,22 +85,24 @@ class Deciding:
         self._last_id = waiting.local_id = next_id
         waiting.new_key = self._writing.write(write, waiting)[0]
 
-    def _new(self, state: CoordinatorState, waiting: Waiting, wish: Begin, next_id: int) -> machine.Write:
+    def _new(self, state: CoordinatorState, waiting: Waiting, wish: Begin, next_id: int) -> coordinator_machine.Write:
         if next_id > state.highest_id + self._settings.most_ids_ahead:
             unread = next_id - 1 - state.highest_id
             raise TooManyTransactions(
                 f"coordinator {state.coordinator} has begun {unread} transactions of which it has not read"
                 " that they are open"
             )
-        return machine.begin(
+        return coordinator_machine.begin(
             state, wish, self._writing.by, waiting.request, next_id, self._clock.now_ms(), self._settings, self._begun
         )
 
-    def _decision(self, state: CoordinatorState, wish: End | AddPartitions | AddSubscriptions) -> machine.Decision:
+    def _decision(
+        self, state: CoordinatorState, wish: End | AddPartitions | AddSubscriptions
+    ) -> coordinator_machine.Decision:
         if isinstance(wish, End):
-            return machine.end(state, wish, self._writing.by)
+            return coordinator_machine.end(state, wish, self._writing.by)
         announced = self._effects.announced(wish.txn.least_bits)
-        return machine.register(state, wish, self._writing.by, announced, self._settings)
+        return coordinator_machine.register(state, wish, self._writing.by, announced, self._settings)
 
     @staticmethod
     def _is_begun(state: CoordinatorState, waiting: Waiting) -> bool:
@@ -109,14 +111,14 @@ class Deciding:
 
     # Answering ----------------------------------------------------------------------------------------------------
 
-    def judge(self, state: CoordinatorState) -> tuple[list[machine.Announce], bool]:
+    def judge(self, state: CoordinatorState) -> tuple[list[coordinator_machine.Announce], bool]:
         """Say what those wishes are to be told, by `tell`; `state` was read to an end that was asked for after they
         came, and what was written for them.
 
         Gives what is to be announced before it can be told, and whether there is more to write.
         """
         self._begun = 0
-        announce: list[machine.Announce] = []
+        announce: list[coordinator_machine.Announce] = []
         more = False
         for waiting in self._wishes:
             if waiting.request and (state.begun_by(waiting.request) or state.answer(waiting.request)):
@@ -124,18 +126,18 @@ class Deciding:
                 continue
             try:
                 left = self._judge(state, waiting)
-                if isinstance(left, machine.Announce):
+                if isinstance(left, coordinator_machine.Announce):
                     refusal = self._effects.refusal(left)
                     if refusal is not None:
                         raise refusal
                     announce.append(left)
-                more = more or isinstance(left, machine.Write)
+                more = more or isinstance(left, coordinator_machine.Write)
             except (Refused, MappingError) as refusal:
                 known = refusal if isinstance(refusal, Refused) else InvalidOption(str(refusal))
                 self._answer(waiting, known)
         return announce, more or bool(self._writing)
 
-    def _judge(self, state: CoordinatorState, waiting: Waiting) -> machine.Decision | None:
+    def _judge(self, state: CoordinatorState, waiting: Waiting) -> coordinator_machine.Decision | None:
         """What is left to be done for it; None when nothing is."""
         wish = waiting.wish
         if waiting.refusal is not None:
@@ -145,7 +147,7 @@ class Deciding:
         if isinstance(wish, Begin):
             return self._judge_begin(state, waiting, wish)
         decision = self._decision(state, wish)
-        if not isinstance(decision, machine.Done):
+        if not isinstance(decision, coordinator_machine.Done):
             return decision
         if waiting.request and not isinstance(wish, End):
             self._writing.answer(waiting, None)
@@ -153,7 +155,9 @@ class Deciding:
             self._settle_soon(waiting, wish.txn)
         return None
 
-    def _judge_begin(self, state: CoordinatorState, waiting: Waiting, wish: Begin) -> machine.Decision | None:
+    def _judge_begin(
+        self, state: CoordinatorState, waiting: Waiting, wish: Begin
+    ) -> coordinator_machine.Decision | None:
         txn = txn_id(state.coordinator, waiting.local_id)
         if waiting.new_key is not None and self._is_begun(state, waiting):
             self._settle_soon(waiting, txn)

@@ -34,7 +34,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import TakenOver
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import Wish
 from pulsar_on_kafka.statelog.take_over import Owner
 from pulsar_on_kafka.statelog.view import LogEnd
-from pulsar_on_kafka.transactions.coordinator import machine
+from pulsar_on_kafka.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.transactions.coordinator.admission import Admission
 from pulsar_on_kafka.transactions.coordinator.counts import CoordinatorCounts
 from pulsar_on_kafka.transactions.coordinator.record_groups import GroupDelay
@@ -267,7 +267,7 @@ class Coordinator:
 
     def _write_last_statuses(self) -> None:
         for transaction in self._in_place.values():
-            self._writing.write(machine.in_place(transaction, self._by))
+            self._writing.write(coordinator_machine.in_place(transaction, self._by))
 
     def _read_back(self, at: LogEnd | None, deadline: Deadline) -> CoordinatorState:
         state = self._state = self._log.read(deadline, at)
@@ -282,19 +282,21 @@ class Coordinator:
             self._last_status_at_s = inf
         return state
 
-    def _judge(self, state: CoordinatorState) -> Sequence[machine.Announce]:
+    def _judge(self, state: CoordinatorState) -> Sequence[coordinator_machine.Announce]:
         """Answer, and give what is to be announced before it can be answered."""
         wanted, more = self._deciding.judge(state)
         self._busy = self._busy or more
         return wanted
 
-    def _announce(self, wanted: Sequence[machine.Announce], deadline: Deadline) -> None:
+    def _announce(self, wanted: Sequence[coordinator_machine.Announce], deadline: Deadline) -> None:
         """They are answered by what is read after that: whoever took over before this stood in the buffers did not see
         it there, and may have ended the transaction."""
         announced = self._effects.announce(wanted, deadline)
         self._busy = self._busy or announced
 
-    def _take_effect(self, state: CoordinatorState, wanted: Sequence[machine.Announce], deadline: Deadline) -> None:
+    def _take_effect(
+        self, state: CoordinatorState, wanted: Sequence[coordinator_machine.Announce], deadline: Deadline
+    ) -> None:
         """Give transactions their outcomes, and tell those who wait for that: what they wished for is decided, in the
         log, and everywhere. The last status only says that nothing is left to be done; it goes with other records."""
         ending = [found for found in state.ending() if found.id.least_bits not in self._in_place]
@@ -357,7 +359,7 @@ class Coordinator:
         self._overdue.update(self._timeouts.expired(self._monotonic_ms()))
         for local_id in sorted(self._overdue - self._deciding.ended):
             transaction = state.transaction(txn_id(self.id, local_id))
-            write = None if transaction is None else machine.time_out(transaction, self._by)
+            write = None if transaction is None else coordinator_machine.time_out(transaction, self._by)
             if write is None:
                 self._overdue.discard(local_id)
             elif local_id not in self._deciding.added:

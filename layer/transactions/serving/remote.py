@@ -47,7 +47,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
     encode_transaction_request,
 )
 from pulsar_on_kafka.statelog.api import StateLog
-from pulsar_on_kafka.transactions.coordinator import machine
+from pulsar_on_kafka.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 
@@ -164,7 +164,11 @@ class RemoteCoordinator:
                 return begun.id
         elif isinstance(wish, End):
             transaction = state.transaction(wish.txn)
-            if transaction is not None and transaction.finished and machine.committed(transaction) == wish.commit:
+            if (
+                transaction is not None
+                and transaction.finished
+                and coordinator_machine.committed(transaction) == wish.commit
+            ):
                 return wish.txn
         answer = state.answer(request)
         if answer is None:

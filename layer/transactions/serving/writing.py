@@ -10,7 +10,7 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_keys import TransactionAnswerKey, TransactionLogKey, encode_key
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import Answered, encode_log_value
 from pulsar_on_kafka.statelog.view import LogEnd
-from pulsar_on_kafka.transactions.coordinator import machine
+from pulsar_on_kafka.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.transactions.coordinator.record_groups import Record, in_groups
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
@@ -44,7 +44,7 @@ class Writing:
         """Forget the records that were not appended: they are decided anew."""
         self._records = []
 
-    def write(self, write: machine.Write, waiting: Waiting | None = None) -> list[bytes]:
+    def write(self, write: coordinator_machine.Write, waiting: Waiting | None = None) -> list[bytes]:
         """Put it with what is appended next; gives the keys."""
         encoded = [encode_log_value(value) for value in write.values]
         keys = [self._next_key(write.txn) for _ in encoded]

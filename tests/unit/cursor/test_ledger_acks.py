@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.ledger_acks import below, of_offsets, pieces
-from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes
 
 SIZE = 50

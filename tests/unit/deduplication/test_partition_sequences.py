@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.deduplication import machine
-from pulsar_on_kafka.deduplication.machine import DeduplicationVerdict, PartitionSequences
+from pulsar_on_kafka.deduplication import deduplication_machine
+from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict, PartitionSequences
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 
 NEW, DUPLICATE, PENDING, UNKNOWN = (
@@ -96,7 +96,7 @@ def test_reading_does_not_begin_behind_what_is_doubtful() -> None:
 
 def test_what_is_remembered_of_failures_is_bounded() -> None:
     known = PartitionSequences()
-    limit = machine.MAX_ABSENT
+    limit = deduplication_machine.MAX_ABSENT
     ids = range(limit + 1)
     for sequence in ids:
         known.taken(sequence)

@@ -8,7 +8,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_keys import PendingAckEndKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
@@ -23,7 +23,7 @@ from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
-from pulsar_on_kafka.transactions.pending_acks.machine import PendingAckAnswer, PendingAcks, Settled
+from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, Settled
 
 NEVER = Deadline.never()
 NAME = CursorName("persistent://public/default/orders", 0, "audit")

@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError, KafkaException
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
 from pulsar_on_kafka.node.sides.target import Copied, Target

@@ -17,7 +17,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     TxnStatus,
 )
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
-from pulsar_on_kafka.transactions.coordinator import machine
+from pulsar_on_kafka.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.transactions.coordinator.record_groups import GroupDelay, in_groups
 from pulsar_on_kafka.transactions.coordinator.rules import FOLLOWS, TRANSITIONS, CoordinatorSettings, TransactionInput
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
@@ -56,15 +56,15 @@ def test_every_end_is_written_waited_for_done_or_refused_as_the_table_says(statu
     after = TRANSITIONS.get((status, TransactionInput.COMMIT if commit else TransactionInput.ABORT))
     if after is None:
         with pytest.raises(InvalidTxnStatus, match=f"1407374883553280:1 is {status.value}, it cannot"):
-            machine.end(state, End(TXN, commit), 1)
+            coordinator_machine.end(state, End(TXN, commit), 1)
         return
-    decision = machine.end(state, End(TXN, commit), 1)
+    decision = coordinator_machine.end(state, End(TXN, commit), 1)
     if status is TxnStatus.OPEN:
-        assert decision == machine.Write(TXN, (StatusUpdated(1, after),))
+        assert decision == coordinator_machine.Write(TXN, (StatusUpdated(1, after),))
     elif status in (TxnStatus.COMMITTED, TxnStatus.ABORTED):
-        assert decision == machine.Done(TXN)
+        assert decision == coordinator_machine.Done(TXN)
     else:
-        assert decision == machine.Wait()
+        assert decision == coordinator_machine.Wait()
 
 
 def test_the_table_knows_two_ways_and_no_way_back() -> None:
@@ -80,7 +80,7 @@ def test_only_an_open_transaction_times_out() -> None:
     for status in TxnStatus:
         transaction = state_with(status).transaction(TXN)
         assert transaction is not None
-        write = machine.time_out(transaction, 1)
+        write = coordinator_machine.time_out(transaction, 1)
         assert (write is not None) == (status is TxnStatus.OPEN)
     assert write is None
 
@@ -89,31 +89,31 @@ def test_only_an_open_transaction_times_out() -> None:
 def test_an_outcome_in_place_is_the_last_status(status: str, committed: bool) -> None:
     transaction = state_with(TxnStatus(status)).transaction(TXN)
     assert transaction is not None
-    assert machine.committed(transaction) is committed
+    assert coordinator_machine.committed(transaction) is committed
     last = TxnStatus.COMMITTED if committed else TxnStatus.ABORTED
-    assert machine.in_place(transaction, 7) == machine.Write(TXN, (StatusUpdated(7, last),))
+    assert coordinator_machine.in_place(transaction, 7) == coordinator_machine.Write(TXN, (StatusUpdated(7, last),))
 
 
 @pytest.mark.parametrize("txn", [TxnId(5 << 48, 2), TxnId(4 << 48, 1), TxnId((5 << 48) + 1, 1)])
 def test_an_unknown_id_is_not_found(txn: TxnId) -> None:
     with pytest.raises(TransactionNotFound, match="coordinator 5 does not know it"):
-        machine.end(state_with(), End(txn, commit=True), 1)
+        coordinator_machine.end(state_with(), End(txn, commit=True), 1)
     with pytest.raises(TransactionNotFound):
-        machine.register(state_with(), AddPartitions(txn, (PARTITION,)), 1, frozenset(), SETTINGS)
+        coordinator_machine.register(state_with(), AddPartitions(txn, (PARTITION,)), 1, frozenset(), SETTINGS)
 
 
 # Beginning ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_new_transaction_says_when_it_began_and_which_id_it_has() -> None:
-    write = machine.begin(state_with(), Begin(60_000), 3, "ab", 9, 1_000, CoordinatorSettings())
-    assert write == machine.Write(TxnId(5 << 48, 9), (NewTransaction(3, 1_000, 60_000, 9, "ab"),))
+    write = coordinator_machine.begin(state_with(), Begin(60_000), 3, "ab", 9, 1_000, CoordinatorSettings())
+    assert write == coordinator_machine.Write(TxnId(5 << 48, 9), (NewTransaction(3, 1_000, 60_000, 9, "ab"),))
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 86_400_001])
 def test_a_timeout_out_of_range_is_refused(timeout_ms: int) -> None:
     with pytest.raises(InvalidOption, match=f"timeout is {timeout_ms} ms, expected 1 to 86400000 ms"):
-        machine.begin(state_with(), Begin(timeout_ms), 1, "", 2, 0, SETTINGS)
+        coordinator_machine.begin(state_with(), Begin(timeout_ms), 1, "", 2, 0, SETTINGS)
 
 
 def test_no_more_than_the_limit_are_open() -> None:
@@ -121,16 +121,16 @@ def test_no_more_than_the_limit_are_open() -> None:
     log.new(1)
     log.new(2)
     with pytest.raises(TooManyTransactions, match="coordinator 5 has 2 unfinished transactions, expected below 2"):
-        machine.begin(log.state(), Begin(1), 1, "", 3, 0, SETTINGS)
+        coordinator_machine.begin(log.state(), Begin(1), 1, "", 3, 0, SETTINGS)
     log.put(1, StatusUpdated(1, TxnStatus.ABORTING))
     log.put(1, StatusUpdated(1, TxnStatus.ABORTED))
-    machine.begin(log.state(), Begin(1), 1, "", 3, 0, SETTINGS)
+    coordinator_machine.begin(log.state(), Begin(1), 1, "", 3, 0, SETTINGS)
 
 
 def test_what_is_being_written_counts_as_open() -> None:
-    machine.begin(state_with(), Begin(1), 1, "", 2, 0, SETTINGS)
+    coordinator_machine.begin(state_with(), Begin(1), 1, "", 2, 0, SETTINGS)
     with pytest.raises(TooManyTransactions):
-        machine.begin(state_with(), Begin(1), 1, "", 3, 0, SETTINGS, under_way=1)
+        coordinator_machine.begin(state_with(), Begin(1), 1, "", 3, 0, SETTINGS, under_way=1)
 
 
 def test_requests_are_refused_when_too_many_of_them_are_remembered() -> None:
@@ -141,13 +141,13 @@ def test_requests_are_refused_when_too_many_of_them_are_remembered() -> None:
         for each in ON_THE_WAY[TxnStatus.ABORTED]:
             log.put(local_id, StatusUpdated(1, each))
     with pytest.raises(TooManyTransactions, match="remembers 2 transactions of other processes, expected below 2"):
-        machine.begin(log.state(), Begin(1), 1, "r3", 3, 0, few)
-    machine.begin(log.state(), Begin(1), 1, "", 3, 0, few)
+        coordinator_machine.begin(log.state(), Begin(1), 1, "r3", 3, 0, few)
+    coordinator_machine.begin(log.state(), Begin(1), 1, "", 3, 0, few)
 
 
 def test_ids_end_where_the_record_does() -> None:
     with pytest.raises(TooManyTransactions, match="all of its ids"):
-        machine.begin(state_with(), Begin(1), 1, "", 2**63, 0, SETTINGS)
+        coordinator_machine.begin(state_with(), Begin(1), 1, "", 2**63, 0, SETTINGS)
 
 
 # Registering --------------------------------------------------------------------------------------------------------
@@ -155,45 +155,47 @@ def test_ids_end_where_the_record_does() -> None:
 
 def test_a_partition_is_written_then_announced_then_done() -> None:
     wish = AddPartitions(TXN, (PARTITION, PARTITION))
-    written = machine.register(state_with(), wish, 1, frozenset(), SETTINGS)
-    assert written == machine.Write(TXN, (PartitionsAdded(1, (PARTITION,)),))
+    written = coordinator_machine.register(state_with(), wish, 1, frozenset(), SETTINGS)
+    assert written == coordinator_machine.Write(TXN, (PartitionsAdded(1, (PARTITION,)),))
     known = state_with(TxnStatus.OPEN, PARTITION)
-    assert machine.register(known, wish, 1, frozenset(), SETTINGS) == machine.Announce(TXN, (PARTITION,))
-    assert machine.register(known, wish, 1, {PARTITION}, SETTINGS) == machine.Done(TXN)
+    assert coordinator_machine.register(known, wish, 1, frozenset(), SETTINGS) == coordinator_machine.Announce(
+        TXN, (PARTITION,)
+    )
+    assert coordinator_machine.register(known, wish, 1, {PARTITION}, SETTINGS) == coordinator_machine.Done(TXN)
 
 
 def test_only_what_is_missing_is_written() -> None:
     known = state_with(TxnStatus.OPEN, PARTITION)
-    written = machine.register(known, AddPartitions(TXN, (PARTITION, OTHER)), 1, frozenset(), SETTINGS)
-    assert written == machine.Write(TXN, (PartitionsAdded(1, (OTHER,)),))
+    written = coordinator_machine.register(known, AddPartitions(TXN, (PARTITION, OTHER)), 1, frozenset(), SETTINGS)
+    assert written == coordinator_machine.Write(TXN, (PartitionsAdded(1, (OTHER,)),))
 
 
 def test_a_subscription_needs_no_announcement() -> None:
     log = OwnedLog(5)
     log.new(1)
     wish = AddSubscriptions(TXN, (TopicSubscription("persistent://a/b/c", 0, "s"),))
-    written = machine.register(log.state(), wish, 1, frozenset(), SETTINGS)
-    assert isinstance(written, machine.Write)
+    written = coordinator_machine.register(log.state(), wish, 1, frozenset(), SETTINGS)
+    assert isinstance(written, coordinator_machine.Write)
     log.put(1, written.values[0])
-    assert machine.register(log.state(), wish, 1, frozenset(), SETTINGS) == machine.Done(TXN)
+    assert coordinator_machine.register(log.state(), wish, 1, frozenset(), SETTINGS) == coordinator_machine.Done(TXN)
 
 
 @pytest.mark.parametrize("status", [status for status in TxnStatus if status is not TxnStatus.OPEN])
 def test_nothing_is_added_to_what_is_not_open(status: TxnStatus) -> None:
     with pytest.raises(InvalidTxnStatus, match=f"is {status.value}, expected OPEN to add to it"):
-        machine.register(state_with(status), AddPartitions(TXN, (PARTITION,)), 1, frozenset(), SETTINGS)
+        coordinator_machine.register(state_with(status), AddPartitions(TXN, (PARTITION,)), 1, frozenset(), SETTINGS)
 
 
 def test_no_more_than_the_limit_take_part() -> None:
     many = AddPartitions(TXN, tuple(TopicPartition("persistent://a/b/c", number) for number in range(4)))
     with pytest.raises(InvalidOption, match="would have 4 partitions and subscriptions, at most 3"):
-        machine.register(state_with(), many, 1, frozenset(), SETTINGS)
+        coordinator_machine.register(state_with(), many, 1, frozenset(), SETTINGS)
 
 
 def test_a_long_list_is_written_in_parts() -> None:
     many = tuple(TopicPartition("persistent://a/b/c", number) for number in range(1_200))
-    write = machine.register(state_with(), AddPartitions(TXN, many), 1, frozenset(), CoordinatorSettings())
-    assert isinstance(write, machine.Write)
+    write = coordinator_machine.register(state_with(), AddPartitions(TXN, many), 1, frozenset(), CoordinatorSettings())
+    assert isinstance(write, coordinator_machine.Write)
     assert [len(value.partitions) for value in write.values if isinstance(value, PartitionsAdded)] == [500, 500, 200]
 
 

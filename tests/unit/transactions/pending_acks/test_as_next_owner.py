@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView

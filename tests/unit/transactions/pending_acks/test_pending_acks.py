@@ -19,13 +19,19 @@ from pulsar_on_kafka.base.errors import (
     TransactionNotFound,
 )
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck, TxnOutcome
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to
-from pulsar_on_kafka.transactions.pending_acks.machine import MOST_WAITING, TRANSITIONS, Input, PendingAcks, State
+from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import (
+    MOST_WAITING,
+    TRANSITIONS,
+    Input,
+    PendingAcks,
+    State,
+)
 from tests.unit.transactions.pending_ack_owner import (
     COORDINATOR,
     LIFE,

@@ -26,7 +26,7 @@ from typing import Final
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import Closed, Fenced, LayerError, Refused, StoreError, TransactionNotFound
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, encode_key
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import (

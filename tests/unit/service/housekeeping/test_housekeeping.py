@@ -13,9 +13,9 @@ from pulsar_on_kafka.base.errors import ConnectFailed
 from pulsar_on_kafka.base.processes import this_process
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.leftovers import CursorOf, FoundSegments
-from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.saved import Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember

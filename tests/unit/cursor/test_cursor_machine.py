@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_on_kafka.base.errors import InvalidCursorPosition, InvalidOption
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.positions import PositionSet
 from tests.seeds import for_each_seed
 

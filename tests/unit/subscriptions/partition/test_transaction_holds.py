@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from pyroaring import BitMap64
 
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.saved import Saved
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -17,7 +17,7 @@ from pulsar_on_kafka.subscriptions.partition import holding_for_transactions as 
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName
-from pulsar_on_kafka.transactions.pending_acks.machine import PendingAcks
+from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAcks
 
 ONE = TxnId(0, 1)
 OTHER = TxnId(0, 2)
