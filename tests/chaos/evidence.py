@@ -52,11 +52,12 @@ class HandOut:
 @dataclass(slots=True)
 class Acknowledgement:
     """About to be made at `made`, done at `done`, known to be durable at `durable`. A cumulative one covers all before
-    it, too."""
+    it, too. Its process was handed the message at `handed`: a seek since then makes the acknowledgement void."""
 
     position: Position
     cumulative: bool
     made: float
+    handed: float
     done: float = NEVER
     durable: float = NEVER
 
@@ -102,6 +103,9 @@ class Testimony:
     durable: dict[Position, float] = field(default_factory=dict)
     """When it was first known to be durable."""
     _newest: dict[str, Acknowledgement] = field(default_factory=dict)
+    _handed: dict[Position, float] = field(default_factory=dict)
+    _received: dict[Position, float] = field(default_factory=dict)
+    """When what was received last had been handed out."""
     _seeking: Seek | None = None
     _position: int = 0
     _lines: int = 0
@@ -126,14 +130,16 @@ class Testimony:
             self.acknowledgements[-1].done = min(at, self.acknowledgements[-1].done)
         if kind == "r":
             received, place, redeliveries = words
-            self.receipts.append(
-                Receipt(self.worker, self._lines, at, float(received), Position.parse(place), int(redeliveries))
-            )
+            position = Position.parse(place)
+            self._received[position] = self._handed.get(position, at)
+            self.receipts.append(Receipt(self.worker, self._lines, at, float(received), position, int(redeliveries)))
         elif kind == "h":
-            self.hand_outs += [HandOut(self.worker, self._lines, at, Position.parse(word)) for word in words]
+            handed = [HandOut(self.worker, self._lines, at, Position.parse(word)) for word in words]
+            self.hand_outs += handed
+            self._handed |= dict.fromkeys((one.position for one in handed), at)
         elif kind in "aA":
             position = Position.parse(words[0])
-            made = Acknowledgement(position, kind == "A", at)
+            made = Acknowledgement(position, kind == "A", at, self._received.get(position, at))
             self.acknowledgements.append(made)
             self._newest[kind + words[0]] = made
             if kind == "a":

@@ -86,12 +86,12 @@ class History:
 
     def durable_since(self, position: Position, at: float) -> float | None:
         """Since when it is certain at `at` that it is acknowledged for good; None when it is not."""
-        said = ((made.made, made.durable) for made in self._made.get(position, ()))
+        said = ((made.handed, made.durable) for made in self._made.get(position, ()))
         return min(
             (
                 durable
-                for made, durable in (*said, *self._seen.get(position, ()))
-                if durable < at and not self.reset_between(position, made, at)
+                for since, durable in (*said, *self._seen.get(position, ()))
+                if durable < at and not self.reset_between(position, since, at)
             ),
             default=None,
         )

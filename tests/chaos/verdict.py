@@ -159,7 +159,8 @@ class Case:
         about, partition = {mark + str(position) for mark in ("", "a", "A")}, str(position.partition)
         found: list[tuple[float, str]] = []
         for worker in self._workers.values():
-            for line in worker.testimony.path.read_text(errors="replace").splitlines():
+            path = worker.testimony.path
+            for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
                 kind, at, *words = line.split(" ")
                 said = about.intersection(words)
                 owned = kind in "olv" and partition in (words[:1] if kind == "o" else words)
@@ -217,11 +218,10 @@ class Case:
         return own > 0 and any(version > own and at <= handed.at for version, at, _ in self._takeovers[partition])
 
     def _slept(self, handed: HandOut, since: float) -> bool:
-        """It was leased the message and stopped while others acknowledged it; what tells it so comes behind. After a
-        seek, and on Failover, who had it before may acknowledge what is on its way to the next one."""
+        """It was leased the message and stopped while others acknowledged it; what tells it so comes behind. On
+        Failover who had it before may acknowledge what is on its way to the next one."""
         stops = self._workers[handed.worker].stops
-        for_two = self._ordered or self._history.seeks_begun(handed.position.partition, handed.at) > 0
-        on_its_way = for_two and not self._owns(handed.worker, handed) and handed.at - since < _ON_ITS_WAY_S
+        on_its_way = self._ordered and not self._owns(handed.worker, handed) and handed.at - since < _ON_ITS_WAY_S
         return on_its_way or any(stopped <= since <= resumed for stopped, resumed in stops)
 
     def _about(self, worker: str, partition: int) -> list[Said]:
