@@ -6,7 +6,6 @@ import hmac
 import json
 import socket
 import ssl
-import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.base.worker import aside
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 _ASKER_S: Final = 10.0
@@ -124,8 +124,7 @@ class HttpServer:
         if tls is not None:  # who shakes hands slowly holds up its own thread alone
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         self.port: int = self._server.server_port
-        self._thread = threading.Thread(target=self._server.serve_forever, name="pok-http", daemon=True)
-        self._thread.start()
+        self._thread = aside("pok-http", self._server.serve_forever)
 
     def close(self) -> None:
         self._server.shutdown()

@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
+from pulsar_on_kafka.base.worker import aside
+
 _T = TypeVar("_T")
 AT_ONCE: Final = 8
 
@@ -36,12 +38,7 @@ def side_by_side(calls: Iterable[Callable[[], _T]], at_once: int = AT_ONCE) -> l
             except BaseException as failure:  # the caller's thread raises it
                 failures[number] = failure
 
-    threads = [
-        threading.Thread(target=work, name=f"pok-side-by-side-{number}", daemon=True)
-        for number in range(min(at_once, len(made)))
-    ]
-    for thread in threads:
-        thread.start()
+    threads = [aside(f"pok-side-by-side-{number}", work) for number in range(min(at_once, len(made)))]
     for thread in threads:
         thread.join()
     if failures:

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import pause, wait_until
+from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import translate
 from pulsar_on_kafka.kafka.events import ErrorEvents
@@ -75,8 +76,7 @@ class KafkaProducer:
         self.asleep = True
         self._last_inline_s = 0.0
         self._closing = False
-        self._thread = threading.Thread(target=self._poll_forever, name="pok-producer", daemon=True)
-        self._thread.start()
+        self._thread = aside("pok-producer", self._poll_forever)
 
     @property
     def fatal(self) -> errors.LayerError | None:

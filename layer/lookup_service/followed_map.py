@@ -10,6 +10,7 @@ from typing import Final
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.lookup.listeners import ANYBODY, Asker, url_for
 from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace, place_of
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
@@ -44,10 +45,9 @@ class FollowedMap:
         self._failure = "the map was not read yet"
         self._waiting = 0
         self._changed = threading.Condition()
-        self._closed = threading.Event()
-        self._wake = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="pok-lookup-map", daemon=True)
-        self._thread.start()
+        failing = "lookup: the map of tenants cannot be read"
+        self._worker = Worker("pok-lookup-map", self._follow, failing, retry=Retry(LOOK_S))
+        self._worker.start()
 
     def place(self, tenant: str, asker: Asker = ANYBODY) -> TenantPlace:
         """Raises LookupFailed."""
@@ -65,7 +65,7 @@ class FollowedMap:
                 self._waiting += 1
                 try:
                     self._changed.wait_for(
-                        lambda: self._closed.is_set() or self._place(tenant, asker).version != unless,
+                        lambda: self._worker.ended or self._place(tenant, asker).version != unless,
                         deadline.remaining_s(),
                     )
                 finally:
@@ -81,14 +81,13 @@ class FollowedMap:
 
     def look(self) -> None:
         """Read the map now: something was written. Does not wait."""
-        self._wake.set()
+        self._worker.wake()
 
     def close(self) -> None:
-        self._closed.set()
-        self._wake.set()
+        self._worker.end()
         with self._changed:
             self._changed.notify_all()
-        self._thread.join()
+        self._worker.close(Deadline.never())
 
     def _place(self, tenant: str, asker: Asker) -> TenantPlace:
         if self._read_s is None or self._clock.monotonic() - self._read_s > STALE_S:
@@ -108,24 +107,17 @@ class FollowedMap:
         except LookupFailed:  # of the target: that is said when the tenant is there
             return place_of(tenant, record, url)
 
-    def _follow(self) -> None:
-        while not self._closed.is_set():
-            self._read()
-            self._wake.wait(LOOK_S)
-            self._wake.clear()
-
-    def _read(self) -> None:
+    def _follow(self) -> float:
         deadline = Deadline.after(STALE_S)
         began_s = self._clock.monotonic()
         try:
             known, addresses = self._records(deadline), self._addresses(deadline)
         except LayerError as failure:
-            if str(failure) != self._failure:
-                _log.warning("lookup: the map of tenants cannot be read: %s", failure)
             self._failure = str(failure)
-            return
+            raise
         with self._changed:
             differs = (known, addresses) != (self._known, self._addresses_known)
             self._known, self._addresses_known, self._read_s, self._failure = known, addresses, began_s, ""
             if differs:
                 self._changed.notify_all()
+        return LOOK_S

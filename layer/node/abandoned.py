@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
@@ -85,10 +86,7 @@ class Abandoned:
             wanted = [txn for txn, held in self._held.items() if now_s >= held.look_s]
             if not wanted:
                 return
-            self._looking = threading.Thread(
-                target=self._look, args=(wanted,), name="pok-abandoned-transactions", daemon=True
-            )
-            self._looking.start()
+            self._looking = aside("pok-abandoned-transactions", partial(self._look, wanted))
 
     def close(self, deadline: Deadline) -> None:
         """Look no more; a second call does nothing."""

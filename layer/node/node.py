@@ -10,7 +10,7 @@ from typing import ClassVar, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.role_state import RunsRoles
-from pulsar_on_kafka.base.timer import Timer
+from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -38,7 +38,7 @@ class Node(Services):
         self.readers = Readers(self)
         self.transactions = Transactions(self)
         self.abandoned = Abandoned(self.looking, self.transactions.served, self.transactions.join, self.clock)
-        self.timer = Timer()
+        self.timer = Scheduler("pok-timer")
         self.users = 0
         self.stand_in = StandIn(self, self.begin_standing_in)
         self.roles: list[RunsRoles] = []

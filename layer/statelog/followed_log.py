@@ -9,13 +9,14 @@ older, or does not come within half a second because of some trouble of its cons
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from pulsar_on_kafka.base.clock import Clock, Moment
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
+from pulsar_on_kafka.base.worker import Worker
 from pulsar_on_kafka.kafka.reading.assigned import end_reached, failure_of, is_final
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import Group, LogRecord, StateLog
@@ -26,8 +27,6 @@ _log: Final = logging.getLogger(__name__)
 _BATCH: Final = 500
 _POLL_S: Final = 0.1
 _PATIENCE_S: Final = 0.5
-_AGAIN_S: Final = 1.0
-_FORBIDDEN_AGAIN_S: Final = 30.0
 READ_OFTEN_S: Final = 10.0
 """A partition that is read a second time within this is followed, until it was not read for as long."""
 
@@ -138,9 +137,12 @@ class _Follower:
         self._lock = threading.Lock()
         self._windows: dict[Which, Window] = {}
         self._changed = threading.Event()
-        self._closed = False
-        self._thread: threading.Thread | None = None
-        self._told = ""
+        self._worker = Worker(
+            "pok-state-tail",
+            self._read_what_is_wanted,
+            "state topics are read slowly",
+            last=lambda: self._give_up(self._windows.copy()),
+        )
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
@@ -161,13 +163,12 @@ class _Follower:
     def follow(self, which: Which, start: int) -> None:
         """Follow a partition from `start` on, unless it is followed already."""
         with self._lock:
-            if self._closed or which in self._windows:
+            if self._worker.ended or which in self._windows:
                 return
             self._windows[which] = Window(start)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="pok-state-tail", daemon=True)
-                self._thread.start()
         self._changed.set()
+        self._worker.start()
+        self._worker.wake()
 
     def leave(self, which: Which) -> None:
         """Follow it no more."""
@@ -177,12 +178,9 @@ class _Follower:
             self._give_up({which: window})
 
     def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            thread, self._thread = self._thread, None
+        self._worker.end()
         self._changed.set()
-        if thread is not None:
-            thread.join()
+        self._worker.close(Deadline.never())
 
     def _give_up(self, windows: Mapping[Which, Window]) -> None:
         if not windows:
@@ -196,45 +194,21 @@ class _Follower:
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._closed:
-            try:
-                self._read_what_is_wanted()
-            except Exception as failure:
-                self._tell(failure)
-                self._wait(_FORBIDDEN_AGAIN_S if isinstance(failure, NotAuthorized) else _AGAIN_S)
-                self._changed.set()  # what follows begins with looking
-        self._give_up(self._windows.copy())
-
-    def _tell(self, failure: Exception) -> None:
-        if not isinstance(failure, LayerError):
-            _log.error("following state topics failed", exc_info=failure)
-            return
-        told = type(failure).__name__
-        _log.log(logging.DEBUG if told == self._told else logging.WARNING, "state topics are read slowly: %s", failure)
-        self._told = told
-
-    def _wait(self, seconds: float) -> None:
-        deadline = Deadline.after(seconds)
-        while not self._closed and not deadline.passed():
-            self._changed.wait(deadline.remaining_s())
-            self._changed.clear()
-
-    def _read_what_is_wanted(self) -> None:
-        """Until nothing is, or this is closed."""
-        self._changed.wait()
+    def _read_what_is_wanted(self) -> float:
+        """Until nothing is, or this is closed; gives how long to wait for what is wanted next."""
+        self._changed.set()  # it begins with looking, also after a failure
         read: dict[Which, Window] = {}
         reader: TailReader | None = None
         try:
-            while not self._closed:
+            while not self._worker.ended:
                 if self._changed.is_set():
                     self._changed.clear()
                     reader = self._assign(reader, read)
                 if reader is None or not read:
-                    return
+                    return math.inf
                 batch = reader.poll_batch(_BATCH, _POLL_S)
                 if batch:
-                    self._told = ""
+                    self._worker.well()
                     self._hand_on(batch, read)
                 else:
                     self._leave(read)
@@ -242,6 +216,7 @@ class _Follower:
             self._give_up(read)
             if reader is not None:
                 reader.close()
+        return 0.0
 
     def _assign(self, reader: TailReader | None, read: dict[Which, Window]) -> TailReader | None:
         with self._lock:

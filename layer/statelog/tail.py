@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import Worker
 from pulsar_on_kafka.kafka.reading.assigned import (
     AssignedConsumer,
     end_reached,
@@ -32,8 +32,6 @@ Hear = Callable[[Sequence[tuple[int, LogRecord]]], None]
 _BATCH: Final = 500
 _POLL_S: Final = 0.1
 _END_TIMEOUT_S: Final = 10.0
-_AGAIN_S: Final = 1.0
-_FORBIDDEN_AGAIN_S: Final = 30.0
 
 
 class PartitionTail:
@@ -62,8 +60,6 @@ class PartitionTail:
         self._open_reader = open_reader
         self._wanted = wanted
         self._hear = hear
-        self._name = name
-        self._without = without
         self._rest_s = rest_s
         self._lock = threading.Lock()
         self._starts: dict[int, int] = {}
@@ -73,67 +69,34 @@ class PartitionTail:
         self._resume: dict[int, int] = {}
         """The same of those that were being read when reading failed."""
         self._changed = threading.Event()
-        self._closed = False
-        self._thread: threading.Thread | None = None
-        self._told = ""
+        self._worker = Worker(name, self._follow, without)
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def look(self, partition: int | None = None, start: int | None = None) -> None:
         """What is wanted has changed. `partition` is to be read from `start` on, if it is not being read already."""
         with self._lock:
-            if self._closed:
+            if self._worker.ended:
                 return
             if partition is not None and start is not None:
                 self._starts[partition] = min(start, self._starts.get(partition, start))
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+        self._worker.start()
         self._changed.set()
 
     def close(self, deadline: Deadline) -> None:
         """End the thread; a second call does nothing."""
-        with self._lock:
-            self._closed = True
-            thread = self._thread
+        self._worker.end()
         self._changed.set()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(deadline.remaining_s())
+        self._worker.close(deadline)
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._closed:
-            try:
-                self._follow()
-            except Exception as failure:
-                self._tell(failure)
-                self._wait(_FORBIDDEN_AGAIN_S if isinstance(failure, errors.NotAuthorized) else _AGAIN_S)
-                self._changed.set()  # whatever follows begins with looking
-
-    def _tell(self, failure: Exception) -> None:
-        if self._closed:
-            return
-        if not isinstance(failure, errors.LayerError):
-            _log.exception("%s: reading failed", self._log.kafka_name(self._topic))
-            return
-        told = type(failure).__name__
-        level = logging.WARNING if told != self._told else logging.DEBUG
-        self._told = told
-        _log.log(level, "%s: %s", self._without, failure)
-
-    def _wait(self, seconds: float) -> None:
-        """Until the time is over, or this is closed."""
-        deadline = Deadline.after(seconds)
-        while not self._closed and not deadline.passed():
-            self._changed.wait(deadline.remaining_s())
-            self._changed.clear()
-
-    def _follow(self) -> None:
+    def _follow(self) -> float:
+        self._changed.set()  # it begins with looking, also after a failure
         reader: AssignedConsumer | None = None
         reading: set[int] = set()
         try:
-            while not self._closed:
+            while not self._worker.ended:
                 if self._changed.is_set():
                     self._changed.clear()
                     wanted = self._wanted()
@@ -146,7 +109,7 @@ class PartitionTail:
                     continue
                 batch = reader.poll_batch(_BATCH, _POLL_S)
                 if batch:
-                    self._told = ""
+                    self._worker.well()
                     self._hand_on(reader, batch)
                     rest_s = self._rest_s()
                     if rest_s:
@@ -155,6 +118,7 @@ class PartitionTail:
             self._resume.update((partition, self._positions[partition]) for partition in reading)
             if reader is not None:
                 reader.close()
+        return 0.0
 
     def _read_these(self, reader: AssignedConsumer, wanted: set[int], reading: set[int]) -> None:
         dropped = reading - wanted

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
 from pulsar_on_kafka.client.values.service_url import parse_service_url
 
@@ -67,36 +69,41 @@ class ProbedClusters(ServiceInfoProvider):
         self._connect_timeout_s = connect_timeout_s
         self._interval_s = config.check_interval_ms / 1000
         self._failover = Failover(config, self._answers)
-        self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._worker: Worker | None = None
 
     def initial_service_info(self) -> ServiceInfo:
         """The primary, whether it answers or not."""
         return self._failover.current
 
     def initialize(self, on_service_info_update: Callable[[ServiceInfo], None]) -> None:
-        self._thread = threading.Thread(
-            target=self._watch, args=(on_service_info_update,), name="pok-cluster-failover", daemon=True
+        self._worker = Worker(
+            "pok-cluster-failover",
+            partial(self._look, on_service_info_update),
+            "clusters could not be asked",
+            first_s=self._interval_s,
+            retry=Retry(self._interval_s),
         )
-        self._thread.start()
+        self._worker.start()
 
     def close(self) -> None:
-        self._closed.set()
-        if self._thread is not None:
-            self._thread.join(_END_S)
+        if self._worker is not None:
+            self._worker.close(Deadline.after(_END_S))
 
-    def _watch(self, tell: Callable[[ServiceInfo], None]) -> None:
-        while not self._closed.wait(self._interval_s):
-            before = self._failover.current.service_url
-            if self._failover.check() and not self._closed.is_set():
-                _log.warning("cluster %s is left for %s", before, self._failover.current.service_url)
-                tell(self._failover.current)
+    def _look(self, tell: Callable[[ServiceInfo], None]) -> float:
+        before = self._failover.current.service_url
+        if self._failover.check() and not self._is_closed():
+            _log.warning("cluster %s is left for %s", before, self._failover.current.service_url)
+            tell(self._failover.current)
+        return self._interval_s
+
+    def _is_closed(self) -> bool:
+        return self._worker is not None and self._worker.ended
 
     def _answers(self, info: ServiceInfo) -> bool:
         return any(self._accepts(server) for server in parse_service_url(info.service_url).bootstrap.split(","))
 
     def _accepts(self, server: str) -> bool:
-        if self._closed.is_set():
+        if self._is_closed():
             return False
         host, _, port = server.rpartition(":")
         try:

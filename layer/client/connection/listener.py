@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import QueueWorker
 
 _log = logging.getLogger(__name__)
 
 _TURN: Final = 100
+_CLOSE_S: Final = 10.0
 
 
 class ListenerThreads:
@@ -21,46 +24,35 @@ class ListenerThreads:
     """
 
     def __init__(self, count: int) -> None:
-        self._count = max(1, count)
-        self._queues: list[queue.SimpleQueue[ListenerTask | None]] = []
-        self._threads: list[threading.Thread] = []
+        self._workers = [
+            QueueWorker[ListenerTask](f"pok-listener-{number}", _take_turns) for number in range(max(1, count))
+        ]
         self._next = 0
         self._lock = threading.Lock()
 
     def task(self, step: Callable[[], bool]) -> ListenerTask:
         """A task for `step`, which handles one thing and says whether there was one."""
         with self._lock:
-            if not self._threads:
-                for number in range(self._count):
-                    self._queues.append(queue.SimpleQueue())
-                    thread = threading.Thread(
-                        target=self._run, args=(self._queues[number],), name=f"pok-listener-{number}", daemon=True
-                    )
-                    self._threads.append(thread)
-                    thread.start()
             self._next += 1
-            return ListenerTask(step, self._queues[self._next % self._count])
-
-    @staticmethod
-    def _run(tasks: queue.SimpleQueue[ListenerTask | None]) -> None:
-        while (task := tasks.get()) is not None:
-            task.take_turn()
+            return ListenerTask(step, self._workers[self._next % len(self._workers)])
 
     def close(self) -> None:
         """End the threads after what they are at; not waited for from a listener itself."""
-        for tasks in self._queues:
-            tasks.put(None)
-        for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join(10.0)
+        for worker in self._workers:
+            worker.close(Deadline.after(_CLOSE_S))
+
+
+def _take_turns(tasks: Sequence[ListenerTask]) -> None:
+    for task in tasks:
+        task.take_turn()
 
 
 class ListenerTask:
     """One consumer's work, on its thread."""
 
-    def __init__(self, step: Callable[[], bool], tasks: queue.SimpleQueue[ListenerTask | None]) -> None:
+    def __init__(self, step: Callable[[], bool], worker: QueueWorker[ListenerTask]) -> None:
         self._step = step
-        self._tasks = tasks
+        self._worker = worker
         self._scheduled = False
         self._lock = threading.Lock()
 
@@ -70,7 +62,7 @@ class ListenerTask:
             if self._scheduled:
                 return
             self._scheduled = True
-        self._tasks.put(self)
+        self._worker.put([self])
 
     def take_turn(self) -> None:
         with self._lock:

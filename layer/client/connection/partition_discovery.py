@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.values.periodic import Periodic
+from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 
@@ -32,8 +32,8 @@ class PartitionDiscovery:
     Memory: an entry for each producer and reader of a partitioned topic while the client holds it.
     """
 
-    def __init__(self, periodic: Periodic, node: Callable[[], Node], timeout_s: float) -> None:
-        self._periodic = periodic
+    def __init__(self, scheduler: Scheduler, node: Callable[[], Node], timeout_s: float) -> None:
+        self._scheduler = scheduler
         self._node = node
         self._timeout_s = timeout_s
         self._watched: WeakKeyDictionary[Grows, Topic] = WeakKeyDictionary()
@@ -48,7 +48,7 @@ class PartitionDiscovery:
             self._watched[user] = topic
             begun, self._begun = self._begun, True
         if not begun:
-            self._periodic.every(LOOK_EVERY_S, self.look)
+            self._scheduler.every(LOOK_EVERY_S, self.look)
 
     def look(self) -> None:
         """Tell everybody how many partitions their topic has now."""

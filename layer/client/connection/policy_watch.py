@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.values.periodic import Periodic
+from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
@@ -32,8 +32,8 @@ class PolicyWatch:
     Memory: an entry for each producer while the client holds it.
     """
 
-    def __init__(self, periodic: Periodic, node: Callable[[], Node], timeout_s: float) -> None:
-        self._periodic = periodic
+    def __init__(self, scheduler: Scheduler, node: Callable[[], Node], timeout_s: float) -> None:
+        self._scheduler = scheduler
         self._node = node
         self._timeout_s = timeout_s
         self._watched: WeakKeyDictionary[Follows, Topic] = WeakKeyDictionary()
@@ -45,7 +45,7 @@ class PolicyWatch:
             self._watched[user] = topic
             begun, self._begun = self._begun, True
         if not begun:
-            self._periodic.every(LOOK_EVERY_S, self.look)
+            self._scheduler.every(LOOK_EVERY_S, self.look)
 
     def unwatch(self, user: Follows) -> None:
         with self._lock:

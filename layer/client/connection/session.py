@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.listener import ListenerThreads
 from pulsar_on_kafka.client.connection.partition_discovery import Grows, PartitionDiscovery
 from pulsar_on_kafka.client.connection.policy_watch import Follows, PolicyWatch
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.options import check_range
-from pulsar_on_kafka.client.values.periodic import Periodic
 from pulsar_on_kafka.client.values.stats_log import StatsLine, StatsLog
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, InvalidConfiguration
@@ -66,12 +66,12 @@ class Session:
         self._transactions_enabled = options.enable_transaction
         self._stands_in = options.stands_in()
         self.threads = ListenerThreads(options.message_listener_threads)
-        self.periodic = Periodic("pok-discovery")
+        self.scheduler = Scheduler("pok-discovery")
         self._settings = settings
         self._connect_timeout_s = min(options.connection_timeout_ms / 1000, self.operation_timeout_s)
-        self._discovery = PartitionDiscovery(self.periodic, self.node, self.operation_timeout_s)
-        self._policies = PolicyWatch(self.periodic, self.node, self.operation_timeout_s)
-        self._stats_log = StatsLog(options.stats_interval_in_seconds, self._stats_lines, self.periodic)
+        self._discovery = PartitionDiscovery(self.scheduler, self.node, self.operation_timeout_s)
+        self._policies = PolicyWatch(self.scheduler, self.node, self.operation_timeout_s)
+        self._stats_log = StatsLog(options.stats_interval_in_seconds, self._stats_lines, self.scheduler)
         self._metrics_server = None if options.metrics_port is None else serve_metrics(options.metrics_port)
         self._producers: set[OpenProducer] = set()
         self._consumers: set[OpenConsumer] = set()
@@ -95,7 +95,7 @@ class Session:
                 self._node.store.budget.allow(self._cursor_memory_limit_bytes)
                 if self._stands_in:
                     self._node.stand_in.wanted()
-                    self.periodic.every(LOOK_S, self._node.stand_in.look)
+                    self.scheduler.every(LOOK_S, self._node.stand_in.look)
             return self._node
 
     def check_answers(self, deadline: Deadline) -> None:
@@ -176,7 +176,7 @@ class Session:
             self._closed = True
             node, self._node = self._node, None
         try:
-            self.periodic.close()
+            self.scheduler.close()
             for consumer in list(self._consumers):
                 consumer.stop_receiving()  # or the messages of the first to leave would go to the next one
             for consumer in list(self._consumers):

@@ -4,12 +4,11 @@ look at."""
 from __future__ import annotations
 
 import logging
-import queue
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import QueueWorker
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.letter_origin import origin, origin_as_java
 from pulsar_on_kafka.client.consumer.letter_sealing import LetterSealing
@@ -79,11 +78,11 @@ class DeadLetterWriter:
         self._as_java = as_java
         self._open_producer = open_producer
         self._versions = versions
-        self._letters: queue.SimpleQueue[tuple[Delivery, Kept] | None] = queue.SimpleQueue()
+        self._letters: QueueWorker[tuple[Delivery, Kept]] = QueueWorker(
+            f"pok-dead-letters {subscription}", self._publish_all, last=self._close_producers
+        )
         self._producers: dict[str, Producer] = {}
-        self._thread: threading.Thread | None = None
         self._sealing = LetterSealing()
-        self._closed = False
         self._until = Deadline.never()
 
     @property
@@ -92,37 +91,22 @@ class DeadLetterWriter:
 
     def publish_dead_letters(self, letters: Sequence[Delivery], kept: Kept) -> None:
         """Queue the letters for the writer's thread; a closed writer gives them to `kept` at once."""
-        if self._closed:
+        if not self._letters.put([(letter, kept) for letter in letters]):
             for letter in letters:
                 kept(letter)
-            return
-        for letter in letters:
-            self._letters.put((letter, kept))
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name=f"pok-dead-letters {self._subscription}", daemon=True
-            )
-            self._thread.start()
 
     def close(self) -> None:
         """Publish what is under way, as far as ten seconds reach, and end the thread; the rest stays where it is. Twice
         is fine."""
         self._until = Deadline.after(_CLOSE_S)
-        self._closed = True
-        thread, self._thread = self._thread, None
-        if thread is None:
-            return
-        self._letters.put(None)
-        thread.join(self._until.remaining_s())
-        if thread.is_alive():
+        if not self._letters.close(self._until):
             _log.warning("subscription=%s its last dead letters are not published yet", self._subscription)
 
     def topic_for(self, letter: Message) -> str:
         return self._policy.getDeadLetterTopic() or f"{letter.topic_name()}-{self._subscription}{DLQ_SUFFIX}"
 
-    def _run(self) -> None:
-        while (item := self._letters.get()) is not None:
-            letter, kept = item
+    def _publish_all(self, letters: Sequence[tuple[Delivery, Kept]]) -> None:
+        for letter, kept in letters:
             if self._until.passed():
                 kept(letter)
                 continue
@@ -131,6 +115,8 @@ class DeadLetterWriter:
             except Exception as failure:  # the letter stays where it is and is tried again
                 _log.warning("subscription=%s cannot publish a dead letter yet: %s", self._subscription, failure)
                 kept(letter)
+
+    def _close_producers(self) -> None:
         for producer in self._producers.values():
             try:
                 producer.close()

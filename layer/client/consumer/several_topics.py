@@ -148,10 +148,10 @@ class _PatternWatch:
         self._consumer.add_topics(sorted(matching))
         self._lives = {name: record.created_ms for name, record in matching.items()}
         self._consumer.start()
-        self._session.periodic.every(period_s, self.look)
+        self._session.scheduler.every(period_s, self.look)
 
     def end(self) -> None:
-        self._session.periodic.cancel(self.look)
+        self._session.scheduler.cancel(self.look)
 
     def look(self) -> None:
         """Bring the consumer's topics up to date. One topic that cannot be opened keeps nobody from the others."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.side_by_side import side_by_side
+from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.exceptions import PulsarException
 from pulsar_on_kafka.lookup.places import TenantPlace
@@ -35,8 +36,7 @@ class Ahead:
         self._ended = False
         self._taken = False
         self._over = False
-        self._thread = threading.Thread(target=self._run, name=f"pok-ahead-{place.tenant}", daemon=True)
-        self._thread.start()
+        self._thread = aside(f"pok-ahead-{place.tenant}", self._run)
 
     def take_for(self, place: TenantPlace) -> Session | None:
         """The session, if it is on the cluster of that place and nobody had it yet: it is the caller's from now on, to

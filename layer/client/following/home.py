@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.side_by_side import side_by_side
+from pulsar_on_kafka.base.worker import Retry, Worker, aside
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.ahead import Ahead
 from pulsar_on_kafka.client.values.errors import pulsar_errors
@@ -97,8 +98,9 @@ class TenantHome:
         """When asked for changes last, nobody answered."""
         self._moving = threading.Lock()
         """Held while somebody arrives or a move is made, so that nobody opens on a cluster that is being left."""
-        self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._worker = Worker(
+            f"pok-tenant-{tenant}", self._follow, f"tenant={tenant} a move went wrong", retry=Retry(_AGAIN_S)
+        )
 
     # For the client -----------------------------------------------------------------------------------------------
 
@@ -115,7 +117,7 @@ class TenantHome:
             with self._moving, pulsar_errors():
                 self._begin(deadline)
         with self._settled:
-            if not self._settled.wait_for(lambda: self._session or self._closed.is_set(), deadline.remaining_s()):
+            if not self._settled.wait_for(lambda: self._session or self._worker.ended, deadline.remaining_s()):
                 raise Timeout(
                     f"tenant {self.tenant} is between two clusters for more than {self.operation_timeout_s:g} s"
                 )
@@ -142,7 +144,7 @@ class TenantHome:
                     self._travellers.append(traveller)
                     return
             except ConnectError:
-                if self.leave_s is None or deadline.passed() or self._closed.wait(_EXPIRE_S):
+                if self.leave_s is None or deadline.passed() or self._worker.pause(_EXPIRE_S):
                     raise
 
     def leave(self, traveller: Traveller) -> None:
@@ -157,15 +159,14 @@ class TenantHome:
 
     def end(self) -> None:
         """Have the thread end once nobody keeps it waiting: see `close`."""
-        self._closed.set()
+        self._worker.end()
         with self._settled:
             self._settled.notify_all()
 
     def close(self) -> Session | None:
         """End the thread; the session that is left, for the client to close."""
         self.end()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        self._worker.close(Deadline.never())
         if self._ahead is not None:
             self._ahead.drop()
             self._ahead.join()
@@ -184,9 +185,7 @@ class TenantHome:
         if self.leave_s is None:
             leave()
             return
-        thread = threading.Thread(target=leave, name="pok-parting", daemon=True)
-        thread.start()
-        thread.join(self.leave_s)
+        aside("pok-parting", leave).join(self.leave_s)
 
     def cluster_of(self, session: Session) -> str:
         """What the cluster of a session is called by the replicators of its messages; Kafka's id of it where nobody
@@ -204,7 +203,7 @@ class TenantHome:
     # The thread ---------------------------------------------------------------------------------------------------
 
     def _begin(self, deadline: Deadline) -> None:
-        if self._closed.is_set():
+        if self._worker.ended:
             raise AlreadyClosed("the client is closed")
         if self._place is not None:
             return
@@ -212,35 +211,27 @@ class TenantHome:
         if not place.switching:
             self._session = self._open_session(place)
         self._place = place
-        self._thread = threading.Thread(target=self._follow, name=f"pok-tenant-{self.tenant}", daemon=True)
-        self._thread.start()
+        self._worker.start()
 
-    def _follow(self) -> None:
-        while not self._closed.is_set():
-            try:
-                self._follow_once()
-            except Exception:  # whatever it is: without this thread the client would never move again
-                _log.exception("tenant=%s a move went wrong, it is tried again", self.tenant)
-                self._closed.wait(_AGAIN_S)
-
-    def _follow_once(self) -> None:
+    def _follow(self) -> float:
         waiting = bool(self._away) or self._session is None
         assert self._place is not None  # noqa: S101 - `_begin`
         try:
             place = self._directory.changed(self._place, _WAIT_BETWEEN_S if waiting else WAIT_S)
             self._told_nothing = False
         except LayerError as failure:
-            if not self._told_nothing and not self._closed.is_set():
+            if not self._told_nothing and not self._worker.ended:
                 _log.warning("tenant=%s stays where it is, nobody tells of changes: %s", self.tenant, failure)
             self._told_nothing = True
-            self._closed.wait(_EXPIRE_S if waiting else _AGAIN_S)
+            self._worker.pause(_EXPIRE_S if waiting else _AGAIN_S)
             place = self._place
-        if self._closed.is_set():
-            return
+        if self._worker.ended:
+            return 0.0
         if place.version != self._place.version:
             self._move(place)
         elif waiting:
             self._settle(place)
+        return 0.0
 
     def _move(self, place: TenantPlace) -> None:
         before, self._place = self._place, place
@@ -295,9 +286,7 @@ class TenantHome:
             _log.info("tenant=%s has left a cluster, producers, consumers and readers=%d", self.tenant, len(staying))
         if session is not None:  # nothing of it is waited for, but by `close`
             self._closing = [each for each in self._closing if each.is_alive()]
-            thread = threading.Thread(target=self._close, args=(session,), name=f"pok-left-{self.tenant}", daemon=True)
-            self._closing.append(thread)
-            thread.start()
+            self._closing.append(aside(f"pok-left-{self.tenant}", partial(self._close, session)))
 
     def _close(self, session: Session) -> None:
         try:
@@ -328,7 +317,7 @@ class TenantHome:
                 if self._failure != str(failure):
                     self._failure = str(failure)
                     _log.warning("tenant=%s cannot go on yet on cluster %s: %s", self.tenant, place.cluster, failure)
-                self._closed.wait(_EXPIRE_S)
+                self._worker.pause(_EXPIRE_S)
         for traveller in list(self._away):
             self._bear(traveller.expire)
 

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer
 from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions
@@ -391,8 +392,8 @@ class MovingConsumer(Consumer):
             self._changing.notify_all()
             begins = self._attached is not None and session is not None and not self._settles
             self._settles = self._settles or begins
-        if begins:
-            threading.Thread(target=self._settle_late, args=(session,), name="pok-late-acks", daemon=True).start()
+        if begins and session is not None:
+            aside("pok-late-acks", partial(self._settle_late, session))
 
     def _settle_late(self, session: Session) -> None:
         """What fails waits for the next time; the messages come again meanwhile."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.timer import Timer
+from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.client.producer.batching import Batch, BatchesInFlight, Container, when_handed_over
 from pulsar_on_kafka.client.producer.confirmed_producer import ConfirmedProducer
 from pulsar_on_kafka.client.producer.deduplication import WaitingMessage, tell_duplicate
@@ -59,7 +59,7 @@ class BatchingProducer(Producer):
     Memory: `max_pending_messages` counts the messages that wait for their batch as well.
     """
 
-    def __init__(self, *args: Any, batching: BatchingOptions, timer: Timer, **options: Any) -> None:
+    def __init__(self, *args: Any, batching: BatchingOptions, timer: Scheduler, **options: Any) -> None:
         self._gate = threading.Lock()
         """Held while a message joins a batch and while a batch is handed to librdkafka; never while waiting."""
         self._open: dict[int, Container] = {}

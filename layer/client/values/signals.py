@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Final
+
+from pulsar_on_kafka.base.worker import aside
 
 ENDING: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -34,6 +35,6 @@ def _take(number: signal.Signals, close: Callable[[], None], former: signal._HAN
 
     def told(_number: int, _frame: FrameType | None) -> None:
         signal.signal(number, former)
-        threading.Thread(target=close_and_send_again, name="pok-close-on-signal").start()
+        aside("pok-close-on-signal", close_and_send_again, daemon=False)
 
     signal.signal(number, told)

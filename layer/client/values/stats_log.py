@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from pulsar_on_kafka.client.values.periodic import Periodic
+from pulsar_on_kafka.base.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
 
@@ -27,10 +27,10 @@ class StatsLine:
 class StatsLog:
     """The statistics log writes lines every `interval_s` seconds from the first `start` on; 0 seconds is never."""
 
-    def __init__(self, interval_s: int, lines: Callable[[], Iterable[StatsLine]], periodic: Periodic) -> None:
+    def __init__(self, interval_s: int, lines: Callable[[], Iterable[StatsLine]], scheduler: Scheduler) -> None:
         self._interval_s = interval_s
         self._lines = lines
-        self._periodic = periodic
+        self._scheduler = scheduler
         self._before: dict[str, Mapping[str, int]] = {}
         self._started = interval_s == 0
 
@@ -38,7 +38,7 @@ class StatsLog:
         """Called with every producer, consumer and reader; only the first one starts something."""
         if not self._started:
             self._started = True
-            self._periodic.every(self._interval_s, self.log_once)
+            self._scheduler.every(self._interval_s, self.log_once)
 
     def log_once(self) -> None:
         """One line for everybody who did something, or has something waiting."""

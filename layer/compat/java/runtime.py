@@ -5,15 +5,16 @@ from __future__ import annotations
 import importlib.util
 import select
 import subprocess
-import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
 
 import platformdirs
 
+from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.java import find_java
 
@@ -97,7 +98,7 @@ class JavaRuntime:
             self.stop()
             raise
         # What the client logs; a pipe that nobody reads would stop it when it is full.
-        threading.Thread(target=_drain, args=(self._process.stdout,), name="java-output", daemon=True).start()
+        aside("java-output", partial(_drain, self._process.stdout))
 
     def stop(self) -> None:
         """Twice is fine."""

@@ -18,6 +18,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_dead_process, is_of_this_machine, is_over, process_of, this_process
+from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
 
 _log: Final = logging.getLogger(__name__)
@@ -67,8 +68,7 @@ class Departures:
         self._clock = clock
         self._lock = threading.Lock()
         self._companies: set[Company] = set()
-        self._thread: threading.Thread | None = None
-        self._ended = threading.Event()
+        self._worker = Worker("pok-departures", self._look, "looking for processes that died", retry=Retry(LOOK_S))
         self._prepare_s: float | None = None
         self._prepared = False
         self._unable = ""
@@ -80,7 +80,7 @@ class Departures:
 
     def close(self) -> None:
         """Look no more."""
-        self._ended.set()
+        self._worker.end()
 
     def see_off(self, group_id: str, *, besides: str = "") -> tuple[GroupMember, ...]:
         """Have who is over leave the group, `besides` a member with that client id. Gives who stays.
@@ -104,9 +104,10 @@ class Departures:
         """Make members of this group that die leave it, until `forget`."""
         with self._lock:
             self._companies.add(company)
-            if self._thread is None and not self._ended.is_set():
-                self._thread = threading.Thread(target=self._run, name="pok-departures", daemon=True)
-                self._thread.start()
+            first = len(self._companies) == 1
+        self._worker.start()
+        if first:
+            self._worker.wake()
 
     def forget(self, company: Company) -> None:
         with self._lock:
@@ -122,17 +123,13 @@ class Departures:
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._ended.wait(LOOK_S):
-            with self._lock:
-                companies = list(self._companies)
-                if not companies:
-                    self._thread = None
-                    return
-            try:
-                self.look(companies)
-            except Exception:  # a fault here must not leave the groups unwatched
-                _log.exception("looking for processes that died")
+    def _look(self) -> float:
+        with self._lock:
+            companies = list(self._companies)
+        if not companies:
+            return math.inf
+        self.look(companies)
+        return LOOK_S
 
     def look(self, companies: Sequence[Company]) -> None:
         """Take members that died out of their groups, and learn whom to watch where members came or went."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -15,6 +14,7 @@ from typing import Any, Final, Protocol
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import is_no_such_topic, is_not_authorized, translate
 from pulsar_on_kafka.kafka.events import ErrorEvents
@@ -257,7 +257,7 @@ class GroupConsumer:
             except Exception as failure:
                 answered.set_exception(failure)
 
-        threading.Thread(target=commit, name="pok-commit", daemon=True).start()
+        aside("pok-commit", commit)
         try:
             return answered.result(ANSWER_S)
         except FutureTimeoutError as late:
@@ -369,7 +369,7 @@ def _leave(handle: Consumer) -> None:
         handle.close()
         handles.release(handle)
 
-    threading.Thread(target=leave, name="pok-leaving", daemon=True).start()
+    aside("pok-leaving", leave)
 
 
 def split_commits(commits: Mapping[int, CommittedOffset]) -> list[dict[int, CommittedOffset]]:

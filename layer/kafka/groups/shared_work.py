@@ -13,13 +13,12 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
+from pulsar_on_kafka.base.worker import Worker
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.reading.assigned import failure_of
 
 _log: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
-_AGAIN_S: Final = 1.0
-_FORBIDDEN_AGAIN_S: Final = 30.0
 _AT_THE_END: Final = -1  # librdkafka's OFFSET_END: there may be data in the topic, which nobody wants
 
 
@@ -51,14 +50,11 @@ class SharedWork:
         self._group_id = group_id
         self._open_member = open_member
         self._assignment = assignment
-        self._without = without
         self._owned: set[int] = set()
         self._settled = threading.Event()
-        self._ended = threading.Event()
         self._unpaused: list[int] = []
-        self._told = ""
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._worker = Worker(name, self._belong, without, last=self._settled.set)
+        self._worker.start()
 
     def wait_until_assigned(self, deadline: Deadline) -> bool:
         """Whether Kafka has answered with an assignment (which may be empty), or that there will be none for now."""
@@ -71,32 +67,28 @@ class SharedWork:
 
     def is_alive(self) -> bool:
         """Its thread is; it ends with `close` only."""
-        return self._thread.is_alive()
+        return self._worker.is_alive()
 
     def close(self, deadline: Deadline) -> None:
         """Leave the group, and end the thread; a second call does nothing."""
-        self._ended.set()
-        self._thread.join(deadline.remaining_s())
+        self._worker.close(deadline)
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            try:
-                self._belong()
-            except Exception as failure:
-                self._tell(failure)
-                if isinstance(failure, NotAuthorized):
-                    self._settled.set()
-                self._ended.wait(_FORBIDDEN_AGAIN_S if isinstance(failure, NotAuthorized) else _AGAIN_S)
-        self._settled.set()
+    def _belong(self) -> float:
+        try:
+            self._be_member()
+        except NotAuthorized:
+            self._settled.set()
+            raise
+        return 0.0
 
-    def _belong(self) -> None:
+    def _be_member(self) -> None:
         member = self._open_member(
             GroupCallbacks(self._on_assigned, self._on_revoked, self._on_revoked, _nothing_saved)
         )
         try:
-            while not self._ended.is_set():
+            while not self._worker.ended:
                 for event in member.poll_batch(100, _POLL_S):
                     self._see_to(member, event)
                 if self._unpaused:
@@ -117,22 +109,13 @@ class SharedWork:
             raise failure_of(error, f"membership in {self._group_id}")
         _log.info("group=%s %s", self._group_id, error.str())
 
-    def _tell(self, failure: Exception) -> None:
-        if not isinstance(failure, LayerError):
-            _log.error("group=%s membership failed", self._group_id, exc_info=failure)
-            return
-        told = type(failure).__name__
-        level = logging.DEBUG if self._ended.is_set() or told == self._told else logging.WARNING
-        self._told = told
-        _log.log(level, "%s: %s", self._without, failure)
-
     # Callbacks of the group, inside of poll and close -------------------------------------------------------------
 
     def _on_assigned(self, partitions: list[int]) -> dict[int, int]:
         self._owned.update(partitions)
         self._assignment.assigned(partitions)
         self._unpaused.extend(partitions)
-        self._told = ""
+        self._worker.well()
         self._settled.set()
         return dict.fromkeys(partitions, _AT_THE_END)
 

@@ -19,6 +19,7 @@ from pulsar_on_kafka.base.clock import Clock, learn_time
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_dead_process, this_process
 from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.mapping.records.epoch_fences import Fence
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     ProducerClaim,
@@ -105,9 +106,14 @@ class ProducerRegistry:
         """Topics, their lives, and whether for chunks, too, that are known to need a look at headers."""
         self._to_clean: dict[str, Topic] = {}
         self._lock = threading.RLock()
-        self._keeper: threading.Thread | None = None
-        self._stopping = False
-        self._wake = threading.Event()
+        self._next_look_s, self._next_heartbeat_s = 0.0, 0.0
+        self._keeper = Worker(
+            "pok-producer-claims",
+            self._keep,
+            "producer claims could not be looked after",
+            first_s=_LOOK_EVERY_S,
+            retry=Retry(_LOOK_EVERY_S),
+        )
         self._untold: set[str] = set()
         """Topics whose producers changed since the last heartbeat."""
 
@@ -176,7 +182,7 @@ class ProducerRegistry:
             self._throw_out(self._held.pop((place, other), []))
         joined = Membership(self, place, claimed, admission[0].own)
         self._held[place, claimed] = [joined]
-        self._keep()
+        self._keeper.start()
         return joined, [claim for claim in displaced.values() if claim.session != self._session]
 
     def renew(self, membership: Membership, deadline: Deadline) -> None:
@@ -283,7 +289,7 @@ class ProducerRegistry:
     def tell_soon(self, topic: str) -> None:
         """Have the keeper tell of a topic's producers before it is due."""
         self._untold.add(topic)
-        self._wake.set()
+        self._keeper.wake()
 
     def publishers(self, topic: str, deadline: Deadline) -> list[ProducerHeartbeat]:
         """Each living process's producers on a topic, at most 3 s old, by process."""
@@ -327,11 +333,7 @@ class ProducerRegistry:
 
     def close(self, deadline: Deadline) -> None:
         """Leave with every producer that has not."""
-        self._stopping = True
-        self._wake.set()
-        keeper = self._keeper
-        if keeper is not None and keeper is not threading.current_thread():
-            keeper.join(min(_HEARTBEAT_EVERY_S, deadline.remaining_s()))
+        self._keeper.close(Deadline.after(min(_HEARTBEAT_EVERY_S, deadline.remaining_s())))
         for membership in [membership for held in list(self._held.values()) for membership in list(held)]:
             self.leave(membership, deadline)
 
@@ -393,32 +395,18 @@ class ProducerRegistry:
 
     # The keeper's thread ------------------------------------------------------------------------------------------
 
-    def _keep(self) -> None:
-        if self._keeper is None:
-            self._keeper = threading.Thread(target=self._keep_on, name="pok-producer-claims", daemon=True)
-            self._keeper.start()
-
-    def _keep_on(self) -> None:
-        next_heartbeat_s = self._clock.monotonic() + _HEARTBEAT_EVERY_S
-        next_look_s = self._clock.monotonic() + _LOOK_EVERY_S
-        while True:
-            self._wake.wait(max(0.0, next_look_s - self._clock.monotonic()))
-            if self._stopping:
-                return
-            self._wake.clear()
-            try:
-                if self._clock.monotonic() >= next_look_s:
-                    next_look_s = self._clock.monotonic() + _LOOK_EVERY_S
-                    self._look(Deadline.after(_HEARTBEAT_EVERY_S))
-                    self._clean_one(Deadline.after(_HEARTBEAT_EVERY_S))
-                due = self._clock.monotonic() >= next_heartbeat_s
-                if due:
-                    next_heartbeat_s = self._clock.monotonic() + _HEARTBEAT_EVERY_S
-                self._tell({topic for topic, _ in list(self._held) if due or topic in self._untold})
-            except errors.Closed:
-                return
-            except Exception as failure:
-                _log.warning("producer claims could not be looked after, trying again: %s", failure)
+    def _keep(self) -> float:
+        """Seconds until the next look."""
+        now_s = self._clock.monotonic()
+        if now_s >= self._next_look_s:
+            self._next_look_s = now_s + _LOOK_EVERY_S
+            self._look(Deadline.after(_HEARTBEAT_EVERY_S))
+            self._clean_one(Deadline.after(_HEARTBEAT_EVERY_S))
+        due = self._clock.monotonic() >= self._next_heartbeat_s
+        if due:
+            self._next_heartbeat_s = self._clock.monotonic() + _HEARTBEAT_EVERY_S
+        self._tell({topic for topic, _ in list(self._held) if due or topic in self._untold})
+        return max(0.0, self._next_look_s - self._clock.monotonic())
 
     def _tell(self, topics: set[str]) -> None:
         """Send heartbeats, but none on a topic that was left: nobody would take it back."""

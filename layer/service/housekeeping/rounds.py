@@ -9,8 +9,8 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError
-from pulsar_on_kafka.base.rounds import RoundsThread
 from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.service.housekeeping.work import Work
 
 _log: Final = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class HousekeepingRounds:
         self.written = {each.name: 0 for each in work}
         """Records, by kind of work. Counts go up only."""
         failed = "what dead processes left could not be looked through"
-        self._thread = RoundsThread("pok-housekeeping", self._round, failed, first_s=look_s, again_s=look_s)
+        self._thread = Worker("pok-housekeeping", self._round, failed, first_s=look_s, retry=Retry(look_s))
         self._thread.start()
 
     def is_alive(self) -> bool:

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, Corrupt, Fenced, LayerError
 from pulsar_on_kafka.base.role_state import RoleName, RoleState
-from pulsar_on_kafka.base.rounds import RoundsThread
 from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
@@ -115,13 +115,11 @@ class Maintenance:
             name: Share(lambda topics, run=run: run(topics, self._over), services.clock)  # type: ignore[misc]
             for name, run in work.items()
         }
-        self._thread = RoundsThread(
+        self._thread = Worker(
             "pok-maintenance",
             self._run,
             "lists of ledgers could not be kept",
-            first_s=0.0,
-            again_s=min(_AGAIN_S, every_s),
-            again_most_s=min(_AGAIN_MOST_S, every_s),
+            retry=Retry(min(_AGAIN_S, every_s), min(_AGAIN_MOST_S, every_s)),
         )
         self._thread.start()
         self._group = SharedWork(

@@ -8,7 +8,6 @@ nothing the second time, so it does not matter between which two steps a worker 
 from __future__ import annotations
 
 import logging
-import threading
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -16,6 +15,7 @@ from typing import Final, NamedTuple
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
 from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.base.worker import Worker
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.client.consumer.consumer import Consumer
 from pulsar_on_kafka.client.consumer.letter_origin import origin_as_java
@@ -50,8 +50,6 @@ RETRY_S: Final = 600.0
 _AT_ONCE: Final = 1_000
 _WAIT_MS: Final = 300
 _LOOK_S: Final = 30.0
-_AGAIN_S: Final = 1.0
-_FORBIDDEN_AGAIN_S: Final = 30.0
 
 FAILED: Final = "FAILED"
 """Counted beside the verdicts: an event that could not be judged, or carried out."""
@@ -89,11 +87,14 @@ class DeletionWorker:
         """Its work on one batch of events each."""
         self.answered = False
         """Kafka has let it in, or has said that it may not be."""
-        self._told = ""
-        self._ended = threading.Event()
         self._dead_letters: Producer | None = None
-        self._thread = threading.Thread(target=self._run, name="pok-deletion-worker", daemon=True)
-        self._thread.start()
+        self._worker = Worker(
+            "pok-deletion-worker",
+            self._run,
+            "this process deletes no ledgers",
+            expected=(LayerError, PulsarException),
+        )
+        self._worker.start()
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
@@ -102,35 +103,22 @@ class DeletionWorker:
         return {**dict.fromkeys((*(verdict.value for verdict in DeletionVerdict), FAILED), 0), **self._counts}
 
     def is_alive(self) -> bool:
-        """False once its thread has ended, as it does after `close`."""
-        return self._thread.is_alive() or self._ended.is_set()
+        """Whether its thread works; true also after `close`, which ends it."""
+        return self._worker.is_alive() or self._worker.ended
 
     def close(self, deadline: Deadline) -> None:
         """End after the batch at hand; what was acknowledged is saved. A second call does nothing."""
-        self._ended.set()
-        self._thread.join(deadline.remaining_s())
+        self._worker.close(deadline)
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            pause_s = _AGAIN_S
-            try:
-                self._consume()
-            except (LayerError, PulsarException) as failure:
-                if isinstance(failure, NotAuthorized | AuthorizationError):
-                    self.answered, pause_s = True, _FORBIDDEN_AGAIN_S
-                self._tell(failure)
-            except Exception:
-                _log.exception("ledgers are not deleted, again in %.0f s", pause_s)
-            self._ended.wait(pause_s)
-
-    def _tell(self, failure: Exception) -> None:
-        """The same once; it is tried again."""
-        told = type(failure).__name__
-        level = logging.DEBUG if self._ended.is_set() or told == self._told else logging.WARNING
-        self._told = told
-        _log.log(level, "this process deletes no ledgers: %s", failure)
+    def _run(self) -> float:
+        try:
+            self._consume()
+        except (NotAuthorized, AuthorizationError) as failure:
+            self.answered = True
+            raise NotAuthorized(str(failure)) from failure
+        return 0.0
 
     def _consume(self) -> None:
         make_topics(self._services, Deadline.after(_LOOK_S))
@@ -145,9 +133,10 @@ class DeletionWorker:
             dead_letter_policy=ConsumerDeadLetterPolicy(MAX_REDELIVERIES, DEAD_LETTERS, retry_letter_topic=RETRIES),
             batch_receive_policy=ConsumerBatchReceivePolicy(_AT_ONCE, 0, _WAIT_MS),
         )
-        self.answered, self._told = True, ""
+        self.answered = True
+        self._worker.well()
         try:
-            while not self._ended.is_set():
+            while not self._worker.ended:
                 messages = consumer.batch_receive()
                 if messages:
                     with self.turns.one():

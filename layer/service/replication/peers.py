@@ -49,7 +49,7 @@ class Peers:
             return None
         try:
             remote = RemoteCluster(cluster, peer_settings(address, self._secrets.get(cluster, {})))
-            progress = remote.node(self._ended).progress
+            progress = remote.node(self._ended.is_set).progress
         except LayerError as failure:
             self._again[cluster] = Deadline.after(_AGAIN_S)
             _log.warning("cluster %s cannot be reached, again in %.0f s: %s", cluster, _AGAIN_S, failure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from typing import Final
 
 from pulsar_on_kafka.base import errors
@@ -27,11 +28,11 @@ class RemoteCluster:
         self._node: Node | None = None
         self._lock = threading.Lock()
 
-    def node(self, ended: threading.Event) -> Node:
-        """The connection. Raises ConnectFailed when nobody answers, or `ended` is set."""
+    def node(self, ended: Callable[[], bool]) -> Node:
+        """The connection. Raises ConnectFailed when nobody answers, or `ended` says so."""
         with self._lock:
             if self._node is None:
-                if ended.is_set():
+                if ended():
                     raise errors.ConnectFailed(f"cluster {self.name} is not needed any more")
                 # To connect keeps other Clients of the process waiting, so not in vain.
                 self._require_listener()

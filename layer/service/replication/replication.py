@@ -16,6 +16,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.role_state import ReplicatorState, RoleName, RoleState
 from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.client.connection.connection import peer_settings
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
@@ -66,11 +67,10 @@ class Replication:
         self._remotes: dict[str, RemoteCluster] = {}
         self._replicators: dict[Wanted, Replicator] = {}
         self._obsolete_looked_s = float("-inf")
-        self._wake = threading.Event()
-        self._ended = threading.Event()
         self._turns = Turns()
-        self._thread = threading.Thread(target=self._run, name="pok-replication", daemon=True)
-        self._thread.start()
+        failing = "what is to be copied to other clusters is not known now"
+        self._worker = Worker("pok-replication", self._run, failing, retry=Retry(every_s))
+        self._worker.start()
         self._group = SharedWork(
             node.settings.instance.group(SUBSCRIPTIONS, _WORK),
             self._open_member,
@@ -82,24 +82,23 @@ class Replication:
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def state(self) -> RoleState:
-        threads = ((self._thread.name, self._thread.is_alive()), ("pok-replication-group", self._group.is_alive()))
+        threads = ((self._worker.name, self._worker.is_alive()), ("pok-replication-group", self._group.is_alive()))
         with self._lock:
             running, partitions = list(self._replicators.values()), len(self._assigned)
         return RoleState(
             RoleName.REPLICATION.value,
             self._group.answered,
             partitions,
-            tuple(name for name, alive in threads if not alive and not self._ended.is_set()),
+            tuple(name for name, alive in threads if not alive and not self._worker.ended),
             (("replication", self._turns.seen()),),
             replicators=tuple(_state_of(each) for each in running),
         )
 
     def close(self, deadline: Deadline) -> None:
         """Let what is under way arrive, leave all groups, and end the threads; a second call does nothing."""
-        self._ended.set()
-        self._wake.set()
+        self._worker.end()
         self._group.close(deadline)
-        self._thread.join(deadline.remaining_s())
+        self._worker.close(deadline)
         self._end(list(self._replicators), deadline)
         for remote in self._remotes.values():
             remote.close()
@@ -107,18 +106,10 @@ class Replication:
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            try:
-                with self._turns.one():
-                    self._round(Deadline.after(_ROUND_S))
-            except errors.LayerError as failure:
-                level = logging.DEBUG if self._ended.is_set() else logging.WARNING
-                _log.log(level, "what is to be copied to other clusters is not known now: %s", failure)
-            except Exception:
-                _log.exception("a round of replication failed")
-            self._wake.wait(self._every_s)
-            self._wake.clear()
+    def _run(self) -> float:
+        with self._turns.one():
+            self._round(Deadline.after(_ROUND_S))
+        return self._every_s
 
     def _round(self, deadline: Deadline) -> None:
         with self._lock:
@@ -143,7 +134,7 @@ class Replication:
         for remote in retired:
             remote.close()
         for topic, cluster in sorted(wanted - self._replicators.keys()):
-            if self._ended.is_set():
+            if self._worker.ended:
                 return
             made = Replicator(self._node, TopicName.parse(topic), self._remotes[cluster], registry.local, self._member)
             with self._lock:
@@ -229,12 +220,12 @@ class Replication:
     def _on_assigned(self, partitions: list[int]) -> None:
         with self._lock:
             self._assigned.update(partitions)
-        self._wake.set()
+        self._worker.wake()
 
     def _on_revoked(self, partitions: list[int]) -> None:
         with self._lock:
             self._assigned.difference_update(partitions)
-        self._wake.set()
+        self._worker.wake()
 
 
 def _state_of(replicator: Replicator) -> ReplicatorState:

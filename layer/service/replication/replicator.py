@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.names.replicator_names import replicator_subscription
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -39,43 +39,40 @@ class Replicator:
         self._remote = remote
         self._origin = origin
         self._member = member
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"pok-replicator {topic} {remote.name}", daemon=True)
-        self._thread.start()
+        self._worker = Worker(
+            f"pok-replicator {topic} {remote.name}",
+            self._copy,
+            f"topic={topic} is not copied to {remote.name} now",
+            retry=Retry(_AGAIN_S, _AGAIN_MOST_S),
+            expected=(errors.LayerError, MappingError),
+        )
+        self._worker.start()
 
     def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        return self._worker.is_alive()
 
     def end(self) -> None:
         """Begin to end; see `close`."""
-        self._ended.set()
+        self._worker.end()
 
     def close(self, deadline: Deadline) -> None:
         """Let what is under way arrive, save, leave the group and end the thread. A second call does nothing."""
-        self._ended.set()
-        self._thread.join(deadline.remaining_s())
+        self._worker.close(deadline)
 
-    def _run(self) -> None:
-        again_s = _AGAIN_S
-        while not self._ended.is_set():
-            before = self.counts.records
-            try:
-                session = self._session(Deadline.after(_OPEN_S))
-                self.waits_for = ""
-                session.run()
-            except (errors.LayerError, MappingError) as failure:
-                self._failed(failure)
-            except Exception as failure:
-                _log.exception("topic=%s cluster=%s copying failed", self.topic, self.cluster)
-                self._failed(failure)
-            again_s = _AGAIN_S if self.counts.records > before else min(2 * again_s, _AGAIN_MOST_S)
-            self._ended.wait(again_s)
-
-    def _failed(self, failure: Exception) -> None:
-        told, self.waits_for = self.waits_for, f"{type(failure).__name__}: {failure}"
-        self.counts.failures += 1
-        if self.waits_for != told and not self._ended.is_set():
-            _log.warning("topic=%s is not copied to %s now: %s", self.topic, self.cluster, failure)
+    def _copy(self) -> float:
+        before = self.counts.records
+        try:
+            session = self._session(Deadline.after(_OPEN_S))
+            self.waits_for = ""
+            session.run()
+        except Exception as failure:  # stats tell it
+            self.waits_for = f"{type(failure).__name__}: {failure}"
+            self.counts.failures += 1
+            raise
+        finally:
+            if self.counts.records > before:
+                self._worker.well()
+        return _AGAIN_S
 
     def _session(self, deadline: Deadline) -> ReplicatorSession:
         here = self._node.topics.find(self.topic, deadline)
@@ -90,10 +87,17 @@ class Replicator:
             claimant=None,
             deadline=deadline,
         )
-        there = self._remote.node(self._ended)
+        there = self._remote.node(lambda: self._worker.ended)
         topic = target_topic(there, here, deadline)
         target = Target(there, topic, self._origin, here.layout.incarnation, self._remote.compression)
         target.producer().learn_partitions(topic.kafka_topic, here.partitions, deadline)
         return ReplicatorSession(
-            self._node, subscription, target, self._origin, self.cluster, self._ended, self.counts, self._member
+            self._node,
+            subscription,
+            target,
+            self._origin,
+            self.cluster,
+            lambda: self._worker.ended,
+            self.counts,
+            self._member,
         )

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -81,7 +80,7 @@ class ReplicatorSession:
         target: Target,
         origin: str,
         cluster: str,
-        ended: threading.Event,
+        ended: Callable[[], bool],
         counts: ReplicationCounts,
         member: str,
     ) -> None:
@@ -124,7 +123,7 @@ class ReplicatorSession:
         company = self._node.departures.company(self._subscription.group, self._client_id)
         self._consumer = GroupConsumer(config, topic.kafka_topic, callbacks, company=company)
         try:
-            while not self._ended.is_set():
+            while not self._ended():
                 self._step()
         finally:
             try:
@@ -225,7 +224,7 @@ class ReplicatorSession:
         """For half a second; then reading pauses, which throws away what was fetched ahead, but serves the group."""
         deadline = Deadline.after(_ROOM_S)
         producer = self._target.producer()
-        while self._is_full() and not deadline.passed() and not self._ended.is_set():
+        while self._is_full() and not deadline.passed() and not self._ended():
             producer.wait_for_reports(_REPORT_S)
             if any(lane.failure is not None for lane in self._lanes.values()):
                 return

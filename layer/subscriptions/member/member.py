@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -69,7 +70,7 @@ class SubscriptionMember:
             handle, config, store, fetcher, clock, self._commands, self._owned, self._endpoints, self._ready,
             journal, terms, ack_persist_interval_s=ack_persist_interval_s,
         )  # fmt: skip
-        self._thread = threading.Thread(target=self._run, name=f"pok-member {handle}", daemon=True)
+        self._thread: threading.Thread | None = None
 
     @property
     def type(self) -> SubscriptionType:
@@ -86,7 +87,7 @@ class SubscriptionMember:
         """
         first.wake_member = self.wake
         attached = self.run(lambda: self._attach(first))
-        self._thread.start()
+        self._thread = aside(f"pok-member {self._handle}", self._run)
         attached.result()
 
     def slot(self, partition: int) -> PartitionSlot:
@@ -236,6 +237,8 @@ class SubscriptionMember:
     def stop(self, deadline: Deadline, *, orderly: bool = True) -> None:
         """Save, leave the group, end the thread; not `orderly` when the program ends with consumers open."""
         self.run(lambda: self._serving.stop(orderly=orderly))
+        if self._thread is None:
+            return
         self._thread.join(deadline.remaining_s())
         if self._thread.is_alive():
             raise errors.DeadlineExceeded(f"subscription {self._handle} did not close in time")

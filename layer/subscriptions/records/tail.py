@@ -20,6 +20,7 @@ from typing import Any, Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import ReadCounts
+from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka.reading.assigned import (
     AssignedConsumer,
     end_reached,
@@ -95,13 +96,13 @@ class Tail:
         self._stopping = False
         self._ended = False
         self.failure: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name=f"pok-reader {name}", daemon=True)
+        self._thread: threading.Thread | None = None
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._endpoint.wake_member = self._wake.set
-        self._thread.start()
+        self._thread = aside(f"pok-reader {self._name}", self._run)
 
     def partitions(self) -> list[int]:
         return sorted(self._positions)
@@ -148,7 +149,7 @@ class Tail:
         """End the thread and the connection; a second call does nothing."""
         self._stopping = True
         self._wake.set()
-        if self._thread.ident is None or self._thread is threading.current_thread():
+        if self._thread is None or self._thread is threading.current_thread():
             return
         self._thread.join(deadline.remaining_s())
         if self._thread.is_alive():

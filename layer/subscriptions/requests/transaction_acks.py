@@ -8,6 +8,7 @@ transaction has it already.
 from __future__ import annotations
 
 import logging
+import math
 import secrets
 import threading
 from collections import deque
@@ -18,6 +19,7 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
@@ -79,12 +81,14 @@ class TransactionAcksElsewhere:
 
     def __init__(self, channel: DeliveryChannel) -> None:
         self._channel = channel
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._new: deque[_Asked] = deque()
         self._asked: dict[bytes, _Asked] = {}
         self._topics: set[str] = set()
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._look = Deadline.after(0)
+        """When all that wait are looked at next."""
+        failing = "acknowledgements of transactions have to wait"
+        self._worker = Worker("pok-transaction-acks", self._say, failing, retry=Retry(_AGAIN_S))
         self._listener: Callable[[Sequence[Heard]], None] = self._heard
 
     # Any thread ---------------------------------------------------------------------------------------------------
@@ -100,24 +104,21 @@ class TransactionAcksElsewhere:
             Closed: this process leaves the cluster.
         """
         request = CursorTransactionRequest(secrets.token_bytes(REQUEST_ID_BYTES), life, txn, ack)
-        with self._changed:
-            if self._closed:
+        with self._lock:
+            if self._worker.ended:
                 raise errors.Closed("this process leaves the cluster")
             if len(self._asked) >= MOST_WAITING:
                 raise errors.Refused(f"{MOST_WAITING} acknowledgements of transactions wait already, try again later")
             asked = self._asked[request.id] = _Asked(key, request, answer, deadline, Deadline.after(0))
             self._new.append(asked)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="pok-transaction-acks", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        self._worker.start()
+        self._worker.wake()
 
     def close(self) -> None:
         """What is not answered fails with Closed; a second call does nothing."""
-        with self._changed:
-            self._closed = True
+        with self._lock:
+            self._worker.end()
             left, self._asked = self._asked, {}
-            self._changed.notify_all()
         for topic in self._topics:
             self._channel.unlisten(topic, self._listener)
         for asked in left.values():
@@ -134,7 +135,7 @@ class TransactionAcksElsewhere:
                 continue
             if not isinstance(found, Answer):
                 continue
-            with self._changed:
+            with self._lock:
                 asked = self._asked.pop(found.id, None)
             if asked is not None:
                 kind = _REASONS.get(found.reason, errors.Refused)
@@ -142,20 +143,17 @@ class TransactionAcksElsewhere:
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        look = Deadline.after(0)
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._new or self._closed, look.remaining_s() if self._asked else None)
-                if self._closed:
-                    return
-                due: Sequence[_Asked] = list(self._new)
-                self._new.clear()
-                if look.passed():
-                    look = Deadline.after(_AGAIN_S)
-                    due = self._due()
-            for topic in {asked.key.topic for asked in due}:
-                self._write(topic, [asked for asked in due if asked.key.topic == topic])
+    def _say(self) -> float:
+        with self._lock:
+            due: Sequence[_Asked] = list(self._new)
+            self._new.clear()
+            if self._look.passed():
+                self._look = Deadline.after(_AGAIN_S)
+                due = self._due()
+        for topic in {asked.key.topic for asked in due}:
+            self._write(topic, [asked for asked in due if asked.key.topic == topic])
+        with self._lock:
+            return self._look.remaining_s() if self._asked else math.inf
 
     def _due(self) -> list[_Asked]:
         """What is to be written, without what nobody waits for any more. Under the lock."""
@@ -178,7 +176,7 @@ class TransactionAcksElsewhere:
             self._channel.write(records, deadline)
         except errors.NotAuthorized as failure:
             for asked in due:
-                with self._changed:
+                with self._lock:
                     self._asked.pop(asked.request.id, None)
                 settle(asked.answer, failure)
             return

@@ -18,6 +18,7 @@ from typing import Final
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError
+from pulsar_on_kafka.base.worker import QueueWorker
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK
 from pulsar_on_kafka.statelog.view import LogEnd
@@ -64,10 +65,8 @@ class PendingAckJournal:
         self._is_there = is_there
         self._views = views
         self._clock = clock
-        self._changed = threading.Condition()
-        self._waiting: list[_Errand] = []
-        self._thread: threading.Thread | None = None
-        self._closed = False
+        self._errands: QueueWorker[_Errand] = QueueWorker("pok-pending-acks", self._run)
+        self._lock = threading.Lock()
         self._low_waters: dict[int, tuple[float, Mapping[int, int]]] = {}
 
     # Blocking -----------------------------------------------------------------------------------------------------
@@ -108,43 +107,24 @@ class PendingAckJournal:
         """Have these appended, then read what is on record of the cursor. The future fails with a LayerError when they
         were not appended, or nobody knows, or what came of it could not be read."""
         errand = _Errand(name, records)
-        with self._changed:
-            if self._closed:
-                errand.answer.set_exception(Closed("acknowledgements of transactions are over"))
-                return errand.answer
-            self._waiting.append(errand)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="pok-pending-acks", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        if not self._errands.put([errand]):
+            errand.answer.set_exception(Closed("acknowledgements of transactions are over"))
         return errand.answer
 
     def close(self, deadline: Deadline) -> None:
         """Do what waits, then end the thread; a second call does nothing."""
-        with self._changed:
-            self._closed = True
-            thread, self._thread = self._thread, None
-            self._changed.notify_all()
-        if thread is not None:
-            thread.join(deadline.remaining_s())
+        self._errands.close(deadline)
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not self._waiting and not self._closed:
-                    self._changed.wait()
-                errands, self._waiting = self._waiting, []
-                if not errands:
-                    return
-            for together in _grouped(errands):
-                try:
-                    self._do(together)
-                except Exception as failure:
-                    if not isinstance(failure, LayerError):
-                        _log.exception("acknowledgements of transactions")
-                    for errand in together:
-                        if not errand.answer.done():
-                            errand.answer.set_exception(failure)
+    def _run(self, errands: Sequence[_Errand]) -> None:
+        for together in _grouped(errands):
+            try:
+                self._do(together)
+            except Exception as failure:  # whoever waits for it is told
+                if not isinstance(failure, LayerError):
+                    _log.exception("acknowledgements of transactions")
+                for errand in together:
+                    if not errand.answer.done():
+                        errand.answer.set_exception(failure)
 
     def _do(self, errands: list[_Errand]) -> None:
         """Errands of one partition of the state topic."""
@@ -185,7 +165,7 @@ class PendingAckJournal:
 
     def _recent_low_waters(self, partition: int, topic: str, deadline: Deadline) -> Mapping[int, int]:
         """Marks that are some time old are marks that were read before: they only let leftovers wait."""
-        with self._changed:
+        with self._lock:
             read_s, known = self._low_waters.get(partition, (0.0, None))
         if known is not None and self._clock.monotonic() - read_s < _LOW_WATERS_S:
             return known
@@ -194,7 +174,7 @@ class PendingAckJournal:
     def _read_low_waters(self, partition: int, topic: str, deadline: Deadline) -> Mapping[int, int]:
         now_s = self._clock.monotonic()
         found = self._views.ask_buffer(topic, lambda entries: entries.low_waters(), deadline)
-        with self._changed:
+        with self._lock:
             self._low_waters[partition] = (now_s, found)
         return found
 

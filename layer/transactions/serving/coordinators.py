@@ -10,6 +10,7 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, Corrupt, Fenced, LayerError, TransactionCoordinatorNotFound
+from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import Wish
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
@@ -30,55 +31,57 @@ class _Served:
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.coordinator = coordinator
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"pok-coordinator-{coordinator.id}", daemon=True)
-        self._thread.start()
+        retry = Retry(_AGAIN_LEAST_S, _AGAIN_MOST_S)  # two that believe to own it must not take turns for long
+        failing = f"coordinator={coordinator.id} does not serve"
+        self._worker = Worker(
+            f"pok-coordinator-{coordinator.id}", self._serve, failing, retry=retry, last=coordinator.resign
+        )
+        self._worker.start()
 
     def end(self) -> None:
-        self._ended.set()
+        self._worker.end()
         self.coordinator.wake()
 
     def is_alive(self) -> bool:
-        return self._thread.is_alive()
+        return self._worker.is_alive()
 
     def join(self, deadline: Deadline) -> None:
-        self._thread.join(deadline.remaining_s())
+        self._worker.close(deadline)
 
-    def _run(self) -> None:
-        pause_s = _AGAIN_LEAST_S
-        while not self._ended.is_set():
-            settled = Deadline.after(_SETTLED_S)
-            try:
-                self.coordinator.take_over(Deadline.after(_TURN_S))
-                self._serve()
-            except Fenced as fenced:
-                # Kafka's group has not told this process yet that it lost the coordinator, or never will because the
-                # other claim was made by one that wakes up: then this one claims again.
-                _log.info("coordinator=%d is served elsewhere: %s", self.coordinator.id, fenced)
-                self.coordinator.resign()
-            except LayerError as failure:
-                level = logging.DEBUG if isinstance(failure, Closed) else logging.ERROR
-                _log.log(level, "coordinator=%d stopped: %s", self.coordinator.id, failure)
-                self.coordinator.resign(failure if isinstance(failure, Corrupt) else None)
-            except Exception as failure:
-                _log.exception("coordinator=%d stopped", self.coordinator.id)
-                self.coordinator.resign(TransactionCoordinatorNotFound(f"coordinator {self.coordinator.id}: {failure}"))
-            self._ended.wait(pause_s)  # longer each time: two that believe to own it must not take turns for long
-            pause_s = _AGAIN_LEAST_S if settled.passed() else min(2 * pause_s, _AGAIN_MOST_S)
-        self.coordinator.resign()
+    def _serve(self) -> float:
+        """Until somebody else owns it, a record cannot be read, or it is to end."""
+        settled = Deadline.after(_SETTLED_S)
+        why: LayerError | None = None
+        try:
+            self.coordinator.take_over(Deadline.after(_TURN_S))
+            self._turns()
+        except Corrupt as failure:
+            why = failure
+            raise
+        except LayerError:
+            # Fenced: Kafka's group has not told this process yet that it lost the coordinator, or never will because
+            # the other claim was made by one that wakes up: then this one claims again.
+            raise
+        except Exception as failure:
+            why = TransactionCoordinatorNotFound(f"coordinator {self.coordinator.id}: {failure}")
+            raise
+        finally:
+            if settled.passed():
+                self._worker.well()
+            self.coordinator.resign(why)
+        return 0.0
 
-    def _serve(self) -> None:
-        """Turn by turn, until somebody else owns it, a record cannot be read, or it is to end."""
+    def _turns(self) -> None:
         pause_s = _AGAIN_LEAST_S
         quiet = 0
-        while not self._ended.is_set():
+        while not self._worker.ended:
             try:
                 worked = self.coordinator.turn(Deadline.after(_TURN_S))
             except (Fenced, Corrupt, Closed):
                 raise
             except LayerError as failure:
                 _log.warning("coordinator=%d: %s", self.coordinator.id, failure)
-                self._ended.wait(pause_s)
+                self._worker.pause(pause_s)
                 pause_s = min(2 * pause_s, _AGAIN_MOST_S)
                 continue
             pause_s = _AGAIN_LEAST_S

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.rounds import RoundsThread
 from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 from pulsar_on_kafka.transactions.upkeep.upkeep import Upkeep
 
@@ -37,7 +37,7 @@ class UpkeepRounds:
         self._every_s = every_s
         self.turns = Turns()
         failed = "state of transactions could not be cleaned"
-        self._thread = RoundsThread("pok-transaction-upkeep", self._round, failed, first_s=first_s, again_s=every_s)
+        self._thread = Worker("pok-transaction-upkeep", self._round, failed, first_s=first_s, retry=Retry(every_s))
         self._thread.start()
 
     def is_alive(self) -> bool:

@@ -225,11 +225,11 @@ def test_a_thread_that_follows_nothing_rests(world: World) -> None:
 
     class Watched(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
-            if timeout is None and left.is_set() and not self.is_set():
+            if timeout == threading.TIMEOUT_MAX and left.is_set() and not self.is_set():
                 rests.set()
             return super().wait(timeout)
 
-    world.log._follower._changed = Watched()  # nothing else tells a busy thread from one that waits
+    world.log._follower._worker._wake = Watched()  # nothing else tells a busy thread from one that waits
     world.write_and_read()
     world.wait_until_followed()
     left.set()

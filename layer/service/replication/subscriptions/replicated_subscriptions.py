@@ -12,8 +12,8 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.role_state import RoleName, RoleState
-from pulsar_on_kafka.base.rounds import RoundsThread
 from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
@@ -63,14 +63,8 @@ class ReplicatedSubscriptions:
         self._rounds = 0
         self._turns = Turns()
         self._moved = threading.Condition()
-        self._thread = RoundsThread(
-            "pok-subscriptions",
-            self._work,
-            "replicated subscriptions wait",
-            first_s=0.0,
-            again_s=every_s,
-            again_most_s=_AGAIN_MOST_S,
-        )
+        retry = Retry(every_s, _AGAIN_MOST_S)
+        self._thread = Worker("pok-subscriptions", self._work, "replicated subscriptions wait", retry=retry)
         self._thread.start()
         self._group = SharedWork(
             node.settings.instance.group(SUBSCRIPTION_PROGRESS, _WORK),

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from pulsar_on_kafka.client.values.periodic import Periodic
+from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.client.values.stats_log import StatsLine, StatsLog
 
 
@@ -15,7 +15,7 @@ def test_a_line_tells_what_happened_since_the_last_one(caplog: pytest.LogCapture
     caplog.set_level(logging.INFO)
     sent = [0]
     log = StatsLog(
-        10, lambda: [StatsLine("producer=p", {"sent": sent[0], "failed": 0}, {"pending": 0})], Periodic("test")
+        10, lambda: [StatsLine("producer=p", {"sent": sent[0], "failed": 0}, {"pending": 0})], Scheduler("test")
     )
     log.log_once()
     assert caplog.messages == []
@@ -37,15 +37,15 @@ def test_it_logs_by_itself_and_ends() -> None:
         asked.set()
         return []
 
-    periodic = Periodic("test")
-    log = StatsLog(1, lines, periodic)
+    scheduler = Scheduler("test")
+    log = StatsLog(1, lines, scheduler)
     log.start()
     log.start()
     assert asked.wait(5)
-    periodic.close()
+    scheduler.close()
 
 
 def test_no_interval_is_no_thread() -> None:
     before = threading.active_count()
-    StatsLog(0, list, Periodic("test")).start()
+    StatsLog(0, list, Scheduler("test")).start()
     assert threading.active_count() == before

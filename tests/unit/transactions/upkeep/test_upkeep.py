@@ -11,7 +11,7 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import NotAuthorized
+from pulsar_on_kafka.base.errors import NotAuthorized, StoreError
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -331,7 +331,7 @@ def test_rounds_go_on_after_one_that_failed(rig: Rig, monkeypatch: pytest.Monkey
     def run(partitions: Collection[int], deadline: Deadline) -> int:
         done.extend(partitions)
         if len(done) == 1:
-            raise NotAuthorized("write")
+            raise StoreError("no broker")
         again.set()
         return 0
 

@@ -1,0 +1,243 @@
+"""Threads run as workers: one that works until it is closed, one that takes what is put, and one for a single call.
+
+Nobody else begins a thread (`tests/unit/test_import_rules.py`), so what happens when work fails is the same everywhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Closed, Fenced, LayerError, NotAuthorized
+
+FORBIDDEN_AGAIN_S: Final = 30.0
+"""The pause, at least, after work that a missing right has kept from being done: nobody grants within a second."""
+
+_log: Final = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Pauses after work that failed: `least_s`, then twice as long each time, up to `most_s` (by default always the
+    same)."""
+
+    least_s: float = 1.0
+    most_s: float = 0.0
+
+    def next_s(self, pause_s: float) -> float:
+        """The pause after `pause_s`, which is 0.0 before the first."""
+        return max(self.least_s, min(2 * pause_s, self.most_s))
+
+
+_ONE_SECOND: Final = Retry()
+
+
+def _nothing() -> None:
+    pass
+
+
+class Worker:
+    """A thread that does its work again and again until it is closed: nothing that the work raises ends it.
+
+    What fails is said once for each kind of failure, and again when it has worked meanwhile. Thread-safe.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[], float],
+        failing: str,
+        *,
+        first_s: float = 0.0,
+        retry: Retry = _ONE_SECOND,
+        last: Callable[[], object] = _nothing,
+        expected: tuple[type[Exception], ...] = (LayerError,),
+    ) -> None:
+        """`work` gives the seconds until it is done again, infinity for not before `wake`; it is done first after
+        `first_s`. `failing` is what the log says when it raises. `last` is done by the thread before it ends, also when
+        it was told to before it came to work. What is not `expected` to be raised is logged with its traceback."""
+        self._work = work
+        self._failing = failing
+        self._first_s = first_s
+        self._retry = retry
+        self._last = last
+        self._expected = expected
+        self._pause_s = 0.0
+        self._told = ""
+        self._begun = threading.Lock()
+        self._wake = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin, when everything is there that the work needs; does nothing when it has begun, or was told to end."""
+        with self._begun:
+            if self._thread.ident is None and not self.ended:
+                self._thread.start()
+
+    @property
+    def name(self) -> str:
+        return self._thread.name
+
+    @property
+    def ended(self) -> bool:
+        """Whether it was told to end; work that lasts looks at this now and then."""
+        return self._ended.is_set()
+
+    def is_alive(self) -> bool:
+        """Whether its thread is: from `start` until `close`."""
+        return self._thread.is_alive()
+
+    def wake(self) -> None:
+        """Do the work now, or again right after what is being done; after a failure when its pause is over."""
+        self._wake.set()
+
+    def pause(self, seconds: float) -> bool:
+        """Have the work itself wait for so long; True, at once, when it is to end."""
+        return self._ended.wait(seconds)
+
+    def well(self) -> None:
+        """Said by work that does not return: it works, so the next failure is told, and waited for briefly."""
+        self._pause_s, self._told = 0.0, ""
+
+    def end(self) -> None:
+        """Do the work no more; a second call does nothing."""
+        with self._begun:
+            self._ended.set()
+        self._wake.set()
+
+    def close(self, deadline: Deadline) -> None:
+        """End, and wait for the work that is being done, but not from within it; a second call does nothing."""
+        self.end()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(deadline.remaining_s())
+
+    def _run(self) -> None:
+        pause_s = self._first_s
+        while not self._waited(pause_s):
+            try:
+                pause_s = self._work()
+            except Exception as failure:
+                pause_s = self._pause_s = self._retry.next_s(self._pause_s)
+                if isinstance(failure, NotAuthorized):
+                    pause_s = max(pause_s, FORBIDDEN_AGAIN_S)
+                self._tell(failure, pause_s)
+                self._ended.wait(pause_s)
+                pause_s = 0.0
+            else:
+                self.well()
+        self._last()
+
+    def _waited(self, seconds: float) -> bool:
+        """For so long, or until it is woken; True when it was told to end."""
+        self._wake.wait(min(seconds, threading.TIMEOUT_MAX))
+        self._wake.clear()
+        return self.ended
+
+    def _tell(self, failure: Exception, pause_s: float) -> None:
+        kind = type(failure).__name__
+        known = kind == self._told or self.ended or isinstance(failure, Closed)
+        self._told = kind
+        if isinstance(failure, self._expected):
+            alarming = logging.INFO if isinstance(failure, Fenced) else logging.WARNING  # somebody else goes on
+            level = logging.DEBUG if known else alarming
+            _log.log(level, "%s, again in %.0f s: %s", self._failing, pause_s, failure)
+        else:
+            level = logging.DEBUG if known else logging.ERROR
+            _log.log(level, "%s, again in %.0f s", self._failing, pause_s, exc_info=failure)
+
+
+class QueueWorker(Generic[_T]):
+    """A thread that takes what is put, all that waits at a time, in order; it begins with the first. Thread-safe.
+
+    Memory: what was put and not taken; those who put keep it small.
+    """
+
+    def __init__(
+        self, name: str, take: Callable[[Sequence[_T]], None], *, last: Callable[[], object] = _nothing
+    ) -> None:
+        """What `take` raises is logged; what comes next is taken all the same. `last` is done by the thread before it
+        ends, if it ever began."""
+        self._name = name
+        self._take = take
+        self._last = last
+        self._changed = threading.Condition()
+        self._waiting: list[_T] = []
+        self._busy = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def put(self, items: Sequence[_T]) -> bool:
+        """False, and nothing is done with them, when it is closed."""
+        with self._changed:
+            if self._closed:
+                return False
+            self._waiting.extend(items)
+            if self._thread is None:
+                self._thread = aside(self._name, self._run)
+            self._changed.notify_all()
+        return True
+
+    def is_own_thread(self) -> bool:
+        """Whether the caller is what `take` calls."""
+        return threading.current_thread() is self._thread
+
+    def is_idle(self) -> bool:
+        """Whether nothing waits, and nothing is being taken."""
+        with self._changed:
+            return not self._waiting and not self._busy
+
+    def wait_until_idle(self, deadline: Deadline) -> int:
+        """How many wait still when the deadline is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting and not self._busy, deadline.remaining_s())
+            return len(self._waiting)
+
+    def close(self, deadline: Deadline) -> bool:
+        """Have what waits taken, then end; whether that is done when the deadline is over. A second call does
+        nothing else."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is None or self.is_own_thread():
+            return True
+        thread.join(deadline.remaining_s())
+        return not thread.is_alive()
+
+    def _run(self) -> None:
+        while items := self._next():
+            try:
+                self._take(items)
+            except Exception:
+                _log.exception("%s: %d could not be done", self._name, len(items))
+        self._last()
+
+    def _next(self) -> list[_T]:
+        with self._changed:
+            self._busy = False
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._waiting or self._closed)
+            items, self._waiting = self._waiting, []
+            self._busy = bool(items)
+            return items
+
+
+def aside(name: str, action: Callable[[], object], *, daemon: bool = True) -> threading.Thread:
+    """Begin a thread that makes this one call; what it raises is logged. With `daemon` it does not keep the process
+    from ending."""
+
+    def run() -> None:
+        try:
+            action()
+        except Exception:
+            _log.exception("%s ended by a failure", name)
+
+    thread = threading.Thread(target=run, name=name, daemon=daemon)
+    thread.start()
+    return thread
