@@ -16,11 +16,11 @@ SCENARIOS = """
 import os
 import threading
 
-from pulsar_on_kafka.compat import Run, scenario
+from pulsar_on_kafka.compat import ScenarioRun, scenario
 
 
 @scenario(area="harness", title="Agrees")
-def agrees(run: Run) -> None:
+def agrees(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
     run.send(topic, ["a", "b"])
@@ -30,24 +30,24 @@ def agrees(run: Run) -> None:
 
 
 @scenario(area="harness", title="Crashes after an event")
-def crashes(run: Run) -> None:
+def crashes(run: ScenarioRun) -> None:
     run.record("before")
     os._exit(7)
 
 
 @scenario(area="harness", title="Hangs after an event", time_limit_s=20)
-def hangs(run: Run) -> None:
+def hangs(run: ScenarioRun) -> None:
     run.record("before")
     threading.Event().wait()
 
 
 @scenario(area="harness", title="Fails")
-def fails(run: Run) -> None:
+def fails(run: ScenarioRun) -> None:
     raise RuntimeError("of course")
 
 
 @scenario(area="harness", title="Wants what is not there")
-def wants(run: Run) -> None:
+def wants(run: ScenarioRun) -> None:
     run.sdk.NoSuchThing()
 """
 
