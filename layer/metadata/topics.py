@@ -39,6 +39,8 @@ MAX_PARTITIONS: Final = 8192
 """The partition field of a ledger id has 13 bits."""
 LONGEST_LOOK_S: Final = 5.0
 """Between the last look at whose a Kafka topic is and the request, by its name, that takes data from it."""
+_LEARNS_WITHIN_S: Final = 5.0
+"""A broker is asked for so long whether it has learned of a topic that was made, added to or deleted."""
 
 _log = logging.getLogger(__name__)
 
@@ -118,10 +120,10 @@ class Topics:
         admin: KafkaAdmin,
         clock: Clock,
         instance: Instance,
-        learning_s: float = 5.0,
+        until: Callable[[Callable[[], bool], Deadline], bool] = wait_until,
     ) -> None:
-        """`learning_s`: for how long a broker is asked again whether it has learned of a topic."""
-        self._learning_s = learning_s
+        """`until`: how a broker is asked again whether it has learned of a topic; simulations count, nobody waits."""
+        self._until = until
         self._entities = entities
         self._instance = instance
         self._namespaces = namespaces
@@ -639,7 +641,7 @@ class Topics:
         self, kafka_topic: str, deadline: Deadline, settled: Callable[[TopicDescription | None], bool]
     ) -> TopicDescription | None:
         """What Kafka tells of a topic. A broker may learn late of what was made, added or deleted: what is not
-        `settled` is asked again, for `learning_s` at most."""
+        `settled` is asked again, for `_LEARNS_WITHIN_S` at most."""
         told: TopicDescription | None = None
 
         def tells_settled() -> bool:
@@ -647,7 +649,7 @@ class Topics:
             told = self._admin.describe_topic(kafka_topic, deadline)
             return settled(told)
 
-        wait_until(tells_settled, Deadline.after(min(self._learning_s, deadline.remaining_s())))
+        self._until(tells_settled, deadline.at_most(_LEARNS_WITHIN_S))
         return told
 
     def _set_state(self, life: TopicRecord, state: LifeState, deadline: Deadline) -> None:
