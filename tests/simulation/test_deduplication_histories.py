@@ -140,7 +140,7 @@ class History:
         self.epoch += 1
         if self.rng.random() < 0.5:  # another process
             self.journal = SequenceJournal(self.state, self.log, self.log, ManualClock(), self.log, lambda txns: None)
-        found = self.journal.recover(TOPIC, NAME, self.epoch, [0], Deadline.after(5))[0]
+        found = self.journal.recover(TOPIC, NAME, self.epoch, [0], Deadline.never())[0]
         assert found.highest == max(self.log.ids(), default=-1), f"seed {self.seed}"
         self.known = PartitionSequences(found.highest, found.upto)
         for txn, held in found.undecided.items():
@@ -157,7 +157,7 @@ class History:
         """Send one message, by the steps of `Deduplication._judge`."""
         verdict = self.known.judge(sequence, self.txn)
         if verdict is DeduplicationVerdict.UNKNOWN:
-            found, end = self.journal.firsts(TOPIC, 0, NAME, self.known.read_from, Deadline.after(5))
+            found, end = self.journal.firsts(TOPIC, 0, NAME, self.known.read_from, Deadline.never())
             self.known.found(found, end)
             verdict = self.known.judge(sequence, self.txn)
         if verdict is DeduplicationVerdict.UNDECIDED:
@@ -175,7 +175,7 @@ class History:
             self.under_way.append((sequence, self.txn))
 
     def look_up(self, txns: Iterable[TxnId]) -> None:
-        for txn, committed in self.journal.outcomes(TOPIC, 0, list(txns), Deadline.after(5)).items():
+        for txn, committed in self.journal.outcomes(TOPIC, 0, list(txns), Deadline.never()).items():
             if committed is not None:
                 self.known.decided(txn, committed=committed)
 
@@ -272,7 +272,7 @@ class History:
             self.look_up(list(self.known.undecided))
         end = len(self.log.records)
         noted = Recovered(self.known.stored, self.known.known_upto(end))
-        self.journal.save(TOPIC, NAME, self.epoch, {0: noted}, Deadline.after(5), final=final and noted.upto == end)
+        self.journal.save(TOPIC, NAME, self.epoch, {0: noted}, Deadline.never(), final=final and noted.upto == end)
 
     def crash(self) -> None:
         """Of what was under way a beginning is stored, and nobody heard of it."""
@@ -330,7 +330,7 @@ def test_a_paused_former_holder_does_not_disturb_the_next_one() -> None:
     history.open()
     # The former holder wakes up and writes down what it believes.
     former = {0: Recovered(99, len(history.log.records) + 10)}
-    history.journal.save(TOPIC, NAME, history.epoch - 1, former, Deadline.after(5), final=True)
+    history.journal.save(TOPIC, NAME, history.epoch - 1, former, Deadline.never(), final=True)
     history.open()
     assert history.known.stored == 4
 
@@ -339,9 +339,9 @@ def test_a_name_that_went_on_without_deduplication_begins_anew() -> None:
     history = History(1)
     history.open()
     history.log.append(5, NAME)
-    history.journal.forget(TOPIC, NAME, Deadline.after(5))
+    history.journal.forget(TOPIC, NAME, Deadline.never())
     history.log.append(77, NAME)
-    found = history.journal.recover(TOPIC, NAME, 9, [0], Deadline.after(5))
+    found = history.journal.recover(TOPIC, NAME, 9, [0], Deadline.never())
     assert found == {0: Recovered(-1, 2)}
 
 
@@ -350,8 +350,8 @@ def test_only_the_newest_snapshot_stays() -> None:
     for _ in range(5):
         history.open()
     partition = PRODUCERS.partition_for(str(TOPIC.name))
-    end = history.state.end_offset(PRODUCERS, partition, Deadline.after(5))
+    end = history.state.end_offset(PRODUCERS, partition, Deadline.never())
     left: dict[bytes, bytes | None] = {}
-    for batch in history.state.read(PRODUCERS, partition, 0, end, Deadline.after(5)):
+    for batch in history.state.read(PRODUCERS, partition, 0, end, Deadline.never()):
         left.update((record.key, record.value) for record in batch)
     assert len([key for key, value in left.items() if value is not None]) == 1
