@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from pulsar_on_kafka.client.producer.batching_producer import BatchingOptions, BatchingProducer
 from pulsar_on_kafka.client.producer.chunking import ChunkingProducer
-from pulsar_on_kafka.client.producer.outgoing_schema import OutgoingSchema
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.values.enums import BatchingType, PartitionsRoutingMode
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
 from tests.registries import TOPIC
 
 OPENED = Topic(TOPIC, "t", "id", 1, False, LedgerLayout(1), partition_names=(str(TOPIC),))

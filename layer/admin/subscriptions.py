@@ -12,8 +12,9 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over
 from pulsar_on_kafka.client.connection.connection import peer_settings
 from pulsar_on_kafka.client.values.errors import pulsar_errors
-from pulsar_on_kafka.client.values.message_id import NativeMessageId, native
+from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.cursor.saved import Recovered, UnreadableCursor
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import AcknowledgeUpTo, SaveNow, Seek, Skip, Wish

@@ -15,8 +15,9 @@ from pulsar_on_kafka.asyncio.transaction import Transaction
 from pulsar_on_kafka.client.consumer.consumer import Consumer as BlockingConsumer
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId
+from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.exceptions import Result
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 
 _MESSAGES_A_TURN: Final = 16
 

@@ -11,7 +11,8 @@ from pulsar_on_kafka.asyncio.bridge import Bridge
 from pulsar_on_kafka.asyncio.errors import asyncio_errors
 from pulsar_on_kafka.client.reader.reader import Reader as BlockingReader
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId
+from pulsar_on_kafka.client.values.message_id import MessageId
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 
 _LOOK_MS: Final = 500
 _MESSAGES_A_TURN: Final = 16

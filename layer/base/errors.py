@@ -2,7 +2,7 @@
 
 *Refused*: not legal now; retrying changes nothing. *Corrupt*: a record or id cannot be read; whoever owns the state
 stops, because a skipped record is silent data loss. *Store*: Kafka said no.
-`client.values.errors` translates them into the exceptions that a Pulsar program catches.
+`sending.official_errors` translates them into the exceptions that a Pulsar program catches.
 """
 
 from __future__ import annotations

@@ -19,7 +19,6 @@ from pulsar_on_kafka.client.following.homes import Homes
 from pulsar_on_kafka.client.following.provided import ProvidedPlace, ProvidedPlaces
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
-from pulsar_on_kafka.client.producer.routing import MessageRouter
 from pulsar_on_kafka.client.reader.reader import Reader, ReaderListener
 from pulsar_on_kafka.client.reader.reader_opening import ReaderOptions, open_reader
 from pulsar_on_kafka.client.reader.table_view import TableView
@@ -41,7 +40,7 @@ from pulsar_on_kafka.client.values.enums import (
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy
 from pulsar_on_kafka.client.values.logger import install_logger
-from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId, native
+from pulsar_on_kafka.client.values.message_id import MessageId, native
 from pulsar_on_kafka.client.values.options import check_type, check_type_or_none
 from pulsar_on_kafka.client.values.redelivery_backoff import RedeliveryBackoff
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
@@ -51,9 +50,11 @@ from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.cursor.budget import DEFAULT_BYTES
 from pulsar_on_kafka.exceptions import AlreadyClosed
 from pulsar_on_kafka.lookup.places import TenantPlace
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import BytesSchema, Schema
+from pulsar_on_kafka.sending.routing import MessageRouter
 from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 
 _log = logging.getLogger(__name__)

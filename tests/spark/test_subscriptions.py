@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.spark import DataLoss, InvalidReadOption, NotReadable, acknowledge, read_pulsar, stream_pulsar
 from pulsar_on_kafka.spark.planning import read_bounds as bounds
 from pulsar_on_kafka.spark.planning import visibility

@@ -26,8 +26,9 @@ FOLDERS = {
 
 FLOORS = (
     "base", "mapping", "schema_compat", "kafka", "statelog", "cursor", "metadata", "registry", "schema", "crypto",
-    "transactions", "deduplication", "replicated", "ledgers", "subscriptions", "node", "lookup", "client", "asyncio",
-    "functions", "admin", "metrics", "service", "migration", "lookup_service", "embedded", "spark", "compat", "cli",
+    "transactions", "deduplication", "replicated", "ledgers", "subscriptions", "node", "lookup", "sending", "client",
+    "asyncio", "functions", "admin", "metrics", "service", "migration", "lookup_service", "embedded", "spark", "compat",
+    "cli",
 )  # fmt: skip
 """A module imports from its own floor and from those before it."""
 ROOMS = {

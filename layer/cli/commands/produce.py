@@ -22,9 +22,9 @@ from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import message_id_text, parse_properties
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.exceptions import Interrupted, Result
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 
 _MAX_PENDING: Final = 10_000
 _EACH_IN_TURN_BELOW: Final = 100.0  # messages a second

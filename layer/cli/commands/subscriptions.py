@@ -32,8 +32,8 @@ from pulsar_on_kafka.cli.shared.output import (
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import message_id_text, parse_message_id, parse_time, printable, time_text
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.mapping.errors import InvalidSubscriptionName
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
 

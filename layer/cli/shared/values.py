@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import Final
 
-from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId
+from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.mapping.errors import InvalidMessageId
 from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 
 _UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _RELATIVE: Final = re.compile(r"(?:\d+(?:ms|s|m|h|d|w))+")

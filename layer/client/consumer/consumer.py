@@ -20,13 +20,7 @@ from pulsar_on_kafka.client.receiving.receiving import Receiving
 from pulsar_on_kafka.client.values.enums import ConsumerType
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
-from pulsar_on_kafka.client.values.message_id import (
-    BatchedMessageId,
-    NativeMessageId,
-    PartitionOrigin,
-    StoredMessageId,
-    native,
-)
+from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.client.values.options import check_type
 from pulsar_on_kafka.client.values.redelivery_backoff import RedeliveryBackoff
 from pulsar_on_kafka.client.values.stats_log import StatsLine
@@ -40,6 +34,12 @@ from pulsar_on_kafka.exceptions import (
     UnknownError,
 )
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.native_message_id import (
+    BatchedMessageId,
+    NativeMessageId,
+    PartitionOrigin,
+    StoredMessageId,
+)
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node

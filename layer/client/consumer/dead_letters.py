@@ -13,7 +13,6 @@ from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.letter_origin import origin, origin_as_java
 from pulsar_on_kafka.client.consumer.letter_sealing import LetterSealing
 from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
-from pulsar_on_kafka.client.producer.outgoing_schema import LetterSchema
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
 from pulsar_on_kafka.client.values.dead_letter_policy import DeadLetterPolicy
@@ -21,6 +20,7 @@ from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message, acknowledge_in_slot
 from pulsar_on_kafka.exceptions import PulsarException, Result
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.sending.outgoing_schema import LetterSchema
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery
 
 _log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"

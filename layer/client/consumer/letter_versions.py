@@ -13,7 +13,6 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.producer.outgoing_schema import version_header
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
@@ -21,6 +20,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.registry.model import SchemaPolicies
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy
+from pulsar_on_kafka.sending.outgoing_schema import version_header
 
 _log: Final = logging.getLogger(__name__)
 _ACCEPTED: Final = SchemaPolicies(strategy=CompatibilityStrategy.ALWAYS_COMPATIBLE)

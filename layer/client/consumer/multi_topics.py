@@ -20,7 +20,7 @@ from pulsar_on_kafka.client.values.enums import ConsumerType
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_batch import ParsedMessage
-from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId, native
+from pulsar_on_kafka.client.values.message_id import MessageId, native
 from pulsar_on_kafka.client.values.options import check_type
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.client.values.transaction import Transaction
@@ -32,6 +32,7 @@ from pulsar_on_kafka.exceptions import (
 )
 from pulsar_on_kafka.mapping.errors import InvalidTopicName
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 

@@ -21,9 +21,9 @@ from pulsar_on_kafka.client.following.moving_reader import MovingReader
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions
 from pulsar_on_kafka.client.reader.reader_opening import ReaderOptions
 from pulsar_on_kafka.client.values.errors import pulsar_errors
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration
 from pulsar_on_kafka.lookup.places import Directory
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT
 

@@ -15,10 +15,11 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.client.following.late_places import Extent, Late, Log, named
 from pulsar_on_kafka.client.values.message import BatchedMessage, ChunkedMessage, Message
-from pulsar_on_kafka.client.values.message_id import StoredMessageId, native
+from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks, of_offsets
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.native_message_id import StoredMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.original_position import copy_headers, original_of
 from pulsar_on_kafka.node.node import Node

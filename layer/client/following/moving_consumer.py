@@ -24,7 +24,7 @@ from pulsar_on_kafka.client.receiving.receiving import ReceiveCallback
 from pulsar_on_kafka.client.values.enums import ConsumerType
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_id import NativeMessageId, StoredMessageId, native
+from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import (
@@ -37,6 +37,7 @@ from pulsar_on_kafka.exceptions import (
     Timeout,
 )
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId, StoredMessageId
 
 _log: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -16,12 +16,12 @@ from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.metadata_ahead import producer_ahead
-from pulsar_on_kafka.client.producer.in_flight import NO_ID, SendCallback, SendResult
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer, room_for_pending
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerQueueIsFull, PulsarException, Result, Timeout
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka.sending.in_flight import NO_ID, SendCallback, SendResult
 
 _log: Final = logging.getLogger(__name__)
 

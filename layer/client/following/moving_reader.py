@@ -17,11 +17,12 @@ from pulsar_on_kafka.client.reader.reader import Reader, ReaderListener
 from pulsar_on_kafka.client.reader.reader_opening import ReaderOptions, open_reader
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
-from pulsar_on_kafka.client.values.message_id import NativeMessageId, StoredMessageId, native
+from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, PulsarException, Timeout
 from pulsar_on_kafka.lookup.copies import Copies
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId, StoredMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.subscriptions.records.endpoint import Values

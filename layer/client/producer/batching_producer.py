@@ -13,17 +13,10 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.scheduler import Scheduler
-from pulsar_on_kafka.client.producer.batching import Batch, BatchesInFlight, Container, when_handed_over
 from pulsar_on_kafka.client.producer.confirmed_producer import ConfirmedProducer
-from pulsar_on_kafka.client.producer.deduplication import WaitingMessage, tell_duplicate
-from pulsar_on_kafka.client.producer.in_flight import SendCallback
-from pulsar_on_kafka.client.producer.outgoing_message import OutgoingMessage, key_and_metadata
-from pulsar_on_kafka.client.producer.outgoing_schema import Marks
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.transactional_sends import TransactionalSend
 from pulsar_on_kafka.client.values.enums import BatchingType
-from pulsar_on_kafka.client.values.errors import as_pulsar, pulsar_errors
-from pulsar_on_kafka.client.values.record_key import RecordKey
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerQueueIsFull, PulsarException
@@ -35,6 +28,13 @@ from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.message_record import MessageMetadata
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
+from pulsar_on_kafka.sending.batches import Batch, BatchesInFlight, Container, when_handed_over
+from pulsar_on_kafka.sending.deduplication import WaitingMessage, tell_duplicate
+from pulsar_on_kafka.sending.in_flight import SendCallback
+from pulsar_on_kafka.sending.official_errors import as_pulsar, pulsar_errors
+from pulsar_on_kafka.sending.outgoing_message import OutgoingMessage, key_and_metadata
+from pulsar_on_kafka.sending.outgoing_schema import Marks
+from pulsar_on_kafka.sending.record_key import RecordKey
 
 _BLOCKED_POLL_S: Final = 0.05
 _PER_MESSAGE_BYTES: Final = 8

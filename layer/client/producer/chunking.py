@@ -16,23 +16,23 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SendCounts
 from pulsar_on_kafka.client.producer.confirmed_producer import ConfirmedProducer
-from pulsar_on_kafka.client.producer.deduplication import Produce, answer_duplicate
-from pulsar_on_kafka.client.producer.in_flight import NO_ID, SendCallback, SendsInFlight, Ticket
-from pulsar_on_kafka.client.producer.outgoing_message import OutgoingMessage, key_and_metadata
-from pulsar_on_kafka.client.producer.outgoing_schema import Marks
 from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.client.values.errors import as_pulsar
-from pulsar_on_kafka.client.values.message_id import ChunkedMessageId, NativeMessageId, PartitionOrigin
-from pulsar_on_kafka.client.values.record_key import RecordKey
 from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict
 from pulsar_on_kafka.exceptions import MessageTooBig, ProducerQueueIsFull, PulsarException, Result
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.errors import ours
 from pulsar_on_kafka.kafka.rights import on_topic
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
+from pulsar_on_kafka.mapping.ids.native_message_id import ChunkedMessageId, NativeMessageId, PartitionOrigin
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.message_record import ChunkInfo, Headers, MessageMetadata, encode_headers
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
+from pulsar_on_kafka.sending.deduplication import Produce, answer_duplicate
+from pulsar_on_kafka.sending.in_flight import NO_ID, SendCallback, SendsInFlight, Ticket
+from pulsar_on_kafka.sending.official_errors import as_pulsar
+from pulsar_on_kafka.sending.outgoing_message import OutgoingMessage, key_and_metadata
+from pulsar_on_kafka.sending.outgoing_schema import Marks
+from pulsar_on_kafka.sending.record_key import RecordKey
 
 _log = logging.getLogger(__name__)
 

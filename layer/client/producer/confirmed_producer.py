@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.producer.in_flight import NO_ID, SendCallback, SendResult
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.transactional_sends import TransactionalSend, taking_part
-from pulsar_on_kafka.client.values.errors import as_pulsar, pulsar_errors
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import PulsarException, Result
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka.sending.in_flight import NO_ID, SendCallback, SendResult
+from pulsar_on_kafka.sending.official_errors import as_pulsar, pulsar_errors
 
 _log = logging.getLogger(__name__)
 

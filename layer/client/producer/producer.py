@@ -9,23 +9,23 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.producer.in_flight import SendCallback, SendResult
-from pulsar_on_kafka.client.producer.outgoing_message import OutgoingMessage, is_more_than_plain, key_and_metadata
-from pulsar_on_kafka.client.producer.outgoing_schema import OutgoingSchema
-from pulsar_on_kafka.client.producer.outlet import Headers
 from pulsar_on_kafka.client.producer.transactional_producer import TransactionalProducer
-from pulsar_on_kafka.client.values.errors import pulsar_errors
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
-from pulsar_on_kafka.client.values.record_key import RecordKey
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import AlreadyClosed, Timeout
 from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.records.message_record import encode_headers
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER, producer_suffix
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.schema.plain import BytesSchema
+from pulsar_on_kafka.sending.in_flight import SendCallback, SendResult
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka.sending.outgoing_message import OutgoingMessage, is_more_than_plain, key_and_metadata
+from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
+from pulsar_on_kafka.sending.outlet import Headers
+from pulsar_on_kafka.sending.record_key import RecordKey
 
 _log = logging.getLogger(__name__)
 

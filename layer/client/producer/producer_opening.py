@@ -13,13 +13,9 @@ from pulsar_on_kafka.client.producer.batching_producer import (
 )
 from pulsar_on_kafka.client.producer.chunking import ChunkingProducer, ConfirmedChunkingProducer, record_limit
 from pulsar_on_kafka.client.producer.confirmed_producer import ConfirmedProducer
-from pulsar_on_kafka.client.producer.deduplication import Deduplication
-from pulsar_on_kafka.client.producer.outgoing_schema import outgoing_schema
 from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.client.producer.routing import MessageRouter
 from pulsar_on_kafka.client.values.encryption import producer_encryption
 from pulsar_on_kafka.client.values.enums import BatchingType, CompressionType, PartitionsRoutingMode, ProducerAccessMode
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.options import (
     check_batching,
     check_range,
@@ -38,6 +34,10 @@ from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.metadata.topics import Topic, check_backlog
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.sending.deduplication import Deduplication
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka.sending.outgoing_schema import outgoing_schema
+from pulsar_on_kafka.sending.routing import MessageRouter
 
 _COMPRESSION: Final = {
     CompressionType.NONE: "none",

@@ -7,15 +7,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
-from pulsar_on_kafka.client.producer.in_flight import SendCallback
-from pulsar_on_kafka.client.producer.outgoing_message import OutgoingMessage, is_more_than_plain, key_and_metadata
-from pulsar_on_kafka.client.producer.outgoing_schema import Marks, OutgoingSchema
-from pulsar_on_kafka.client.producer.outlet import Headers, Outlet
-from pulsar_on_kafka.client.producer.routing import MessageRouter, Routing
 from pulsar_on_kafka.client.producer.transactional_sends import TransactionalSend, taking_part
 from pulsar_on_kafka.client.values.enums import PartitionsRoutingMode
 from pulsar_on_kafka.client.values.options import check_type
-from pulsar_on_kafka.client.values.record_key import RecordKey
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import AlreadyClosed, MessageTooBig, NotAllowedError, ProducerFenced, PulsarException
 from pulsar_on_kafka.kafka.producer import KafkaProducer
@@ -23,6 +17,12 @@ from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka.mapping.records.message_record import MessageMetadata
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.sending.in_flight import SendCallback
+from pulsar_on_kafka.sending.outgoing_message import OutgoingMessage, is_more_than_plain, key_and_metadata
+from pulsar_on_kafka.sending.outgoing_schema import Marks, OutgoingSchema
+from pulsar_on_kafka.sending.outlet import Headers, Outlet
+from pulsar_on_kafka.sending.record_key import RecordKey
+from pulsar_on_kafka.sending.routing import MessageRouter, Routing
 
 _POLL_MASK: Final = 127
 _NOTHING_SAID: Final = (None,) * 8
@@ -57,7 +57,11 @@ class TransactionalProducer(Outlet):
         self._whole_bytes = MAX_MESSAGE_BYTES
         """A payload above it is not sent like any other."""
         self._routing = Routing(
-            topic.partitions, partitioned=topic.partitioned, mode=routing, router=router, fixed=fixed_partition
+            topic.partitions,
+            partitioned=topic.partitioned,
+            to_one=routing is PartitionsRoutingMode.UseSinglePartition,
+            router=router,
+            fixed=fixed_partition,
         )
         self._single = self._routing.single
         self._router = self._routing.router

@@ -6,13 +6,13 @@ import time
 from typing import Final
 
 from pulsar_on_kafka.base.errors import InvalidTxnStatus
-from pulsar_on_kafka.client.producer.in_flight import NO_ID, SendCallback, SendResult
-from pulsar_on_kafka.client.values.errors import as_pulsar, pulsar_errors
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import PulsarException, Result
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata, encode_headers
+from pulsar_on_kafka.sending.in_flight import NO_ID, SendCallback, SendResult
+from pulsar_on_kafka.sending.official_errors import as_pulsar, pulsar_errors
 
 _OK: Final = Result.Ok
 

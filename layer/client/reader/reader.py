@@ -12,10 +12,11 @@ from pulsar_on_kafka.client.connection.listener import ListenerTask, ListenerThr
 from pulsar_on_kafka.client.receiving.start_position import inside_batches, offsets_at_time, start_offsets
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_id import NativeMessageId, native
+from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.client.values.options import check_type
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, UnknownError
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node

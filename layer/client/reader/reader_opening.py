@@ -13,8 +13,8 @@ from pulsar_on_kafka.client.receiving.reading_admission import admit_reading
 from pulsar_on_kafka.client.receiving.start_position import inside_batches, start_offsets
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.client.values.options import check_range, check_schema, check_type, check_type_or_none
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.readers import compacted_ranges
 from pulsar_on_kafka.schema.plain import Schema

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.receiving.last_message import last_message
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.ledger_ids import MAX_RANGE, LedgerLayout
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.subscriptions.records.batches import Begun, messages_of_entry

@@ -6,18 +6,18 @@ import logging
 from typing import Any, Final
 
 from pulsar_on_kafka.client.values.encryption import EncryptionContext
-from pulsar_on_kafka.client.values.message_id import (
+from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.ids.native_message_id import (
     BatchedMessageId,
     ChunkedMessageId,
     NativeMessageId,
     PartitionOrigin,
     StoredMessageId,
 )
-from pulsar_on_kafka.client.values.record_key import RecordKey
-from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
-from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.message_record import RecordHeaders, decode_headers, key_text
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
+from pulsar_on_kafka.sending.record_key import RecordKey
 from pulsar_on_kafka.subscriptions.records.endpoint import BatchEntry, Delivery, Feed
 from pulsar_on_kafka.subscriptions.records.sealed import OpenedRecord
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage

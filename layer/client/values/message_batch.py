@@ -8,7 +8,8 @@ from typing import Any
 from pulsar_on_kafka.client.values.encryption import EncryptionContext
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId, native
+from pulsar_on_kafka.client.values.message_id import MessageId, native
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.records.message_record import key_text
 from pulsar_on_kafka.mapping.records.single_message import SingleMessage, decode_batch
 

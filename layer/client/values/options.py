@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from datetime import timedelta
 from typing import Any
 
 from pulsar_on_kafka.exceptions import InvalidConfiguration, NotSupported
@@ -65,25 +63,6 @@ def not_yet(feature: str, *, when: bool) -> None:
     """Raises NotSupported naming `feature`, when it is asked for."""
     if when:
         raise NotSupported(f"{feature}: not in this version")
-
-
-def delivery_time(deliver_at: int | None, deliver_after: timedelta | None) -> int | None:
-    """When a message is to be delivered, Unix time in ms; None for at once. `deliver_after` wins, as officially.
-
-    Raises:
-        TypeError: `deliver_at` is negative, as the official client has it.
-    """
-    check_type_or_none(int, "deliver_at", deliver_at)
-    check_type_or_none(timedelta, "deliver_after", deliver_after)
-    if deliver_at is not None and deliver_at < 0:
-        raise TypeError(f"deliver_at must be 0 or more, got {deliver_at}")
-    if deliver_after:
-        return max(0, time.time_ns() // 1_000_000 + milliseconds("deliver_after", deliver_after))
-    return deliver_at or None
-
-
-def milliseconds(name: str, value: timedelta | int) -> int:
-    return int(value.total_seconds() * 1000) if isinstance(value, timedelta) else value
 
 
 def _names(kinds: tuple[type[Any], ...]) -> str:

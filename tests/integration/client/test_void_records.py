@@ -10,7 +10,7 @@ from confluent_kafka import Producer as KafkaProducer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS

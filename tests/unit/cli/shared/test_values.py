@@ -16,8 +16,9 @@ from pulsar_on_kafka.cli.shared.values import (
     printable,
     time_text,
 )
-from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId
+from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 
 NOW_MS = 1_750_000_000_000
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -243,13 +242,6 @@ def test_parameters_have_the_official_names_and_defaults(call: str) -> None:
     for name, default in theirs.items():
         if name != "schema":
             assert str(ours[name]) == str(default), name
-
-
-def test_timedelta_is_what_deliver_after_takes() -> None:
-    from pulsar_on_kafka.client.values.options import milliseconds
-
-    assert milliseconds("deliver_after", timedelta(seconds=1.5)) == 1500
-    assert milliseconds("deliver_after", 7) == 7
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,6 @@ import pytest
 
 from pulsar_on_kafka.client.producer.batching_producer import BatchingProducer
 from pulsar_on_kafka.client.producer.chunking import ChunkingProducer
-from pulsar_on_kafka.client.producer.in_flight import SendsInFlight
-from pulsar_on_kafka.client.producer.outgoing_schema import OutgoingSchema, TopicsLatest, outgoing_schema
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.exceptions import InvalidMessage
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
@@ -25,6 +23,8 @@ from pulsar_on_kafka.schema import (
     KeyValueSchema,
     StringSchema,
 )
+from pulsar_on_kafka.sending.in_flight import SendsInFlight
+from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema, TopicsLatest, outgoing_schema
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.producer_stage import OPENED, Kafka, Produced, Stage
 from tests.registries import TOPIC, process, soon

@@ -8,11 +8,11 @@ import pytest
 
 from pulsar_on_kafka.client.producer.batching_producer import BatchingProducer
 from pulsar_on_kafka.client.producer.chunking import ChunkingProducer
-from pulsar_on_kafka.client.producer.outgoing_schema import OutgoingSchema
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerBlockedQuotaExceededException, ProducerQueueIsFull, Result
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.schema import BytesSchema
+from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
 from tests.producer_stage import Stage
 
 KINDS = [Producer, BatchingProducer, ChunkingProducer]

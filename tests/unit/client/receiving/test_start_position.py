@@ -7,8 +7,9 @@ import random
 import pytest
 
 from pulsar_on_kafka.client.receiving.start_position import start_offset
-from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId
+from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 
 SIZE = 10
 LAYOUT = LedgerLayout(7, SIZE)

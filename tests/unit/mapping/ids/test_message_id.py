@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.mapping.errors import InvalidMessageId
 from pulsar_on_kafka.mapping.ids.message_id import (
     EARLIEST,
@@ -16,6 +15,7 @@ from pulsar_on_kafka.mapping.ids.message_id import (
     decode_message_id,
     encode_message_id,
 )
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 
 NUMBERS = [
     EARLIEST,

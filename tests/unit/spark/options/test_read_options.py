@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.client.values.message_id import NativeMessageId
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.spark.base.errors import InvalidReadOption
 from pulsar_on_kafka.spark.options.read_options import (
     ALL_COLUMNS,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from pulsar_on_kafka.client.values.options import check_type, check_type_or_none, delivery_time
-from pulsar_on_kafka.client.values.record_key import RecordKey, key_bytes
 from pulsar_on_kafka.mapping.records.message_record import MessageMetadata, key_text
+from pulsar_on_kafka.sending.record_key import RecordKey, key_bytes
 
 
 class OutgoingMessage:
@@ -63,19 +63,19 @@ def key_and_metadata(
     Raises:
         ValueError, TypeError, NotSupported: as `Producer.send`; the message names the value.
     """
-    check_type_or_none(dict, "properties", properties)
+    _check_type(dict, "properties", properties)
     if not isinstance(partition_key, RecordKey):
-        check_type_or_none(str, "partition_key", partition_key)
-    check_type_or_none(str, "ordering_key", ordering_key)
-    check_type_or_none(int, "sequence_id", sequence_id)
-    check_type_or_none(list, "replication_clusters", replication_clusters)
-    check_type(bool, "disable_replication", disable_replication)
-    check_type_or_none(int, "event_timestamp", event_timestamp)
+        _check_type(str, "partition_key", partition_key)
+    _check_type(str, "ordering_key", ordering_key)
+    _check_type(int, "sequence_id", sequence_id)
+    _check_type(list, "replication_clusters", replication_clusters)
+    _check_type(bool, "disable_replication", disable_replication)
+    _check_type(int, "event_timestamp", event_timestamp)
     if sequence_id is not None and sequence_id < 0:
         raise ValueError(f"sequence_id must be 0 or more, got {sequence_id}")
     if event_timestamp is not None and event_timestamp < 0:
         raise TypeError(f"event_timestamp must be 0 or more, got {event_timestamp}")
-    deliver_at_ms = delivery_time(deliver_at, deliver_after)
+    deliver_at_ms = _delivery_time(deliver_at, deliver_after)
     replicate_to = _replicate_to(replication_clusters, disabled=disable_replication)
     described = properties or ordering_key or event_timestamp is not None or deliver_at_ms is not None
     if partition_key and not described and replicate_to is None:
@@ -121,3 +121,28 @@ def _replicate_to(clusters: Sequence[str] | None, *, disabled: bool) -> tuple[st
 def _text(given: str | bytes) -> str:
     # The official client's extension takes either.
     return given if isinstance(given, str) else given.decode("utf-8")
+
+
+def _delivery_time(deliver_at: int | None, deliver_after: timedelta | None) -> int | None:
+    """When a message is to be delivered, Unix time in ms; None for at once. `deliver_after` wins, as officially.
+
+    Raises:
+        TypeError: `deliver_at` is negative, as the official client has it.
+    """
+    _check_type(int, "deliver_at", deliver_at)
+    _check_type(timedelta, "deliver_after", deliver_after)
+    if deliver_at is not None and deliver_at < 0:
+        raise TypeError(f"deliver_at must be 0 or more, got {deliver_at}")
+    if deliver_after:
+        return max(0, time.time_ns() // 1_000_000 + int(deliver_after.total_seconds() * 1000))
+    return deliver_at or None
+
+
+def _check_type(kind: type[Any], name: str, value: object) -> None:
+    """None says nothing, but for a bool. Raises ValueError, as the official `_check_type`; a bool is no int."""
+    if (value is not None or kind is bool) and (
+        not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
+    ):
+        raise ValueError(
+            f"Argument {name} is expected to be of type {kind.__name__}, got {type(value).__name__}: {value!r:.60}"
+        )

@@ -6,13 +6,13 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from pulsar_on_kafka.client.producer.in_flight import NO_ID, PartitionOut, SendCallback, SendsInFlight
-from pulsar_on_kafka.client.values.message_id import BatchedMessageId, StoredMessageId
 from pulsar_on_kafka.exceptions import Result
 from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.mapping.ids.native_message_id import BatchedMessageId, StoredMessageId
 from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, encode_columns
 from pulsar_on_kafka.mapping.records.message_record import MessageMetadata, encode_headers
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, HIGHEST_SEQUENCE
+from pulsar_on_kafka.sending.in_flight import NO_ID, PartitionOut, SendCallback, SendsInFlight
 
 _log = logging.getLogger(__name__)
 

@@ -6,10 +6,9 @@ import itertools
 import random
 from collections.abc import Callable
 
-from pulsar_on_kafka.client.producer.outgoing_message import OutgoingMessage
-from pulsar_on_kafka.client.values.enums import PartitionsRoutingMode
 from pulsar_on_kafka.exceptions import UnknownError
 from pulsar_on_kafka.mapping.routing.key_routing import partition_for_key
+from pulsar_on_kafka.sending.outgoing_message import OutgoingMessage
 
 MessageRouter = Callable[[OutgoingMessage, int], int]
 
@@ -25,7 +24,7 @@ class Routing:
         partitions: int,
         *,
         partitioned: bool,
-        mode: PartitionsRoutingMode,
+        to_one: bool,
         router: MessageRouter | None,
         fixed: int | None,
     ) -> None:
@@ -38,7 +37,7 @@ class Routing:
         """The partition of every message without a key; None when it changes from message to message."""
         if not partitioned:
             self.single = 0
-        elif self.single is None and self.router is None and mode is PartitionsRoutingMode.UseSinglePartition:
+        elif self.single is None and self.router is None and to_one:
             self.single = random.randrange(partitions)
         self._turn = itertools.count(random.randrange(partitions))
 

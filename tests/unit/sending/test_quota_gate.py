@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from pulsar_on_kafka.client.producer.quota_gate import QuotaGate
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerBlockedQuotaExceededException
 from pulsar_on_kafka.kafka.errors import is_local_refusal
 from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.sending.quota_gate import QuotaGate
 from tests.seeds import for_each_seed
 
 

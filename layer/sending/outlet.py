@@ -10,17 +10,6 @@ from typing import Any, Final, Protocol
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SendCounts
-from pulsar_on_kafka.client.producer.deduplication import Deduplication
-from pulsar_on_kafka.client.producer.in_flight import (
-    NO_ID,
-    PartitionOut,
-    SendCallback,
-    SendResult,
-    SendsInFlight,
-    Ticket,
-)
-from pulsar_on_kafka.client.producer.quota_gate import QuotaGate
-from pulsar_on_kafka.client.values.errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.crypto.encryptor import Sealer
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerQueueIsFull, PulsarException
 from pulsar_on_kafka.kafka.errors import is_local_refusal, ours
@@ -29,6 +18,17 @@ from pulsar_on_kafka.kafka.rights import on_topic
 from pulsar_on_kafka.mapping.records.record_headers import producer_suffix
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.sending.deduplication import Deduplication
+from pulsar_on_kafka.sending.in_flight import (
+    NO_ID,
+    PartitionOut,
+    SendCallback,
+    SendResult,
+    SendsInFlight,
+    Ticket,
+)
+from pulsar_on_kafka.sending.official_errors import as_pulsar, pulsar_errors
+from pulsar_on_kafka.sending.quota_gate import QuotaGate
 
 _BLOCKED_POLL_S: Final = 0.05
 

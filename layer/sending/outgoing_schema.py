@@ -10,8 +10,6 @@ import time
 from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.values.errors import pulsar_errors
-from pulsar_on_kafka.client.values.record_key import RecordKey
 from pulsar_on_kafka.exceptions import InvalidMessage
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -24,6 +22,8 @@ from pulsar_on_kafka.schema.generic import AutoProduceBytesSchema
 from pulsar_on_kafka.schema.key_value import KeyValueEncodingType, KeyValueSchema
 from pulsar_on_kafka.schema.plain import BytesSchema, Schema
 from pulsar_on_kafka.schema_compat import SchemaType
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka.sending.record_key import RecordKey
 
 LATEST_FOR_S: Final = 5.0
 """So long the topic's latest schema counts as such for AUTO_PRODUCE_BYTES without another look."""

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.client.producer import outgoing_schema as outgoing
-from pulsar_on_kafka.client.producer.outgoing_message import OutgoingMessage, key_and_metadata
-from pulsar_on_kafka.client.producer.outgoing_schema import (
-    LetterSchema,
-    Marks,
-    OutgoingSchema,
-    SeparatedKeys,
-    TopicsLatest,
-    outgoing_schema,
-)
-from pulsar_on_kafka.client.values.record_key import RecordKey
 from pulsar_on_kafka.exceptions import InvalidMessage
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
@@ -34,6 +25,17 @@ from pulsar_on_kafka.schema import (
     Schema,
     StringSchema,
 )
+from pulsar_on_kafka.sending import outgoing_schema as outgoing
+from pulsar_on_kafka.sending.outgoing_message import OutgoingMessage, key_and_metadata
+from pulsar_on_kafka.sending.outgoing_schema import (
+    LetterSchema,
+    Marks,
+    OutgoingSchema,
+    SeparatedKeys,
+    TopicsLatest,
+    outgoing_schema,
+)
+from pulsar_on_kafka.sending.record_key import RecordKey
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.registries import TOPIC, process, soon
 
@@ -109,6 +111,17 @@ def test_bytes_are_no_key_of_an_application() -> None:
     given: Any = b"k"
     with pytest.raises(ValueError, match="partition_key"):
         key_and_metadata(None, given, None, None, None, False, None, None, None)
+
+
+def test_what_is_to_be_delivered_after_a_time_has_a_moment() -> None:
+    now_ms = time.time_ns() // 1_000_000
+    _, metadata = key_and_metadata(None, None, None, None, None, False, None, None, timedelta(seconds=60))
+    assert metadata is not None
+    assert metadata.deliver_at_ms is not None
+    assert now_ms + 60_000 <= metadata.deliver_at_ms < now_ms + 120_000
+    milliseconds: Any = 7
+    with pytest.raises(ValueError, match="deliver_after"):
+        key_and_metadata(None, None, None, None, None, False, None, None, milliseconds)
 
 
 # AUTO_PRODUCE_BYTES ---------------------------------------------------------------------------------------------------

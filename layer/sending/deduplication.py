@@ -14,16 +14,16 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import TransactionConflict
-from pulsar_on_kafka.client.producer.in_flight import PartitionOut, SendCallback, SendsInFlight
-from pulsar_on_kafka.client.values.message_id import NativeMessageId, PartitionOrigin
 from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict, PartitionSequences
 from pulsar_on_kafka.deduplication.journal import NOTED_EVERY_MS, Recovered, SequenceJournal
 from pulsar_on_kafka.exceptions import Result
 from pulsar_on_kafka.kafka.errors import is_certainly_not_stored, local_failure
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId, PartitionOrigin
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER, TXN, producer_suffix
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.sending.in_flight import PartitionOut, SendCallback, SendsInFlight
 
 _log = logging.getLogger(__name__)
 

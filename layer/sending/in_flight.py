@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.values.message_id import NativeMessageId, PartitionOrigin, StoredMessageId
 from pulsar_on_kafka.exceptions import PulsarException, Result
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId, PartitionOrigin, StoredMessageId
 
 SendCallback = Callable[[Result, NativeMessageId], None]
 Failed = Callable[[Any, SendCallback | None], None]

@@ -1,0 +1,1 @@
+"""Sending: admission of producers, and the way of a message to its record."""
