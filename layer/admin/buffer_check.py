@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
-from pulsar_on_kafka.admin.transaction_stats import VerifiedBuffer
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.metadata.topics import Topic
@@ -18,6 +18,26 @@ _PIECE_S: Final = 300.0
 _ASKING_S: Final = 30.0
 _ROUNDS: Final = 4
 """A transaction that ended between a look at the log and one at the buffer differs in the first of two rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedBuffer:
+    """One partition whose log, from `start` to `end`, was compared with its transaction buffer.
+
+    `records` are the transactional ones that were read, of `transactions`.
+    """
+
+    where: DataPartition
+    start: int
+    end: int
+    transactions: int
+    records: int
+    differences: tuple[Difference, ...]
+
+    @property
+    def harmful(self) -> tuple[Difference, ...]:
+        """Those that are not explained by a transaction that is just being ended."""
+        return tuple(difference for difference in self.differences if not difference.finding.is_harmless)
 
 
 class BufferCheck:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from pulsar_on_kafka.admin.clusters import ClusterAdmin
+from pulsar_on_kafka.admin.context import raising_pulsar_errors
 from pulsar_on_kafka.admin.deletions import DeletionAdmin
 from pulsar_on_kafka.admin.ledgers import LedgerAdmin
 from pulsar_on_kafka.admin.schemas import SchemaAdmin
@@ -22,14 +23,14 @@ from pulsar_on_kafka.client.connection.connection import chosen_instance, connec
 from pulsar_on_kafka.client.values.authentication import Authentication
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.service_url import parse_service_url
-from pulsar_on_kafka.exceptions import AlreadyClosed
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic, check_backlog
-from pulsar_on_kafka.node.node import Node, acquire, release
+from pulsar_on_kafka.node.node import acquire
 
 
+@raising_pulsar_errors
 class AdminClient(
     SubscriptionAdmin, SchemaAdmin, TransactionAdmin, LedgerAdmin, DeletionAdmin, ClusterAdmin, TenantAdmin
 ):
@@ -69,33 +70,16 @@ class AdminClient(
             security=security,
             instance=chosen_instance(instance),
         )
-        self._timeout_s = operation_timeout_seconds
         with pulsar_errors():
             settings.check()
-            self._node: Node | None = acquire(
-                settings, Deadline.after(min(operation_timeout_seconds, connection_timeout_ms / 1000))
-            )
+            connecting = Deadline.after(min(operation_timeout_seconds, connection_timeout_ms / 1000))
+            super().__init__(acquire(settings, connecting), operation_timeout_seconds)
 
     def __enter__(self) -> AdminClient:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.close()
-
-    def close(self) -> None:
-        """Give the connection back; a second call does nothing."""
-        node, self._node = self._node, None
-        if node is not None:
-            release(node)
-
-    @property
-    def node(self) -> Node:
-        if self._node is None:
-            raise AlreadyClosed("the admin client is closed")
-        return self._node
-
-    def _deadline(self) -> Deadline:
-        return Deadline.after(self._timeout_s)
 
     # Topics -------------------------------------------------------------------------------------------------------
 
@@ -105,42 +89,36 @@ class AdminClient(
 
     def create_partitioned_topic(self, topic: str, partitions: int, *, entries_per_ledger: int | None = None) -> None:
         """Make a topic of 1 to 8,192 partitions. Raises NotAllowedError when it exists."""
-        with pulsar_errors():
-            if partitions < 1:
-                raise errors.InvalidOption(f"partitions must be 1 to 8192, got {partitions}")
+        if partitions < 1:
+            raise errors.InvalidOption(f"partitions must be 1 to 8192, got {partitions}")
         self._create(topic, partitions, entries_per_ledger)
 
     def _create(self, topic: str, partitions: int, entries_per_ledger: int | None) -> None:
-        with pulsar_errors():
-            name = TopicName.parse(topic)
-            if entries_per_ledger is None:
-                self.node.topics.create(name, partitions, self._deadline())
-            else:
-                self.node.topics.create(name, partitions, self._deadline(), entries_per_ledger=entries_per_ledger)
+        name = TopicName.parse(topic)
+        if entries_per_ledger is None:
+            self.node.topics.create(name, partitions, self._deadline())
+        else:
+            self.node.topics.create(name, partitions, self._deadline(), entries_per_ledger=entries_per_ledger)
 
     def bind_topic(self, topic: str, kafka_topic: str) -> None:
         """Give an existing Kafka topic a Pulsar name. Its configuration stays as it is. Ours, not Pulsar's."""
-        with pulsar_errors():
-            self.node.topics.bind(TopicName.parse(topic), kafka_topic, self._deadline())
+        self.node.topics.bind(TopicName.parse(topic), kafka_topic, self._deadline())
 
     def update_partitions(self, topic: str, partitions: int) -> None:
         """Raise the number of partitions of a partitioned topic."""
-        with pulsar_errors():
-            self.node.topics.grow(TopicName.parse(topic), partitions, self._deadline())
+        self.node.topics.grow(TopicName.parse(topic), partitions, self._deadline())
 
     def compact(self, topic: str) -> None:
         """Have compacted reads show, of what is in the topic now, only the newest message of each key.
 
         Done when this returns: compacted reads fold, nothing is rewritten or removed.
         """
-        with pulsar_errors():
-            self.node.topics.compact(TopicName.parse(topic), self._deadline())
+        self.node.topics.compact(TopicName.parse(topic), self._deadline())
 
     def compaction_status(self, topic: str) -> dict[int, int]:
         """Up to which offset, exclusive, compacted reads fold each partition; empty for a topic that was never
         compacted. Ours: officially a compaction goes on for a while, and has states."""
-        with pulsar_errors():
-            return dict(self._topic(topic, self._deadline()).compacted_to)
+        return dict(self._topic(topic, self._deadline()).compacted_to)
 
     def delete_topic(self, topic: str, *, force: bool = False) -> None:
         """Delete a topic with its data, its schemas and subscriptions. A bound Kafka topic stays, with its schemas.
@@ -152,83 +130,74 @@ class AdminClient(
 
         Differs from Pulsar: docs/differences.md, subscriptions without consumers and readers.
         """
-        with pulsar_errors():
-            deadline = self._deadline()
-            opened = self._topic(topic, deadline)
-            subscriptions = self._subscriptions(opened, deadline)
-            theirs = [subscription.name for subscription in subscriptions if cluster_of(subscription.name) is None]
-            if theirs and not force:
-                names = ", ".join(theirs)
-                raise errors.Refused(f"topic {opened.name} has subscriptions: {names}; unsubscribe them or force")
-            producers = [] if force else self.node.producers.connected(opened, deadline)
-            if producers:
-                raise errors.Refused(
-                    f"topic {opened.name} has active producers: {', '.join(producers)}; close them or force"
-                )
-            self.node.memberships.delete_topic(opened, subscriptions, deadline)
+        deadline = self._deadline()
+        opened = self._topic(topic, deadline)
+        subscriptions = self._subscriptions(opened, deadline)
+        theirs = [subscription.name for subscription in subscriptions if cluster_of(subscription.name) is None]
+        if theirs and not force:
+            names = ", ".join(theirs)
+            raise errors.Refused(f"topic {opened.name} has subscriptions: {names}; unsubscribe them or force")
+        producers = [] if force else self.node.producers.connected(opened, deadline)
+        if producers:
+            raise errors.Refused(
+                f"topic {opened.name} has active producers: {', '.join(producers)}; close them or force"
+            )
+        self.node.memberships.delete_topic(opened, subscriptions, deadline)
 
     def list_topics(self, namespace: str = "public/default") -> list[str]:
         """Full names of the namespace's topics (partitioned ones once)."""
-        with pulsar_errors():
-            return [record.name for record in self.node.topics.list(namespace, self._deadline())]
+        return [record.name for record in self.node.topics.list(namespace, self._deadline())]
 
     def list_partitions(self, topic: str) -> list[str]:
         """Full names of a topic's partitions; the topic itself when it is not partitioned."""
-        with pulsar_errors():
-            return list(self._topic(topic, self._deadline()).partition_names)
+        return list(self._topic(topic, self._deadline()).partition_names)
 
     def topic_stats(self, topic: str) -> TopicStats:
-        with pulsar_errors():
-            deadline = self._deadline()
-            opened = self._topic(topic, deadline)
-            starts, ends = self._log_ends(opened, deadline)
-            subscriptions = {
-                found.name: found for found in self._subscriptions(opened, deadline) if not found.non_durable
-            }
-            backlogs = {
-                name: sum(p.backlog for p in self._cursors(found, starts, ends, {}, deadline))
+        deadline = self._deadline()
+        opened = self._topic(topic, deadline)
+        starts, ends = self._log_ends(opened, deadline)
+        subscriptions = {found.name: found for found in self._subscriptions(opened, deadline) if not found.non_durable}
+        backlogs = {
+            name: sum(p.backlog for p in self._cursors(found, starts, ends, {}, deadline))
+            for name, found in subscriptions.items()
+        }
+        return TopicStats(
+            str(opened.name),
+            opened.kafka_topic,
+            opened.partitions,
+            opened.partitioned,
+            opened.bound,
+            sum(ends[p] - starts[p] for p in ends),
+            starts,
+            ends,
+            opened.layout.entries_per_ledger,
+            {name: backlog for name, backlog in backlogs.items() if cluster_of(name) is None},
+            *self._publishers(opened, deadline),
+            *self._transactions_in(opened, deadline),
+            backlog_exceeded=self._backlog_exceeded(opened),
+            replication={
+                cluster: ReplicationStats(backlogs[name], ", ".join(self._members(found, deadline)[0]))
                 for name, found in subscriptions.items()
-            }
-            return TopicStats(
-                str(opened.name),
-                opened.kafka_topic,
-                opened.partitions,
-                opened.partitioned,
-                opened.bound,
-                sum(ends[p] - starts[p] for p in ends),
-                starts,
-                ends,
-                opened.layout.entries_per_ledger,
-                {name: backlog for name, backlog in backlogs.items() if cluster_of(name) is None},
-                *self._publishers(opened, deadline),
-                *self._transactions_in(opened, deadline),
-                backlog_exceeded=self._backlog_exceeded(opened),
-                replication={
-                    cluster: ReplicationStats(backlogs[name], ", ".join(self._members(found, deadline)[0]))
-                    for name, found in subscriptions.items()
-                    if (cluster := cluster_of(name)) is not None
-                },
-            )
+                if (cluster := cluster_of(name)) is not None
+            },
+        )
 
     # Namespaces ---------------------------------------------------------------------------------------------------
 
     def create_namespace(self, namespace: str) -> None:
         """Make `tenant/namespace`. Raises NotAllowedError when it exists."""
-        with pulsar_errors():
-            self.node.namespaces.create(namespace, self._deadline())
+        self.node.namespaces.create(namespace, self._deadline())
 
     def delete_namespace(self, namespace: str) -> None:
         """Raises NotAllowedError while it has topics."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            topics = self.node.topics.list(namespace, deadline)
-            if topics:
-                raise errors.Refused(f"namespace {namespace} has {len(topics)} topics, {topics[0].name} first")
-            self.node.namespaces.delete(namespace, deadline)
+        deadline = self._deadline()
+        topics = self.node.topics.list(namespace, deadline)
+        if topics:
+            raise errors.Refused(f"namespace {namespace} has {len(topics)} topics, {topics[0].name} first")
+        self.node.namespaces.delete(namespace, deadline)
 
     def list_namespaces(self, tenant: str) -> list[str]:
-        with pulsar_errors():
-            return self.node.namespaces.list(tenant, self._deadline())
+        return self.node.namespaces.list(tenant, self._deadline())
 
     # Inside -------------------------------------------------------------------------------------------------------
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.connection import chosen_instance
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.service_url import parse_service_url
 from pulsar_on_kafka.lookup.listeners import check_listeners
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress, ClusterListener
-from pulsar_on_kafka.node.node import Node
 
 
 class ClusterInfo(NamedTuple):
@@ -28,16 +26,10 @@ class ClusterInfo(NamedTuple):
     """Whose state it is there; '' is the one without a name."""
 
 
-class ClusterAdmin:
+@raising_pulsar_errors
+class ClusterAdmin(AdminContext):
     """Each Kafka cluster keeps a registry of its own: its name, and how others are reached. Source of names: Pulsar's
     `pulsar-admin clusters`."""
-
-    @property
-    def node(self) -> Node:
-        raise NotImplementedError
-
-    def _deadline(self) -> Deadline:
-        raise NotImplementedError
 
     def create_cluster(
         self,
@@ -61,8 +53,7 @@ class ClusterAdmin:
             NotAllowedError: it is registered with other values.
             InvalidConfiguration: the name, the address or an option is not possible.
         """
-        with pulsar_errors():
-            self.node.clusters.create(name, _address(service_url, kafka_config, listeners, instance), self._deadline())
+        self.node.clusters.create(name, _address(service_url, kafka_config, listeners, instance), self._deadline())
 
     def update_cluster(
         self,
@@ -75,35 +66,30 @@ class ClusterAdmin:
     ) -> None:
         """Replace what is registered. Services follow within a minute. Raises: as `create_cluster`; NotAllowedError
         when it is not registered."""
-        with pulsar_errors():
-            self.node.clusters.update(name, _address(service_url, kafka_config, listeners, instance), self._deadline())
+        self.node.clusters.update(name, _address(service_url, kafka_config, listeners, instance), self._deadline())
 
     def delete_cluster(self, name: str) -> None:
         """Forget a cluster; policies that name it wait for it. Raises NotAllowedError when it is not registered."""
-        with pulsar_errors():
-            self.node.clusters.delete(name, self._deadline())
+        self.node.clusters.delete(name, self._deadline())
 
     def clusters(self) -> list[ClusterInfo]:
         """Those that are registered, by name."""
-        with pulsar_errors():
-            known = self.node.clusters.registry(self._deadline())
-            return [
-                ClusterInfo(
-                    name, at.service_url, dict(at.kafka_config), name == known.local, dict(at.listeners), at.instance
-                )
-                for name, at in sorted(known.clusters.items())
-            ]
+        known = self.node.clusters.registry(self._deadline())
+        return [
+            ClusterInfo(
+                name, at.service_url, dict(at.kafka_config), name == known.local, dict(at.listeners), at.instance
+            )
+            for name, at in sorted(known.clusters.items())
+        ]
 
     def set_local_cluster(self, name: str) -> None:
         """Say how others call this cluster; what is copied from it carries the name. Raises NotAllowedError when it has
         another one already."""
-        with pulsar_errors():
-            self.node.clusters.name_local(name, self._deadline())
+        self.node.clusters.name_local(name, self._deadline())
 
     def local_cluster(self) -> str | None:
         """This cluster's name; None until it has one."""
-        with pulsar_errors():
-            return self.node.clusters.registry(self._deadline()).local or None
+        return self.node.clusters.registry(self._deadline()).local or None
 
 
 def _address(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.consumer.retry_letters import RECONSUMETIMES
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
 from pulsar_on_kafka.ledgers.deletion_topics import (
     DEAD_LETTERS,
@@ -24,7 +24,6 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.message_record import decode_headers
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.node.node import Node
 
 DEFAULT_LIMIT: Final = 100
 
@@ -59,28 +58,20 @@ class Deletions:
     first: list[Deletion]
 
 
-class DeletionAdmin:
+@raising_pulsar_errors
+class DeletionAdmin(AdminContext):
     """Deletions are shown as last saved, up to a second old. Ours, not Pulsar's."""
-
-    @property
-    def node(self) -> Node:
-        raise NotImplementedError
-
-    def _deadline(self) -> Deadline:
-        raise NotImplementedError
 
     def list_deletions(self, limit: int = DEFAULT_LIMIT) -> Deletions:
         """What was asked for and is not done: new events, then those that wait for their next attempt."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            new = self._unacknowledged(EVENTS, WORKER, limit, deadline)
-            put_off = self._unacknowledged(RETRIES, WORKER, limit - len(new.first), deadline)
-            return Deletions(new.count + put_off.count, new.first + put_off.first)
+        deadline = self._deadline()
+        new = self._unacknowledged(EVENTS, WORKER, limit, deadline)
+        put_off = self._unacknowledged(RETRIES, WORKER, limit - len(new.first), deadline)
+        return Deletions(new.count + put_off.count, new.first + put_off.first)
 
     def dead_deletions(self, limit: int = DEFAULT_LIMIT) -> Deletions:
         """What was given up, and has not been replayed."""
-        with pulsar_errors():
-            return self._unacknowledged(DEAD_LETTERS, OPERATOR, limit, self._deadline())
+        return self._unacknowledged(DEAD_LETTERS, OPERATOR, limit, self._deadline())
 
     def _unacknowledged(self, topic: str, subscription: str, limit: int, deadline: Deadline) -> Deletions:
         if limit < 0:
@@ -91,8 +82,7 @@ class DeletionAdmin:
 
     def _left(self, subscription: Subscription, limit: int, deadline: Deadline) -> Deletions:
         node, topic = self.node, subscription.topic
-        starts = node.admin.start_offsets(topic.kafka_topic, subscription.served, deadline)
-        ends = node.admin.end_offsets(topic.kafka_topic, subscription.served, deadline)
+        starts, ends = self._log_ends(topic, deadline, subscription.served)
         count = 0
         first: list[Deletion] = []
         for partition, cursor in node.memberships.cursors.read(subscription, deadline).items():

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.inspection import LedgerInfo, infos
@@ -20,22 +20,15 @@ from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.statelog.view import LogView
 
 _log: Final = logging.getLogger(__name__)
 _FENCED_MOST: Final = 3
 
 
-class LedgerAdmin:
+@raising_pulsar_errors
+class LedgerAdmin(AdminContext):
     """Any process reads the lists; the numbers of entries are those of Kafka's log as it is now."""
-
-    @property
-    def node(self) -> Node:
-        raise NotImplementedError
-
-    def _deadline(self) -> Deadline:
-        raise NotImplementedError
 
     def list_ledgers(self, topic: str) -> list[LedgerInfo]:
         """The ledgers of a topic (or of one partition, by its name), in order. Source: the `ledgers` of Pulsar's
@@ -47,13 +40,12 @@ class LedgerAdmin:
             TopicNotFound: there is none.
             NotAllowedError: the topic is not persistent.
         """
-        with pulsar_errors():
-            deadline = self._deadline()
-            name = TopicName.parse(topic)
-            found = self.node.topics.find(name, deadline)
-            if found is None:
-                raise errors.NoSuchTopic(f"topic {name} does not exist")
-            return self._infos(found, range(found.partitions) if name.partition < 0 else [name.partition], deadline)
+        deadline = self._deadline()
+        name = TopicName.parse(topic)
+        found = self.node.topics.find(name, deadline)
+        if found is None:
+            raise errors.NoSuchTopic(f"topic {name} does not exist")
+        return self._infos(found, range(found.partitions) if name.partition < 0 else [name.partition], deadline)
 
     def get_ledger(self, ledger_id: int) -> LedgerInfo:
         """One ledger of any topic. Ours, not Pulsar's.
@@ -61,23 +53,20 @@ class LedgerAdmin:
         Raises:
             TopicNotFound: no topic that lives has it (any more).
         """
-        with pulsar_errors():
-            deadline = self._deadline()
-            try:
-                incarnation, partition, _ = unpack_ledger_id(ledger_id)
-            except MappingError as error:
-                raise errors.InvalidOption(str(error)) from error
-            gone = errors.NoSuchTopic(
-                f"ledger {ledger_id} (of life {incarnation}, partition {partition}) is of no topic"
-            )
-            record = next((r for r in self.node.topics.active(deadline) if r.incarnation == incarnation), None)
-            topic = None if record is None else self.node.topics.find(TopicName.parse(record.name), deadline)
-            if topic is None or topic.layout.incarnation != incarnation or partition >= topic.partitions:
-                raise gone
-            found = [each for each in self._infos(topic, [partition], deadline) if each.ledger_id == ledger_id]
-            if not found:
-                raise errors.NoSuchTopic(f"ledger {ledger_id} is not one of {topic.name} now")
-            return found[0]
+        deadline = self._deadline()
+        try:
+            incarnation, partition, _ = unpack_ledger_id(ledger_id)
+        except MappingError as error:
+            raise errors.InvalidOption(str(error)) from error
+        gone = errors.NoSuchTopic(f"ledger {ledger_id} (of life {incarnation}, partition {partition}) is of no topic")
+        record = next((r for r in self.node.topics.active(deadline) if r.incarnation == incarnation), None)
+        topic = None if record is None else self.node.topics.find(TopicName.parse(record.name), deadline)
+        if topic is None or topic.layout.incarnation != incarnation or partition >= topic.partitions:
+            raise gone
+        found = [each for each in self._infos(topic, [partition], deadline) if each.ledger_id == ledger_id]
+        if not found:
+            raise errors.NoSuchTopic(f"ledger {ledger_id} is not one of {topic.name} now")
+        return found[0]
 
     def rebuild_ledgers(self, told: Callable[[int, int], None] = lambda done, of: None) -> int:
         """Write the lists of all topics anew from what Kafka has; gives the number of ledgers written. Ours, not
@@ -89,18 +78,17 @@ class LedgerAdmin:
         Raises:
             Timeout: it took longer than an operation may; what was written stands.
         """
-        with pulsar_errors():
-            node = self.node
-            reader = RangeReader(node.settings.sampler())
-            try:
-                data = KafkaDataTopics(node.topics, node.admin, reader)
-                written = 0
-                for number in range(LEDGERS.partitions):
-                    written += self._rebuild(LedgerOwner(node.log, number, data, node.clock), data)
-                    told(number + 1, LEDGERS.partitions)
-                return written
-            finally:
-                reader.close()
+        node = self.node
+        reader = RangeReader(node.settings.sampler())
+        try:
+            data = KafkaDataTopics(node.topics, node.admin, reader)
+            written = 0
+            for number in range(LEDGERS.partitions):
+                written += self._rebuild(LedgerOwner(node.log, number, data, node.clock), data)
+                told(number + 1, LEDGERS.partitions)
+            return written
+        finally:
+            reader.close()
 
     def _rebuild(self, owner: LedgerOwner, data: KafkaDataTopics) -> int:
         """Of one partition of `ledgers`; whoever keeps it meanwhile may take it back, so it is tried again."""
@@ -126,6 +114,5 @@ class LedgerAdmin:
         if self.node.has_state_topic(LEDGERS, deadline):
             view = LogView(self.node.log, LEDGERS, number, lambda: LedgerLists(number), self.node.clock)
             lists = view.ask(lambda found: found, deadline)
-        starts = self.node.admin.start_offsets(topic.kafka_topic, partitions, deadline)
-        ends = self.node.admin.end_offsets(topic.kafka_topic, partitions, deadline)
+        starts, ends = self._log_ends(topic, deadline, partitions)
         return list(infos(lists, topic, {p: LogRange(starts[p], ends[p]) for p in partitions}))

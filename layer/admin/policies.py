@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.clusters import check_replication_clusters
 from pulsar_on_kafka.metadata.namespaces import CLUSTER
@@ -18,10 +18,10 @@ from pulsar_on_kafka.metadata.policies import (
     with_policy,
     without_policy,
 )
-from pulsar_on_kafka.node.node import Node
 
 
-class PolicyAdmin:
+@raising_pulsar_errors
+class PolicyAdmin(AdminContext):
     """`where` is the cluster (`admin.CLUSTER`), a namespace (`tenant/namespace`) or a topic (`orders`,
     `persistent://tenant/namespace/topic`).
 
@@ -31,13 +31,6 @@ class PolicyAdmin:
     opened afterwards.
     """
 
-    @property
-    def node(self) -> Node:
-        raise NotImplementedError
-
-    def _deadline(self) -> Deadline:
-        raise NotImplementedError
-
     def set_policy(self, where: str, name: str, value: object) -> None:
         """Set one policy; a second call with the same value changes nothing. Words are taken in any case.
 
@@ -46,11 +39,10 @@ class PolicyAdmin:
                 names of registered clusters, where this one has a name), or it is one of the cluster alone.
             TopicNotFound: namespace or topic do not exist.
         """
-        with pulsar_errors():
-            check_level(name, cluster=where == CLUSTER)
-            if name == REPLICATION_CLUSTERS.name:
-                names = REPLICATION_CLUSTERS.taken(value)
-                check_replication_clusters(names, self.node.clusters.registry(self._deadline()))
+        check_level(name, cluster=where == CLUSTER)
+        if name == REPLICATION_CLUSTERS.name:
+            names = REPLICATION_CLUSTERS.taken(value)
+            check_replication_clusters(names, self.node.clusters.registry(self._deadline()))
         self._change(where, lambda policies: with_policy(policies, name, value))
 
     def get_policy(self, where: str, name: str, *, applied_value: bool = False) -> Any:
@@ -58,23 +50,21 @@ class PolicyAdmin:
 
         Raises: as `set_policy`.
         """
-        with pulsar_errors():
-            policy = policy_named(name)
-            deadline = self._deadline()
-            own = self._policies(where, deadline)
-            if not applied_value:
-                return own.get(name)
-            levels = [own]
-            if where != CLUSTER:
-                if not _is_namespace(where):
-                    levels.append(self.node.namespaces.policies(TopicName.parse(where).namespace_name, deadline))
-                levels.append(self.node.namespaces.policies(CLUSTER, deadline))
-            return applied(policy, *levels)
+        policy = policy_named(name)
+        deadline = self._deadline()
+        own = self._policies(where, deadline)
+        if not applied_value:
+            return own.get(name)
+        levels = [own]
+        if where != CLUSTER:
+            if not _is_namespace(where):
+                levels.append(self.node.namespaces.policies(TopicName.parse(where).namespace_name, deadline))
+            levels.append(self.node.namespaces.policies(CLUSTER, deadline))
+        return applied(policy, *levels)
 
     def policies(self, where: str) -> dict[str, Any]:
         """All that is set here, by name. Raises TopicNotFound."""
-        with pulsar_errors():
-            return dict(self._policies(where, self._deadline()))
+        return dict(self._policies(where, self._deadline()))
 
     def remove_policy(self, where: str, name: str) -> None:
         """What is set elsewhere, or the default, counts again; nothing happens when it was not set. Raises: as
@@ -89,15 +79,14 @@ class PolicyAdmin:
         return self.node.topics.policies(name, deadline)
 
     def _change(self, where: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
-        with pulsar_errors():
-            change({})  # a wish that makes no sense is refused before anything is asked
-            deadline = self._deadline()
-            if _is_namespace(where):
-                self.node.namespaces.change_policies(where, change, deadline)
-            else:
-                name = TopicName.parse(where)
-                self.node.namespaces.require(name.namespace_name, deadline)
-                self.node.topics.change_policies(name, change, deadline)
+        change({})  # a wish that makes no sense is refused before anything is asked
+        deadline = self._deadline()
+        if _is_namespace(where):
+            self.node.namespaces.change_policies(where, change, deadline)
+        else:
+            name = TopicName.parse(where)
+            self.node.namespaces.require(name.namespace_name, deadline)
+            self.node.topics.change_policies(name, change, deadline)
 
 
 def _is_namespace(where: str) -> bool:

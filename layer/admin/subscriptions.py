@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
-from pulsar_on_kafka.admin.policies import PolicyAdmin
 from pulsar_on_kafka.admin.stats import ConsumerStats, PartitionCursorStats, SubscriptionStats
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over
 from pulsar_on_kafka.client.connection.connection import peer_settings
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.cursor.saved import Recovered, UnreadableCursor
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
@@ -26,17 +25,17 @@ from pulsar_on_kafka.node.sides.comparing import compare_subscription
 from pulsar_on_kafka.replicated.comparison import PartitionComparison
 
 
-class SubscriptionAdmin(PolicyAdmin):
+@raising_pulsar_errors
+class SubscriptionAdmin(AdminContext):
     """Cursors are shown as they were saved last; a call that moves one goes through its owner when there is one."""
 
     def create_subscription(self, topic: str, subscription: str, *, from_earliest: bool = False) -> None:
         """Make a subscription at the topic's end (or its beginning). Raises NotAllowedError when it exists."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            opened = self._topic(topic, deadline)
-            _check_persistent(opened)
-            starts, ends = self._log_ends(opened, deadline)
-            self.node.subscriptions.create(opened, subscription, starts if from_earliest else ends, deadline)
+        deadline = self._deadline()
+        opened = self._topic(topic, deadline)
+        _check_persistent(opened)
+        starts, ends = self._log_ends(opened, deadline)
+        self.node.subscriptions.create(opened, subscription, starts if from_earliest else ends, deadline)
 
     def replicate_subscription(
         self, topic: str, subscription: str, *, by: str = ReplicatedBy.ACKNOWLEDGEMENTS.value
@@ -52,15 +51,14 @@ class SubscriptionAdmin(PolicyAdmin):
             NotAllowedError: the topic is not persistent, or a replicator has the subscription.
             SubscriptionNotFound: it is not there.
         """
-        with pulsar_errors():
-            try:
-                chosen = ReplicatedBy(by)
-            except ValueError as error:
-                ways = " or ".join(way.value for way in ReplicatedBy)
-                raise errors.InvalidOption(f"by is {by!r:.60}, a subscription is replicated by {ways}") from error
-            deadline = self._deadline()
-            found = self._programs_subscription(topic, subscription, deadline)
-            self.node.subscriptions.remember(found, {}, True, deadline, replicated_by=chosen)
+        try:
+            chosen = ReplicatedBy(by)
+        except ValueError as error:
+            ways = " or ".join(way.value for way in ReplicatedBy)
+            raise errors.InvalidOption(f"by is {by!r:.60}, a subscription is replicated by {ways}") from error
+        deadline = self._deadline()
+        found = self._programs_subscription(topic, subscription, deadline)
+        self.node.subscriptions.remember(found, {}, True, deadline, replicated_by=chosen)
 
     def stop_replicating_subscription(self, topic: str, subscription: str) -> None:
         """Have this cluster tell and hear nothing more of a subscription, which stays as it is. It is replicated again
@@ -70,10 +68,9 @@ class SubscriptionAdmin(PolicyAdmin):
             NotAllowedError: the topic is not persistent, or a replicator has the subscription.
             SubscriptionNotFound: it is not there.
         """
-        with pulsar_errors():
-            deadline = self._deadline()
-            found = self._programs_subscription(topic, subscription, deadline)
-            self.node.subscriptions.stop_replicating(found, deadline)
+        deadline = self._deadline()
+        found = self._programs_subscription(topic, subscription, deadline)
+        self.node.subscriptions.stop_replicating(found, deadline)
 
     def _programs_subscription(self, topic: str, name: str, deadline: Deadline) -> Subscription:
         found = self._kept_subscription(topic, name, deadline)
@@ -83,44 +80,41 @@ class SubscriptionAdmin(PolicyAdmin):
 
     def list_subscriptions(self, topic: str) -> list[str]:
         """By name; without those on which a topic is copied to other clusters, as in Pulsar."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            found = self._subscriptions(self._topic(topic, deadline), deadline)
-            return [each.name for each in found if cluster_of(each.name) is None]
+        deadline = self._deadline()
+        found = self._subscriptions(self._topic(topic, deadline), deadline)
+        return [each.name for each in found if cluster_of(each.name) is None]
 
     def subscription_stats(self, topic: str, subscription: str) -> SubscriptionStats:
         """Backlog, mark-delete, holes and owners, from what was last saved; disturbs nobody."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            found = self._subscription(topic, subscription, deadline)
-            starts, ends = self._log_ends(found.topic, deadline)
-            members, owners = self._members(found, deadline)
-            partitions = self._cursors(found, starts, ends, owners, deadline)
-            return SubscriptionStats(
-                str(found.topic.name),
-                found.name,
-                " and ".join(sorted({kind.value for kind in found.partition_types.values()}))
-                if found.by_partition
-                else found.type.value,
-                found.group,
-                sum(p.backlog for p in partitions),
-                sum(p.individually_deleted for p in partitions),
-                members,
-                tuple(partitions),
-                found.properties,
-                found.replicated,
-                found.by_partition,
-                dict(found.partition_groups),
-                found.replicated_by.value if found.replicated else "",
-                not found.non_durable,
-            )
+        deadline = self._deadline()
+        found = self._subscription(topic, subscription, deadline)
+        starts, ends = self._log_ends(found.topic, deadline)
+        members, owners = self._members(found, deadline)
+        partitions = self._cursors(found, starts, ends, owners, deadline)
+        return SubscriptionStats(
+            str(found.topic.name),
+            found.name,
+            " and ".join(sorted({kind.value for kind in found.partition_types.values()}))
+            if found.by_partition
+            else found.type.value,
+            found.group,
+            sum(p.backlog for p in partitions),
+            sum(p.individually_deleted for p in partitions),
+            members,
+            tuple(partitions),
+            found.properties,
+            found.replicated,
+            found.by_partition,
+            dict(found.partition_groups),
+            found.replicated_by.value if found.replicated else "",
+            not found.non_durable,
+        )
 
     def subscription_consumers(self, topic: str, subscription: str) -> list[ConsumerStats]:
         """Every consumer in every process. They are asked, and have three seconds to tell."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            found = self._subscription(topic, subscription, deadline)
-            told = self.node.memberships.live_cursors.consumers(found, deadline)
+        deadline = self._deadline()
+        found = self._subscription(topic, subscription, deadline)
+        told = self.node.memberships.live_cursors.consumers(found, deadline)
         stats: list[ConsumerStats] = []
         for process, consumers in told.items():
             if consumers is None:
@@ -137,31 +131,30 @@ class SubscriptionAdmin(PolicyAdmin):
 
         With `fresh` live owners save first (`Timeout` when they do not answer).
         """
-        with pulsar_errors():
-            deadline = self._deadline()
-            found = self._kept_subscription(topic, subscription, deadline)
-            if fresh:
-                self._move(found, dict.fromkeys(found.served, SaveNow()), deadline)
-            starts, ends = self._log_ends(found.topic, deadline)
-            views = []
-            for partition, cursor in self.node.memberships.cursors.read(found, deadline).items():
-                identity = cursor_identity(found, partition)
-                self.node.store.load_all(identity, cursor, deadline)
-                if cursor.state.next_unacked < starts[partition]:
-                    cursor.state.acknowledge_cumulative(starts[partition] - 1)
-                views.append(
-                    view_of(
-                        partition,
-                        cursor,
-                        found.topic.layout,
-                        starts[partition],
-                        ends[partition],
-                        _saved_in(cursor),
-                        cursor.commit_chars,
-                        self.node.store.marker_bytes(identity, cursor, deadline),
-                    )
+        deadline = self._deadline()
+        found = self._kept_subscription(topic, subscription, deadline)
+        if fresh:
+            self._move(found, dict.fromkeys(found.served, SaveNow()), deadline)
+        starts, ends = self._log_ends(found.topic, deadline)
+        views = []
+        for partition, cursor in self.node.memberships.cursors.read(found, deadline).items():
+            identity = cursor_identity(found, partition)
+            self.node.store.load_all(identity, cursor, deadline)
+            if cursor.state.next_unacked < starts[partition]:
+                cursor.state.acknowledge_cumulative(starts[partition] - 1)
+            views.append(
+                view_of(
+                    partition,
+                    cursor,
+                    found.topic.layout,
+                    starts[partition],
+                    ends[partition],
+                    _saved_in(cursor),
+                    cursor.commit_chars,
+                    self.node.store.marker_bytes(identity, cursor, deadline),
                 )
-            return views
+            )
+        return views
 
     def reset_cursor(
         self, topic: str, subscription: str, *, timestamp_ms: int | None = None, message_id: object | None = None
@@ -174,24 +167,22 @@ class SubscriptionAdmin(PolicyAdmin):
         Raises:
             Timeout: their processes did not answer in time; the cursors may be moved or not.
         """
-        with pulsar_errors():
-            if (timestamp_ms is None) == (message_id is None):
-                raise errors.InvalidOption("reset_cursor takes either timestamp_ms or message_id")
-            deadline = self._deadline()
-            found = self._kept_subscription(topic, subscription, deadline)
-            targets = (
-                self._offsets_at(found.topic, timestamp_ms, deadline)
-                if timestamp_ms is not None
-                else self._offsets_of(found.topic, message_id, deadline)
-            )
-            self._move(found, {partition: Seek(offset) for partition, offset in targets.items()}, deadline)
+        if (timestamp_ms is None) == (message_id is None):
+            raise errors.InvalidOption("reset_cursor takes either timestamp_ms or message_id")
+        deadline = self._deadline()
+        found = self._kept_subscription(topic, subscription, deadline)
+        targets = (
+            self._offsets_at(found.topic, timestamp_ms, deadline)
+            if timestamp_ms is not None
+            else self._offsets_of(found.topic, message_id, deadline)
+        )
+        self._move(found, {partition: Seek(offset) for partition, offset in targets.items()}, deadline)
 
     def unreadable_cursors(self, topic: str, subscription: str) -> dict[int, str]:
         """By partition, why what is acknowledged above mark-delete cannot be read. Such a partition is not served until
         `reset_cursor` or `clear_backlog`, which forget that."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            return self._unreadable(self._kept_subscription(topic, subscription, deadline), deadline)
+        deadline = self._deadline()
+        return self._unreadable(self._kept_subscription(topic, subscription, deadline), deadline)
 
     def skip(self, topic: str, subscription: str, count: int) -> int:
         """Acknowledge the next `count` unacknowledged entries of each partition; gives how many were.
@@ -201,23 +192,21 @@ class SubscriptionAdmin(PolicyAdmin):
         Raises:
             Timeout: see `reset_cursor`.
         """
-        with pulsar_errors():
-            if count < 1:
-                raise errors.InvalidOption(f"the number of messages to skip must be at least 1, got {count}")
-            deadline = self._deadline()
-            found = self._kept_subscription(topic, subscription, deadline)
-            _, ends = self._log_ends(found.topic, deadline)
-            return sum(self._move(found, {p: Skip(count, end) for p, end in ends.items()}, deadline).values())
+        if count < 1:
+            raise errors.InvalidOption(f"the number of messages to skip must be at least 1, got {count}")
+        deadline = self._deadline()
+        found = self._kept_subscription(topic, subscription, deadline)
+        _, ends = self._log_ends(found.topic, deadline)
+        return sum(self._move(found, {p: Skip(count, end) for p, end in ends.items()}, deadline).values())
 
     def clear_backlog(self, topic: str, subscription: str) -> None:
         """Acknowledge everything up to the log's end, as `skip`; a cursor that cannot be read is set there."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            found = self._kept_subscription(topic, subscription, deadline)
-            _, ends = self._log_ends(found.topic, deadline)
-            lost = self._unreadable(found, deadline)
-            wishes = {p: Seek(end) if p in lost else AcknowledgeUpTo(end - 1) for p, end in ends.items()}
-            self._move(found, wishes, deadline)
+        deadline = self._deadline()
+        found = self._kept_subscription(topic, subscription, deadline)
+        _, ends = self._log_ends(found.topic, deadline)
+        lost = self._unreadable(found, deadline)
+        wishes = {p: Seek(end) if p in lost else AcknowledgeUpTo(end - 1) for p, end in ends.items()}
+        self._move(found, wishes, deadline)
 
     def compare_subscription(
         self, topic: str, subscription: str, cluster: str, *, kafka_config: Mapping[str, str] | None = None
@@ -230,16 +219,15 @@ class SubscriptionAdmin(PolicyAdmin):
             NotAllowedError: the cluster is not registered, or has no name of its own.
             Timeout: an owner did not answer, or the logs could not be read in time.
         """
-        with pulsar_errors():
-            deadline = self._deadline()
-            address = self.node.clusters.registry(deadline).remote(cluster)
-            if address is None:
-                raise errors.NoSuchCluster(f"there is no other cluster {cluster!r:.120} (pok clusters list)")
-            there = acquire(peer_settings(address, kafka_config or {}), deadline)
-            try:
-                return compare_subscription(self.node, there, TopicName.parse(topic), subscription, deadline)
-            finally:
-                release(there)
+        deadline = self._deadline()
+        address = self.node.clusters.registry(deadline).remote(cluster)
+        if address is None:
+            raise errors.NoSuchCluster(f"there is no other cluster {cluster!r:.120} (pok clusters list)")
+        there = acquire(peer_settings(address, kafka_config or {}), deadline)
+        try:
+            return compare_subscription(self.node, there, TopicName.parse(topic), subscription, deadline)
+        finally:
+            release(there)
 
     def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
         """Delete a subscription.
@@ -249,27 +237,16 @@ class SubscriptionAdmin(PolicyAdmin):
                 SubscriptionNotFound.
             Timeout: with `force`: live consumers did not go in time; the subscription is still there.
         """
-        with pulsar_errors():
-            deadline = self._deadline()
-            found = self._subscription(topic, subscription, deadline)
-            self.node.memberships.delete_subscription(found, deadline, force=force)
+        deadline = self._deadline()
+        found = self._subscription(topic, subscription, deadline)
+        self.node.memberships.delete_subscription(found, deadline, force=force)
 
     # Inside -------------------------------------------------------------------------------------------------------
 
-    def _topic(self, topic: str, deadline: Deadline) -> Topic:
-        name = TopicName.parse(topic)
-        if name.partition >= 0:
-            raise errors.InvalidOption(f"{name} names a partition; say the whole topic, {name.base}")
-        self.node.namespaces.require(name.namespace_name, deadline)
-        found = self.node.topics.find(name, deadline)
-        if found is None:
-            raise errors.NoSuchTopic(f"topic {name} does not exist")
-        return found
-
     def _subscription(self, topic: str, subscription: str, deadline: Deadline) -> Subscription:
         opened = self._topic(topic, deadline)
-        found = self.node.subscriptions.find(opened, subscription, deadline)
-        if found is None or not self._is_there(found, deadline):
+        found = self._recorded_subscription(opened, subscription, deadline)
+        if not self._is_there(found, deadline):
             raise errors.NoSuchSubscription(f"topic {opened.name} has no subscription {subscription}")
         return found
 
@@ -305,11 +282,6 @@ class SubscriptionAdmin(PolicyAdmin):
                     if kafka_topic == subscription.topic.kafka_topic and served in (None, partition):
                         owners[partition] = who
         return tuple(members), owners
-
-    def _log_ends(self, topic: Topic, deadline: Deadline) -> tuple[dict[int, int], dict[int, int]]:
-        partitions = range(topic.partitions)
-        starts = self.node.admin.start_offsets(topic.kafka_topic, partitions, deadline)
-        return starts, self.node.admin.end_offsets(topic.kafka_topic, partitions, deadline)
 
     def _offsets_at(self, topic: Topic, timestamp_ms: int, deadline: Deadline) -> dict[int, int]:
         ends = self.node.admin.end_offsets(topic.kafka_topic, range(topic.partitions), deadline)

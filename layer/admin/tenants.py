@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import TenantRecord
 from pulsar_on_kafka.metadata.tenant_moves import TenantMove
-from pulsar_on_kafka.node.node import Node
 
 
-class TenantAdmin:
+@raising_pulsar_errors
+class TenantAdmin(AdminContext):
     """The part of AdminClient about the map of tenants. It lies on the cluster that the client is connected to, and is
     what that cluster's lookup services answer with."""
 
-    @property
-    def node(self) -> Node:
-        raise NotImplementedError
-
-    def _deadline(self) -> Deadline:
-        raise NotImplementedError
-
     def tenant_place(self, tenant: str) -> TenantRecord | None:
         """The cluster of a tenant: its own record's, or else that of `*`; None where neither is there."""
-        with pulsar_errors():
-            return self.node.tenants.place(tenant, self._deadline())
+        return self.node.tenants.place(tenant, self._deadline())
 
     def list_tenant_places(self) -> dict[str, TenantRecord]:
         """Every record of the map, by tenant."""
-        with pulsar_errors():
-            return self.node.tenants.all(self._deadline())
+        return self.node.tenants.all(self._deadline())
 
     def assign_tenant(self, tenant: str, cluster: str) -> None:
         """Say that `cluster` has the tenant; `*` stands for tenants without a record. Nothing if it has it already.
@@ -38,8 +28,7 @@ class TenantAdmin:
         Raises:
             NotAllowedError: it is switching.
         """
-        with pulsar_errors():
-            self.node.tenants.move(tenant, TenantMove.ASSIGN, self._deadline(), cluster)
+        self.node.tenants.move(tenant, TenantMove.ASSIGN, self._deadline(), cluster)
 
     def remove_tenant_place(self, tenant: str) -> None:
         """Take the tenant's record away, so that the one of `*` counts. Nothing if there is none.
@@ -47,5 +36,4 @@ class TenantAdmin:
         Raises:
             NotAllowedError: it is switching.
         """
-        with pulsar_errors():
-            self.node.tenants.move(tenant, TenantMove.REMOVE, self._deadline())
+        self.node.tenants.move(tenant, TenantMove.REMOVE, self._deadline())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from pulsar_on_kafka.admin.buffer_check import BufferCheck
-from pulsar_on_kafka.admin.policies import PolicyAdmin
-from pulsar_on_kafka.admin.transaction_stats import TransactionDetails, VerifiedBuffer
+from pulsar_on_kafka.admin.buffer_check import BufferCheck, VerifiedBuffer
+from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.errors import pulsar_errors
@@ -46,7 +46,25 @@ from pulsar_on_kafka.transactions.records.place_inspection import (
 T = TypeVar("T")
 
 
-class TransactionAdmin(PolicyAdmin):
+@dataclass(frozen=True, slots=True)
+class TransactionDetails:
+    """One transaction, and what is on record of it where it takes part.
+
+    Attributes:
+        left_ms: until it is aborted, of an open one; below 0: it should be by now (nobody serves its coordinator, or
+            clocks differ).
+        gone: partitions and subscriptions that were deleted since.
+    """
+
+    info: TransactionInfo
+    left_ms: int | None
+    buffers: tuple[TransactionInBuffer, ...]
+    pending_acks: tuple[TransactionInPendingAck, ...]
+    gone: tuple[TopicPartition | TopicSubscription, ...]
+
+
+@raising_pulsar_errors
+class TransactionAdmin(AdminContext):
     """Reading disturbs nobody and makes no topic: the answers are what stands in the logs at the time of the call.
 
     A transaction is named by its `TxnId`, or as Pulsar prints it: `(most,least)`. Source of names: `Transactions` of
@@ -55,10 +73,9 @@ class TransactionAdmin(PolicyAdmin):
 
     def list_transaction_coordinators(self) -> list[CoordinatorStats]:
         """All of the cluster, by id."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            coordinators = range(self.node.coordinator_count.now(deadline))
-            return self.node.looking.ask_coordinators(coordinators, coordinator_stats, deadline)
+        deadline = self._deadline()
+        coordinators = range(self.node.coordinator_count.now(deadline))
+        return self.node.looking.ask_coordinators(coordinators, coordinator_stats, deadline)
 
     def scale_transaction_coordinators(self, count: int) -> None:
         """Have so many coordinators; processes that serve take new ones up within half a minute. Open transactions
@@ -66,13 +83,11 @@ class TransactionAdmin(PolicyAdmin):
 
         Source: `Transactions.scaleTransactionCoordinators`.
         """
-        with pulsar_errors():
-            self.node.coordinator_count.grow(count, self._deadline())
+        self.node.coordinator_count.grow(count, self._deadline())
 
     def get_coordinator_stats(self, coordinator: int) -> CoordinatorStats:
         """Raises InvalidConfiguration: there is no such coordinator."""
-        with pulsar_errors():
-            return self._ask(coordinator, coordinator_stats, self._deadline())
+        return self._ask(coordinator, coordinator_stats, self._deadline())
 
     def list_transactions(self, coordinator: int | None = None, *, finished: bool = False) -> list[TransactionInfo]:
         """Those that are not finished, the oldest first; with `finished` also those that are and not forgotten (after a
@@ -96,62 +111,54 @@ class TransactionAdmin(PolicyAdmin):
             TransactionNotFound: it never was, or it is over and forgotten.
             InvalidConfiguration: this is no id of a transaction.
         """
-        with pulsar_errors():
-            wanted, deadline = _txn_id(txn), self._deadline()
-            info = self._ask(wanted.coordinator, lambda state: _known(state, wanted), deadline)
-            topics: dict[str, Topic | None] = {}
-            for name in {*(each.topic for each in info.partitions), *(each.topic for each in info.subscriptions)}:
-                topics[name] = self.node.topics.find(TopicName.parse(name), deadline)
-            buffers, gone = self._in_buffers(info, topics, deadline)
-            pending_acks, gone_too = self._in_pending_acks(info, topics, deadline)
-            left_ms = info.timeout_at_ms - self.node.clock.now_ms() if info.status is OPEN else None
-            return TransactionDetails(info, left_ms, buffers, pending_acks, (*gone, *gone_too))
+        wanted, deadline = _txn_id(txn), self._deadline()
+        info = self._ask(wanted.coordinator, lambda state: _known(state, wanted), deadline)
+        topics: dict[str, Topic | None] = {}
+        for name in {*(each.topic for each in info.partitions), *(each.topic for each in info.subscriptions)}:
+            topics[name] = self.node.topics.find(TopicName.parse(name), deadline)
+        buffers, gone = self._in_buffers(info, topics, deadline)
+        pending_acks, gone_too = self._in_pending_acks(info, topics, deadline)
+        left_ms = info.timeout_at_ms - self.node.clock.now_ms() if info.status is OPEN else None
+        return TransactionDetails(info, left_ms, buffers, pending_acks, (*gone, *gone_too))
 
     def get_transaction_buffer_stats(self, topic: str) -> list[PartitionBufferStats]:
         """What the buffers of a topic's partitions have on record. Raises TopicNotFound."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            opened = self._existing_topic(topic, deadline)
-            return self.node.looking.ask_buffer(
-                str(opened.name), lambda entries: [buffer_stats(entries, where) for where in _places(opened)], deadline
-            )
+        deadline = self._deadline()
+        return self._buffer_stats(self._topic_around(topic, deadline), deadline)
 
     def list_transactions_in_buffer(self, topic: str) -> list[TransactionInBuffer]:
         """Every transaction that the buffers of a topic's partitions have anything on record of. Ours, not Pulsar's.
         Raises TopicNotFound."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            opened = self._existing_topic(topic, deadline)
-            return self.node.looking.ask_buffer(
-                str(opened.name),
-                lambda entries: [found for where in _places(opened) for found in all_in_buffer(entries, where)],
-                deadline,
-            )
+        deadline = self._deadline()
+        opened = self._topic_around(topic, deadline)
+        return self.node.looking.ask_buffer(
+            str(opened.name),
+            lambda entries: [found for where in _places(opened) for found in all_in_buffer(entries, where)],
+            deadline,
+        )
 
     def get_pending_ack_stats(self, topic: str, subscription: str) -> list[PendingAckStats]:
         """What transactions hold of a subscription, by partition. Raises TopicNotFound, SubscriptionNotFound."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            full, cursors = self._cursor_names(topic, subscription, deadline)
-            return self.node.looking.ask_pending_acks(
-                full,
-                lambda log: [pending_ack_stats(log.cursor(name), name, life) for name, life in cursors],
-                deadline,
-            )
+        deadline = self._deadline()
+        full, cursors = self._cursor_names(topic, subscription, deadline)
+        return self.node.looking.ask_pending_acks(
+            full,
+            lambda log: [pending_ack_stats(log.cursor(name), name, life) for name, life in cursors],
+            deadline,
+        )
 
     def list_transactions_in_pending_ack(self, topic: str, subscription: str) -> list[TransactionInPendingAck]:
         """Every transaction that holds something of a subscription. Ours, not Pulsar's. Raises as
         `get_pending_ack_stats`."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            full, cursors = self._cursor_names(topic, subscription, deadline)
-            return self.node.looking.ask_pending_acks(
-                full,
-                lambda log: [
-                    found for name, life in cursors for found in all_in_pending_acks(log.cursor(name), name, life)
-                ],
-                deadline,
-            )
+        deadline = self._deadline()
+        full, cursors = self._cursor_names(topic, subscription, deadline)
+        return self.node.looking.ask_pending_acks(
+            full,
+            lambda log: [
+                found for name, life in cursors for found in all_in_pending_acks(log.cursor(name), name, life)
+            ],
+            deadline,
+        )
 
     def verify_transaction_buffer(
         self, topic: str, *, progress: Callable[[int, int], None] | None = None
@@ -163,7 +170,7 @@ class TransactionAdmin(PolicyAdmin):
         """
         with pulsar_errors():
             deadline = self._deadline()
-            opened = self._existing_topic(topic, deadline)
+            opened = self._topic_around(topic, deadline)
             check = BufferCheck(self.node, opened, progress or (lambda done, total: None), deadline)
             for partition in range(opened.partitions):
                 yield check.verified(partition)
@@ -180,10 +187,9 @@ class TransactionAdmin(PolicyAdmin):
             Timeout: its coordinator did not answer in time; it may be aborted or not.
             InvalidConfiguration: this is no id of a transaction.
         """
-        with pulsar_errors():
-            wanted, deadline = _txn_id(txn), self._deadline()
-            self._ask(wanted.coordinator, lambda state: _known(state, wanted), deadline)
-            self.node.transactions.end(wanted, commit=False, deadline=deadline)
+        wanted, deadline = _txn_id(txn), self._deadline()
+        self._ask(wanted.coordinator, lambda state: _known(state, wanted), deadline)
+        self.node.transactions.end(wanted, commit=False, deadline=deadline)
 
     # Inside -------------------------------------------------------------------------------------------------------
 
@@ -197,25 +203,27 @@ class TransactionAdmin(PolicyAdmin):
     def _transactions_in(self, topic: Topic, deadline: Deadline) -> tuple[int, int]:
         """(ongoing, aborted), over all partitions; none where this user may not look."""
         try:
-            found = self.node.looking.ask_buffer(
-                str(topic.name), lambda entries: [buffer_stats(entries, where) for where in _places(topic)], deadline
-            )
+            found = self._buffer_stats(topic, deadline)
         except errors.NotAuthorized:
             return 0, 0
         return sum(each.ongoing for each in found), sum(each.aborted for each in found)
 
+    def _buffer_stats(self, topic: Topic, deadline: Deadline) -> list[PartitionBufferStats]:
+        return self.node.looking.ask_buffer(
+            str(topic.name), lambda entries: [buffer_stats(entries, where) for where in _places(topic)], deadline
+        )
+
     def _of_coordinators(
         self, coordinator: int | None, question: Callable[[CoordinatorState], list[TransactionInfo]]
     ) -> list[TransactionInfo]:
-        with pulsar_errors():
-            deadline = self._deadline()
-            if coordinator is not None:
-                answers = [self._ask(coordinator, question, deadline)]
-            else:
-                coordinators = range(self.node.coordinator_count.now(deadline))
-                answers = self.node.looking.ask_coordinators(coordinators, question, deadline)
-            found = [info for answer in answers for info in answer]
-            return sorted(found, key=lambda info: (info.opened_at_ms, info.id))
+        deadline = self._deadline()
+        if coordinator is not None:
+            answers = [self._ask(coordinator, question, deadline)]
+        else:
+            coordinators = range(self.node.coordinator_count.now(deadline))
+            answers = self.node.looking.ask_coordinators(coordinators, question, deadline)
+        found = [info for answer in answers for info in answer]
+        return sorted(found, key=lambda info: (info.opened_at_ms, info.id))
 
     def _in_buffers(
         self, info: TransactionInfo, topics: Mapping[str, Topic | None], deadline: Deadline
@@ -253,22 +261,12 @@ class TransactionAdmin(PolicyAdmin):
             found.append(self.node.looking.ask_pending_acks(each.topic, question, deadline))
         return tuple(found), gone
 
-    def _existing_topic(self, topic: str, deadline: Deadline) -> Topic:
-        name = TopicName.parse(topic).base
-        self.node.namespaces.require(name.namespace_name, deadline)
-        found = self.node.topics.find(name, deadline)
-        if found is None:
-            raise errors.NoSuchTopic(f"topic {name} does not exist")
-        return found
-
     def _cursor_names(
         self, topic: str, subscription: str, deadline: Deadline
     ) -> tuple[str, list[tuple[CursorName, CursorIncarnation]]]:
         """The topic's full name, and the cursors of the subscription."""
-        opened = self._existing_topic(topic, deadline)
-        found = self.node.subscriptions.find(opened, subscription, deadline)
-        if found is None:
-            raise errors.NoSuchSubscription(f"topic {opened.name} has no subscription {subscription}")
+        opened = self._topic_around(topic, deadline)
+        found = self._recorded_subscription(opened, subscription, deadline)
         full = str(opened.name)
         return full, [
             (
