@@ -2,128 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from typing import Annotated, Optional
 
 import typer
 
+from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.clusters import ClusterInfo
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YES_HELP, confirm
+from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import show_pairs, show_result, show_table, write_json, write_line
+from pulsar_on_kafka.cli.shared.output import show_list, show_one, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings, read_kafka_config
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterListener
 
 app = typer.Typer(help="This cluster's name, and the others that it replicates with.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The cluster's name.")]
-ServiceUrlOption = Annotated[
-    str, typer.Option("--service-url", help="Where it is: kafka://host:port[,host:port...], or kafka+ssl://.")
-]
-ConfigOption = Annotated[
-    Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-    typer.Option("--config", metavar="FILE|KEY=VALUE", help="librdkafka's options to reach it; no secrets."),
-]
 
-ListenerOption = Annotated[
-    Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-    typer.Option(
-        "--listener",
-        metavar="NAME=URL[@CIDR,...]",
-        help="One more address, for clients of the lookup service that name it or are in one of these networks.",
-    ),
-]
 
-PeerInstanceOption = Annotated[
-    str,
-    typer.Option(
-        "--peer-instance",
-        metavar="NAME",
-        help="The instance whose state it is there; left out: the one without a name.",
-    ),
-]
+@dataclass(frozen=True)
+class Registration:
+    """Addresses and options that are registered of a cluster."""
+
+    service_url: Annotated[
+        str, typer.Option("--service-url", help="Where it is: kafka://host:port[,host:port...], or kafka+ssl://.")
+    ]
+    config: Annotated[
+        Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--config", metavar="FILE|KEY=VALUE", help="librdkafka's options to reach it; no secrets."),
+    ] = None
+    listener: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--listener",
+            metavar="NAME=URL[@CIDR,...]",
+            help="One more address, for clients of the lookup service that name it or are in one of these networks.",
+        ),
+    ] = None
+    peer_instance: Annotated[
+        str,
+        typer.Option(
+            "--peer-instance",
+            metavar="NAME",
+            help="The instance whose state it is there; left out: the one without a name.",
+        ),
+    ] = ""
+
+    def given_to(self, change: Callable[..., None], name: str) -> None:
+        change(
+            name,
+            self.service_url,
+            kafka_config=read_kafka_config(self.config or ()),
+            listeners=_listeners(self.listener or ()),
+            instance=self.peer_instance,
+        )
 
 
 @command(app, "list")
-def list_clusters(settings: Settings) -> None:
+def list_clusters(settings: Settings, admin: AdminClient) -> None:
     """List the clusters that are registered here."""
-    with admin_of(settings) as admin:
-        found = admin.clusters()
-    if settings.json:
-        write_json([_fields(one) for one in found])
-    else:
-        show_table(("cluster", "service url", "local"), [(one.name, one.service_url, one.local) for one in found])
+    found = admin.clusters()
+    rows = [(one.name, one.service_url, one.local) for one in found]
+    show_list(settings, [_fields(one) for one in found], ("cluster", "service url", "local"), rows)
 
 
 @command(app, "get")
-def get(settings: Settings, name: NameArgument) -> None:
+def get(settings: Settings, admin: AdminClient, name: NameArgument) -> None:
     """Show the addresses and options that are registered of a cluster."""
-    with admin_of(settings) as admin:
-        found = {one.name: one for one in admin.clusters()}.get(name)
+    found = {one.name: one for one in admin.clusters()}.get(name)
     if found is None:
         raise CommandFailed(f"there is no cluster {name!r}")
-    if settings.json:
-        write_json(_fields(found))
-    else:
-        options = ", ".join(f"{key}={value}" for key, value in found.kafka_config.items()) or "-"
-        listeners = "; ".join(f"{name}={_written(at)}" for name, at in sorted(found.listeners.items())) or "-"
-        show_pairs(
-            {
-                "cluster": found.name, "service url": found.service_url, "listeners": listeners, "config": options,
-                "instance": found.instance or "-", "local": found.local,
-            }
-        )  # fmt: skip
+    options = ", ".join(f"{key}={value}" for key, value in found.kafka_config.items()) or "-"
+    listeners = "; ".join(f"{name}={_written(at)}" for name, at in sorted(found.listeners.items())) or "-"
+    show_one(
+        settings,
+        _fields(found),
+        {
+            "cluster": found.name, "service url": found.service_url, "listeners": listeners, "config": options,
+            "instance": found.instance or "-", "local": found.local,
+        },
+    )  # fmt: skip
 
 
 @command(app, "create")
-def create(
-    settings: Settings,
-    name: NameArgument,
-    service_url: ServiceUrlOption,
-    config: ConfigOption = None,
-    listener: ListenerOption = None,
-    peer_instance: PeerInstanceOption = "",
-) -> None:
+def create(settings: Settings, admin: AdminClient, name: NameArgument, registration: Registration) -> None:
     """Register a cluster."""
-    with admin_of(settings) as admin:
-        admin.create_cluster(
-            name,
-            service_url,
-            kafka_config=read_kafka_config(config or ()),
-            listeners=_listeners(listener or ()),
-            instance=peer_instance,
-        )
-        show_result(settings, f"created cluster {name}", {"created": name})
+    registration.given_to(admin.create_cluster, name)
+    show_result(settings, f"created cluster {name}", {"created": name})
 
 
 @command(app, "update")
-def update(
-    settings: Settings,
-    name: NameArgument,
-    service_url: ServiceUrlOption,
-    config: ConfigOption = None,
-    listener: ListenerOption = None,
-    peer_instance: PeerInstanceOption = "",
-) -> None:
+def update(settings: Settings, admin: AdminClient, name: NameArgument, registration: Registration) -> None:
     """Replace the addresses and options that are registered of a cluster."""
-    with admin_of(settings) as admin:
-        admin.update_cluster(
-            name,
-            service_url,
-            kafka_config=read_kafka_config(config or ()),
-            listeners=_listeners(listener or ()),
-            instance=peer_instance,
-        )
-        show_result(settings, f"updated cluster {name}", {"updated": name})
+    registration.given_to(admin.update_cluster, name)
+    show_result(settings, f"updated cluster {name}", {"updated": name})
 
 
 @command(app, "delete")
-def delete(
-    settings: Settings, name: NameArgument, yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False
-) -> None:
+def delete(settings: Settings, name: NameArgument, yes: YesOption = False) -> None:
     """Remove a cluster from the registry. Replication to it that policies want waits until it is registered again."""
     confirm(f"delete cluster {name}", yes)
     with admin_of(settings) as admin:
@@ -134,19 +113,16 @@ def delete(
 @command(app, "local")
 def local(
     settings: Settings,
+    admin: AdminClient,
     name: Annotated[Optional[str], typer.Argument(metavar="[NAME]", help="Left out: show it.")] = None,  # noqa: UP045
 ) -> None:
     """Show or set this cluster's own name, by which others know what comes from it. Set once, it stays."""
-    with admin_of(settings) as admin:
-        if name is not None:
-            admin.set_local_cluster(name)
-            show_result(settings, f"this cluster is {name}", {"local": name})
-            return
-        found = admin.local_cluster()
-    if settings.json:
-        write_json(found)
-    else:
-        write_line(found or "-")
+    if name is not None:
+        admin.set_local_cluster(name)
+        show_result(settings, f"this cluster is {name}", {"local": name})
+        return
+    found = admin.local_cluster()
+    show_result(settings, found or "-", found)
 
 
 def _listeners(given: Sequence[str]) -> dict[str, ClusterListener]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Optional
 
@@ -15,7 +17,7 @@ from rich.console import Console
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import require_listener
 from pulsar_on_kafka.cli.shared.failure import EXIT_FAILED, CommandFailed
-from pulsar_on_kafka.cli.shared.output import news, show_table, write_json
+from pulsar_on_kafka.cli.shared.output import news, show_list, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.compat.compare import CompatReport
 from pulsar_on_kafka.compat.differences import OURS, BadDifferences, read_differences
@@ -42,31 +44,63 @@ _FOLDERS = Annotated[
 _FILE: Final[dict[str, Any]] = {"metavar": "FILE", "dir_okay": False, "show_default": False}
 
 
-@command(app, "list")
-def list_scenarios(settings: Settings, scenario: _PATTERN = None, scenarios: _FOLDERS = None) -> None:
-    """List the scenarios."""
-    chosen, _ = _scenarios(scenario, scenarios)
-    if settings.json:
-        fields = ("name", "area", "title", "secured")
-        write_json([{**{f: getattr(found, f) for f in fields}, "client": found.client.value} for found in chosen])
-    else:
-        show_table(("name", "client", "title"), [(found.name, found.client.value, found.title) for found in chosen])
+@dataclass(frozen=True)
+class _Clusters:
+    """Addresses of the two clusters."""
 
-
-@command(app, "run")
-def run(
-    settings: Settings,
-    pulsar: Annotated[str, typer.Option("--pulsar", help="A Pulsar cluster: pulsar://host:port.", metavar="URL")],
+    pulsar: Annotated[str, typer.Option("--pulsar", help="A Pulsar cluster: pulsar://host:port.", metavar="URL")]
     pulsar_admin: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option("--pulsar-admin", help="Its REST API.", metavar="URL", show_default="its host, port 8080"),
-    ] = None,
+    ] = None
     kafka: Annotated[
         Optional[str],  # noqa: UP045
         typer.Option(
             "--kafka", help="A Kafka cluster: kafka://host:port.", metavar="URL", show_default="that of --url"
         ),
-    ] = None,
+    ] = None
+
+    def targets(self, settings: Settings, namespace: str, *, clean: bool) -> tuple[Target, Target]:
+        options: dict[str, Any] = {"kafka_config": dict(settings.kafka_config), "instance": settings.instance}
+        return (
+            Target(Side.PULSAR, self.pulsar, self.pulsar_admin or _admin_of(self.pulsar), namespace, clean=clean),
+            Target(Side.KAFKA, settings.url, "", namespace, options, clean=clean),
+        )
+
+
+@dataclass(frozen=True)
+class _ReportFiles:
+    """Files that the report is written to."""
+
+    json_file: Annotated[Optional[Path], typer.Option("--json", help="Write the report as JSON.", **_FILE)] = None  # noqa: UP045
+    junit: Annotated[Optional[Path], typer.Option("--junit", help="Write it as JUnit XML.", **_FILE)] = None  # noqa: UP045
+    html: Annotated[Optional[Path], typer.Option("--html", help="Write it as one HTML file.", **_FILE)] = None  # noqa: UP045
+
+    def write(self, report: CompatReport) -> None:
+        if self.json_file is not None:
+            text = json.dumps(json_report(report), ensure_ascii=False, indent=1) + "\n"
+            self.json_file.write_text(text, encoding="utf-8")
+        if self.junit is not None:
+            self.junit.write_text(junit_xml(report), encoding="utf-8")
+        if self.html is not None:
+            self.html.write_text(html_page(report), encoding="utf-8")
+
+
+@command(app, "list")
+def list_scenarios(settings: Settings, scenario: _PATTERN = None, scenarios: _FOLDERS = None) -> None:
+    """List the scenarios."""
+    chosen, _ = _scenarios(scenario, scenarios)
+    fields = ("name", "area", "title", "secured")
+    told = [{**{f: getattr(found, f) for f in fields}, "client": found.client.value} for found in chosen]
+    rows = [(found.name, found.client.value, found.title) for found in chosen]
+    show_list(settings, told, ("name", "client", "title"), rows)
+
+
+@command(app, "run")
+def run(
+    settings: Settings,
+    *,
+    clusters: _Clusters,
     scenario: _PATTERN = None,
     scenarios: _FOLDERS = None,
     namespace: Annotated[str, typer.Option("--namespace", help="Where the topics are made.")] = "public/default",
@@ -74,9 +108,7 @@ def run(
         Optional[Path],  # noqa: UP045
         typer.Option("--differences", help="Explained differences, TOML.", show_default="ours", dir_okay=False),
     ] = None,
-    json_file: Annotated[Optional[Path], typer.Option("--json", help="Write the report as JSON.", **_FILE)] = None,  # noqa: UP045
-    junit: Annotated[Optional[Path], typer.Option("--junit", help="Write it as JUnit XML.", **_FILE)] = None,  # noqa: UP045
-    html: Annotated[Optional[Path], typer.Option("--html", help="Write it as one HTML file.", **_FILE)] = None,  # noqa: UP045
+    files: _ReportFiles,
     secured: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option("--secured", help="Clusters with TLS, tokens and rights, as JSON; see docs/compat.md.", **_FILE),
@@ -100,7 +132,7 @@ def run(
     Ends with 1 when something differs that is not explained. Scenarios make topics of their own
     and delete them afterwards; nothing else is touched.
     """
-    settings = settings.overridden(url=kafka)
+    settings = settings.overridden(url=clusters.kafka)
     if importlib.util.find_spec("pulsar") is None:
         raise CommandFailed("the official client is not installed: pip install 'pulsar-on-kafka[compat]'")
     require_listener(settings.bootstrap)
@@ -110,33 +142,26 @@ def run(
         sides = None if secured is None else read_secured(secured)
     except (BadDifferences, BadSecured) as error:
         raise CommandFailed(str(error)) from error
-    options: dict[str, Any] = {"kafka_config": dict(settings.kafka_config), "instance": settings.instance}
-    session = Session(
-        Target(Side.PULSAR, pulsar, pulsar_admin or _admin_of(pulsar), namespace, clean=not keep),
-        Target(Side.KAFKA, settings.url, "", namespace, options, clean=not keep),
-        tuple(scenarios or ()),
-        jobs,
-        not_secured if sides is None else _secured_targets(*sides, namespace, clean=not keep),
-        pulsar_jars or known_jars(),
-    )
-    finished = 0
-
-    def progress(found: object) -> None:
-        nonlocal finished
-        finished += 1
-        if finished % 20 == 0 or finished == len(chosen):
-            news(f"{finished} of {len(chosen)} scenarios played")
-
-    report = session.run(chosen, known, explanations, progress)
-    if json_file is not None:
-        json_file.write_text(json.dumps(json_report(report), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    if junit is not None:
-        junit.write_text(junit_xml(report), encoding="utf-8")
-    if html is not None:
-        html.write_text(html_page(report), encoding="utf-8")
+    with_rights = not_secured if sides is None else _secured_targets(*sides, namespace, clean=not keep)
+    targets = clusters.targets(settings, namespace, clean=not keep)
+    session = Session(*targets, tuple(scenarios or ()), jobs, with_rights, pulsar_jars or known_jars())
+    report = session.run(chosen, known, explanations, _progress(len(chosen)))
+    files.write(report)
     _show(settings, report)
     if not report.ok:
         raise typer.Exit(EXIT_FAILED)
+
+
+def _progress(total: int) -> Callable[[object], None]:
+    """To be called when a scenario has been played."""
+    played = itertools.count(1)
+
+    def progress(found: object) -> None:
+        finished = next(played)
+        if finished % 20 == 0 or finished == total:
+            news(f"{finished} of {total} scenarios played")
+
+    return progress
 
 
 def _secured_targets(pulsar: SecuredSide, kafka: SecuredSide, namespace: str, *, clean: bool) -> tuple[Target, Target]:

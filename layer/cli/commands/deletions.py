@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.deletions import DEFAULT_LIMIT, Deletion, Deletions
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YES_HELP, confirm
-from pulsar_on_kafka.cli.shared.connection import admin_of, client_of
-from pulsar_on_kafka.cli.shared.output import news, progress_bar, show_result, show_table, write_json
+from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
+from pulsar_on_kafka.cli.shared.connection import client_of
+from pulsar_on_kafka.cli.shared.output import news, progress_bar, show_list, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable, time_text
 from pulsar_on_kafka.service.ledgers.replaying import replay
@@ -22,24 +23,22 @@ LimitOption = Annotated[int, typer.Option("--limit", min=0, help="At most so man
 
 
 @command(app, "list")
-def list_deletions(settings: Settings, limit: LimitOption = DEFAULT_LIMIT) -> None:
+def list_deletions(settings: Settings, admin: AdminClient, limit: LimitOption = DEFAULT_LIMIT) -> None:
     """List deletions that are asked for and not done yet. `pok serve` does them."""
-    with admin_of(settings) as admin:
-        _show(settings, admin.list_deletions(limit))
+    _show(settings, admin.list_deletions(limit))
 
 
 @command(app, "dlq")
-def list_given_up(settings: Settings, limit: LimitOption = DEFAULT_LIMIT) -> None:
+def list_given_up(settings: Settings, admin: AdminClient, limit: LimitOption = DEFAULT_LIMIT) -> None:
     """List deletions that were given up after ten attempts, or refused at once, and why."""
-    with admin_of(settings) as admin:
-        _show(settings, admin.dead_deletions(limit))
+    _show(settings, admin.dead_deletions(limit))
 
 
 @command(app, "replay")
-def replay_given_up(settings: Settings, yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False) -> None:
+def replay_given_up(settings: Settings, admin: AdminClient, yes: YesOption = False) -> None:
     """Ask again for all deletions that were given up. Nothing is deleted that is listed or needed, whatever is asked
     for."""
-    with admin_of(settings) as admin, client_of(settings) as client:
+    with client_of(settings) as client:
         there = admin.dead_deletions(0).count
         done = 0
         if there:
@@ -50,12 +49,9 @@ def replay_given_up(settings: Settings, yes: Annotated[bool, typer.Option("--yes
 
 
 def _show(settings: Settings, found: Deletions) -> None:
-    if settings.json:
-        write_json({"count": found.count, "first": [asdict(each) for each in found.first]})
-        return
     columns = ("event", "ledger", "topic", "partition", "asked for", "put off", "reason")
-    show_table(columns, [_row(each) for each in found.first])
-    if found.count > len(found.first):
+    show_list(settings, asdict(found), columns, [_row(each) for each in found.first])
+    if not settings.json and found.count > len(found.first):
         news(f"{len(found.first):,} of {found.count:,} are shown (--limit)")
 
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 import typer
 
+from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.commands import deletions
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YES_HELP, confirm
-from pulsar_on_kafka.cli.shared.connection import admin_of
-from pulsar_on_kafka.cli.shared.output import progress_towards, show_pairs, show_result, show_table, write_json
+from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
+from pulsar_on_kafka.cli.shared.output import progress_towards, show_list, show_one, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import time_text
 from pulsar_on_kafka.ledgers.inspection import LedgerInfo
@@ -22,26 +22,22 @@ app.add_typer(deletions.app, name="deletions")
 
 
 @command(app, "list")
-def list_ledgers(settings: Settings, topic: TopicArgument) -> None:
+def list_ledgers(settings: Settings, admin: AdminClient, topic: TopicArgument) -> None:
     """List the ledgers of a topic, or of one of its partitions, oldest first."""
-    with admin_of(settings) as admin:
-        found = admin.list_ledgers(topic)
-    if settings.json:
-        write_json([_as_json(ledger) for ledger in found])
-        return
+    found = admin.list_ledgers(topic)
     columns = ("ledger", "partition", "state", "first", "entries", "size", "first published", "last published")
-    show_table(columns, [_row(ledger) for ledger in found])
+    show_list(settings, [_as_json(ledger) for ledger in found], columns, [_row(ledger) for ledger in found])
 
 
 @command(app, "show")
-def show(settings: Settings, ledger_id: Annotated[int, typer.Argument(metavar="LEDGER_ID", min=0)]) -> None:
+def show(
+    settings: Settings, admin: AdminClient, ledger_id: Annotated[int, typer.Argument(metavar="LEDGER_ID", min=0)]
+) -> None:
     """Show one ledger, of whatever topic."""
-    with admin_of(settings) as admin:
-        ledger = admin.get_ledger(ledger_id)
-    if settings.json:
-        write_json(_as_json(ledger))
-        return
-    show_pairs(
+    ledger = admin.get_ledger(ledger_id)
+    show_one(
+        settings,
+        _as_json(ledger),
         {
             "ledger": str(ledger.ledger_id),
             "topic": ledger.topic,
@@ -55,18 +51,17 @@ def show(settings: Settings, ledger_id: Annotated[int, typer.Argument(metavar="L
             "first published": _time(ledger.first_publish_ms),
             "last published": _time(ledger.last_publish_ms),
             **{f"property {name}": value for name, value in ledger.properties.items()},
-        }
+        },
     )
 
 
 @command(app, "rebuild")
-def rebuild(settings: Settings, yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False) -> None:
+def rebuild(settings: Settings, admin: AdminClient, yes: YesOption = False) -> None:
     """Write the lists of all topics anew from what Kafka has."""
-    with admin_of(settings) as admin:
-        confirm("write the lists of ledgers of all topics anew, measuring every ledger again", yes)
-        with progress_towards("partitions of ledgers", shown=not settings.json) as told:
-            written = admin.rebuild_ledgers(told)
-        show_result(settings, f"rebuilt {written:,} ledgers", {"rebuilt": written})
+    confirm("write the lists of ledgers of all topics anew, measuring every ledger again", yes)
+    with progress_towards("partitions of ledgers", shown=not settings.json) as told:
+        written = admin.rebuild_ledgers(told)
+    show_result(settings, f"rebuilt {written:,} ledgers", {"rebuilt": written})
 
 
 def _row(ledger: LedgerInfo) -> tuple[object, ...]:

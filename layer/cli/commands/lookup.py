@@ -6,10 +6,10 @@ from typing import Annotated, Final
 
 import typer
 
+from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.http_server import HttpServer
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.http_options import (
     LOCAL,
     CertificateOption,
@@ -18,7 +18,15 @@ from pulsar_on_kafka.cli.shared.http_options import (
     TokenOption,
     guard_of,
 )
-from pulsar_on_kafka.cli.shared.output import news, show_pairs, show_result, show_table, write_json, write_line
+from pulsar_on_kafka.cli.shared.output import (
+    news,
+    show_one,
+    show_pairs,
+    show_result,
+    show_table,
+    write_json,
+    write_line,
+)
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.stopping import told_to_stop
 from pulsar_on_kafka.client.values.errors import pulsar_errors
@@ -53,6 +61,7 @@ ServerOption = Annotated[
 @command(app, "serve")
 def serve(
     settings: Settings,
+    admin: AdminClient,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: a free one.")] = DEFAULT_PORT,
     host: HostOption = LOCAL,
     tls_certificate: CertificateOption = "",
@@ -64,7 +73,7 @@ def serve(
     Clients name it as pok+lookup://host:port. Any number of such services may run; each follows the map. Addresses are
     those of pok clusters, in which this cluster has to be, too. Messages never pass through here.
     """
-    with admin_of(settings) as admin, told_to_stop() as stop, following_map(admin.node) as followed:
+    with told_to_stop() as stop, following_map(admin.node) as followed:
         metadata = ClusterMetadata(settings.kafka_config, settings.instance)
         try:
             with pulsar_errors():
@@ -96,10 +105,7 @@ def get(
     """Ask a lookup service where a tenant is, as a client does."""
     with pulsar_errors():
         place = HttpDirectory(*_asked(server), listener).place(tenant, Deadline.after(_ASK_S))
-    if settings.json:
-        write_json(place.as_json())
-    else:
-        show_pairs(place.as_json())
+    show_one(settings, place.as_json(), place.as_json())
 
 
 @command(app, "state")

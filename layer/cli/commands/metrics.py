@@ -7,12 +7,11 @@ from typing import Annotated, Optional
 import typer
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 
+from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import news, write_line
-from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.stopping import told_to_stop
 from pulsar_on_kafka.metrics.cluster import ClusterCollector
 
@@ -22,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def metrics(
-    settings: Settings,
+    admin: AdminClient,
     topics: Annotated[
         Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
         typer.Argument(help="Topics; without any, all of the namespace."),
@@ -34,20 +33,19 @@ def metrics(
     ] = None,
 ) -> None:
     """Print the backlog, holes and live processes of every subscription, for Prometheus (docs/metrics.md)."""
-    with admin_of(settings) as admin:
-        registry = CollectorRegistry()
-        registry.register(ClusterCollector(admin, topics or (), namespace, news))
-        if port is None:
-            write_line(generate_latest(registry).decode().rstrip("\n"))
-            return
-        try:
-            server, thread = start_http_server(port, registry=registry)
-        except OSError as taken:
-            raise CommandFailed(f"port {port} cannot be listened on: {taken.strerror}") from taken
-        news(f"metrics on port {server.server_port}")
-        with told_to_stop() as stop:
-            while not stop.wait(Deadline.after(3600).remaining_s()):
-                continue
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    registry = CollectorRegistry()
+    registry.register(ClusterCollector(admin, topics or (), namespace, news))
+    if port is None:
+        write_line(generate_latest(registry).decode().rstrip("\n"))
+        return
+    try:
+        server, thread = start_http_server(port, registry=registry)
+    except OSError as taken:
+        raise CommandFailed(f"port {port} cannot be listened on: {taken.strerror}") from taken
+    news(f"metrics on port {server.server_port}")
+    with told_to_stop() as stop:
+        while not stop.wait(Deadline.after(3600).remaining_s()):
+            continue
+    server.shutdown()
+    server.server_close()
+    thread.join()

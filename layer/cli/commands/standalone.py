@@ -11,7 +11,7 @@ import typer
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YES_HELP, confirm
+from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import news, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings
@@ -45,7 +45,7 @@ def standalone(
         BrokerChoice, typer.Option("--broker", help="A Java process, or a container (whose data do not stay).")
     ] = BrokerChoice.EMBEDDED,
     wipe: Annotated[bool, typer.Option("--wipe", help="Start with no data: delete what is there first.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    yes: YesOption = False,
 ) -> None:
     """Run a Kafka broker until Ctrl-C. Needs Java 17 or later (or Docker); fetches Kafka at the first run."""
     if broker is BrokerChoice.DOCKER:

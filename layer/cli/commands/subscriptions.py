@@ -16,13 +16,15 @@ from pulsar_on_kafka.admin import AdminClient, SubscriptionStats
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.cluster_config import ClusterConfigOption, read_cluster_config
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YES_HELP, confirm
+from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.costs import cursors_as_json, show_costs
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.holes import LEGEND, drawn, save_png
 from pulsar_on_kafka.cli.shared.output import (
     news,
+    show_further_table,
+    show_list,
     show_names,
     show_pairs,
     show_result,
@@ -52,7 +54,6 @@ def _checked_name(subscription: str) -> str:
 SubscriptionOption = Annotated[
     str, typer.Option("--subscription", "-s", help="Name of the subscription.", callback=_checked_name)
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help=YES_HELP)]
 
 
 class Initial(str, Enum):
@@ -63,32 +64,32 @@ class Initial(str, Enum):
 
 
 @command(app, "list")
-def list_subscriptions(settings: Settings, topic: TopicArgument) -> None:
+def list_subscriptions(settings: Settings, admin: AdminClient, topic: TopicArgument) -> None:
     """List the subscriptions of a topic, one a line."""
-    with admin_of(settings) as admin:
-        show_names(settings, admin.list_subscriptions(topic))
+    show_names(settings, admin.list_subscriptions(topic))
 
 
 @command(app, "create")
 def create(
     settings: Settings,
+    admin: AdminClient,
     topic: TopicArgument,
     subscription: SubscriptionOption,
     initial: Annotated[Initial, typer.Option("--initial", help="Where it starts.")] = Initial.LATEST,
 ) -> None:
     """Make a subscription."""
-    with admin_of(settings) as admin:
-        admin.create_subscription(topic, subscription, from_earliest=initial is Initial.EARLIEST)
-        show_result(
-            settings,
-            f"created {printable(subscription)} at the {initial.value} message",
-            {"created": subscription, "initial": initial.value},
-        )
+    admin.create_subscription(topic, subscription, from_earliest=initial is Initial.EARLIEST)
+    show_result(
+        settings,
+        f"created {printable(subscription)} at the {initial.value} message",
+        {"created": subscription, "initial": initial.value},
+    )
 
 
 @command(app, "replicate")
 def replicate(
     settings: Settings,
+    admin: AdminClient,
     topic: TopicArgument,
     subscription: SubscriptionOption,
     by: Annotated[
@@ -104,30 +105,28 @@ def replicate(
     ] = False,
 ) -> None:
     """Replicate a subscription to the clusters that its topic is copied to, or stop that."""
-    with admin_of(settings) as admin:
-        if off:
-            admin.stop_replicating_subscription(topic, subscription)
-            show_result(
-                settings,
-                f"{printable(subscription)} is not replicated here any more",
-                {"subscription": subscription, "replicated_by": ""},
-            )
-            return
-        admin.replicate_subscription(topic, subscription, by=by.value)
+    if off:
+        admin.stop_replicating_subscription(topic, subscription)
         show_result(
             settings,
-            f"{printable(subscription)} is replicated by {by.value}",
-            {"subscription": subscription, "replicated_by": by.value},
+            f"{printable(subscription)} is not replicated here any more",
+            {"subscription": subscription, "replicated_by": ""},
         )
+        return
+    admin.replicate_subscription(topic, subscription, by=by.value)
+    show_result(
+        settings,
+        f"{printable(subscription)} is replicated by {by.value}",
+        {"subscription": subscription, "replicated_by": by.value},
+    )
 
 
 @command(app, "stats")
-def show_stats(settings: Settings, topic: TopicArgument, subscription: SubscriptionOption) -> None:
+def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument, subscription: SubscriptionOption) -> None:
     """Show backlog, mark-delete, holes and owner of each partition, as last saved, and every consumer in every
     process."""
-    with admin_of(settings) as admin:
-        stats = admin.subscription_stats(topic, subscription)
-        consumers = admin.subscription_consumers(topic, subscription) if stats.consumers else []
+    stats = admin.subscription_stats(topic, subscription)
+    consumers = admin.subscription_consumers(topic, subscription) if stats.consumers else []
     if settings.json:
         write_json({**asdict(stats), "consumers_told": [asdict(consumer) for consumer in consumers]})
         return
@@ -147,44 +146,34 @@ def show_stats(settings: Settings, topic: TopicArgument, subscription: Subscript
     show_table(
         ("partition", "start", "end", "mark-delete", "backlog", "acked above", "holes", "saved in", "owner"),
         [
-            (
-                p.partition,
-                p.start,
-                p.end,
-                p.mark_delete,
-                p.backlog,
-                p.individually_deleted,
-                p.holes,
-                p.saved_in,
-                p.owner,
-            )
+            (p.partition, p.start, p.end, p.mark_delete, p.backlog, p.individually_deleted, p.holes, p.saved_in,
+             p.owner)
             for p in stats.partitions
         ],
-    )
+    )  # fmt: skip
     for line in suspects_told(stats):
         write_line(line)
     for p in stats.partitions:
         if p.unreadable:
             write_line(f"partition {p.partition} is not served until the subscription is reset: {p.unreadable}")
-    if consumers:
-        write_line("")
-        show_table(
-            ("consumer", "priority", "permits", "unacked", "delivered", "per s", "last lease, s", "process"),
-            [
-                ("(does not tell)", "", "", "", "", "", "", c.process)
-                if c.permits < 0
-                else (
-                    c.consumer_name, c.priority, c.permits, c.unacked, c.delivered, c.rate,
-                    "" if c.lease_age_s < 0 else c.lease_age_s, c.process,
-                )
-                for c in consumers
-            ],
-        )  # fmt: skip
+    show_further_table(
+        ("consumer", "priority", "permits", "unacked", "delivered", "per s", "last lease, s", "process"),
+        [
+            ("(does not tell)", "", "", "", "", "", "", c.process)
+            if c.permits < 0
+            else (
+                c.consumer_name, c.priority, c.permits, c.unacked, c.delivered, c.rate,
+                "" if c.lease_age_s < 0 else c.lease_age_s, c.process,
+            )
+            for c in consumers
+        ],
+    )  # fmt: skip
 
 
 @command(app, "show")
 def show(
     settings: Settings,
+    admin: AdminClient,
     topic: TopicArgument,
     subscription: SubscriptionOption,
     png: Annotated[
@@ -194,9 +183,8 @@ def show(
     fresh: Annotated[bool, typer.Option("--fresh", help="Have live consumers' processes save first.")] = False,
 ) -> None:
     """Draw what is acknowledged of each partition, and say what each ledger of it costs. Disturbs nobody."""
-    with admin_of(settings) as admin:
-        cursors = admin.subscription_cursors(topic, subscription, fresh=fresh)
-        suspects = [] if settings.json else suspects_told(admin.subscription_stats(topic, subscription))
+    cursors = admin.subscription_cursors(topic, subscription, fresh=fresh)
+    suspects = [] if settings.json else suspects_told(admin.subscription_stats(topic, subscription))
     if png is not None:
         try:
             save_png(cursors, f"{printable(subscription)} of {printable(topic)}", png)
@@ -264,51 +252,54 @@ def reset(
 @command(app, "skip")
 def skip(
     settings: Settings,
+    admin: AdminClient,
     topic: TopicArgument,
     subscription: SubscriptionOption,
     count: Annotated[int, typer.Option("--count", "-n", help="Unacknowledged messages to skip, in each partition.")],
     yes: YesOption = False,
 ) -> None:
     """Acknowledge the next messages unread. Live consumers still get what is in their inboxes."""
-    with admin_of(settings) as admin:
-        stats = admin.subscription_stats(topic, subscription)
-        confirm(f"skip up to {count:,} messages of each partition of {_told(stats)}", yes)
-        skipped = admin.skip(topic, subscription, count)
-        _show_backlog(settings, admin, stats, f"{skipped:,} messages skipped", {"skipped": skipped})
+    stats = admin.subscription_stats(topic, subscription)
+    confirm(f"skip up to {count:,} messages of each partition of {_told(stats)}", yes)
+    skipped = admin.skip(topic, subscription, count)
+    _show_backlog(settings, admin, stats, f"{skipped:,} messages skipped", {"skipped": skipped})
 
 
 @command(app, "clear-backlog")
 def clear_backlog(
-    settings: Settings, topic: TopicArgument, subscription: SubscriptionOption, yes: YesOption = False
+    settings: Settings,
+    admin: AdminClient,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    yes: YesOption = False,
 ) -> None:
     """Acknowledge everything up to the end unread. Live consumers still get what is in their inboxes."""
-    with admin_of(settings) as admin:
-        stats = admin.subscription_stats(topic, subscription)
-        lost = admin.unreadable_cursors(topic, subscription)
-        confirm(f"acknowledge the whole backlog of {_told(stats)}{_lost(lost)}", yes)
-        admin.clear_backlog(topic, subscription)
-        _show_backlog(settings, admin, stats, "cleared", {"cleared": stats.backlog})
+    stats = admin.subscription_stats(topic, subscription)
+    lost = admin.unreadable_cursors(topic, subscription)
+    confirm(f"acknowledge the whole backlog of {_told(stats)}{_lost(lost)}", yes)
+    admin.clear_backlog(topic, subscription)
+    _show_backlog(settings, admin, stats, "cleared", {"cleared": stats.backlog})
 
 
 @command(app, "unsubscribe")
 def unsubscribe(
     settings: Settings,
+    admin: AdminClient,
     topic: TopicArgument,
     subscription: SubscriptionOption,
     force: Annotated[bool, typer.Option("--force", help="End its live consumers before.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Delete a subscription with everything acknowledged on it; one with live consumers only by force."""
-    with admin_of(settings) as admin:
-        stats = admin.subscription_stats(topic, subscription)
-        live = f", which {len(stats.consumers)} live processes consume" if force and stats.consumers else ""
-        confirm(f"delete {_told(stats)}{live}", yes)
-        admin.unsubscribe(topic, subscription, force=force)
-        show_result(
-            settings,
-            f"deleted {printable(subscription)} of {stats.topic}",
-            {"deleted": subscription, "topic": stats.topic},
-        )
+    stats = admin.subscription_stats(topic, subscription)
+    live = f", which {len(stats.consumers)} live processes consume" if force and stats.consumers else ""
+    confirm(f"delete {_told(stats)}{live}", yes)
+    admin.unsubscribe(topic, subscription, force=force)
+    show_result(
+        settings,
+        f"deleted {printable(subscription)} of {stats.topic}",
+        {"deleted": subscription, "topic": stats.topic},
+    )
 
 
 def _place(moment: str | None, message_id: str | None) -> tuple[int | None, NativeMessageId | None, str]:
@@ -373,23 +364,15 @@ def compare(
     with admin_of(settings) as admin:
         found = admin.compare_subscription(topic, subscription, cluster, kafka_config=secrets.get(cluster))
     equal = all(partition.equal for partition in found)
-    if settings.json:
-        write_json({"equal": equal, "partitions": [{"equal": each.equal, **asdict(each)} for each in found]})
-    else:
-        show_table(
-            ("partition", "equal", "in both logs", "acked here only", "acked there only", "batches differ", "digest"),
-            [
-                (
-                    each.partition,
-                    each.equal,
-                    each.common,
-                    each.only_here,
-                    each.only_there,
-                    each.in_part,
-                    each.here.digest if each.equal else f"{each.here.digest} {each.there.digest}",
-                )
-                for each in found
-            ],
-        )
+    show_list(
+        settings,
+        {"equal": equal, "partitions": [{"equal": each.equal, **asdict(each)} for each in found]},
+        ("partition", "equal", "in both logs", "acked here only", "acked there only", "batches differ", "digest"),
+        [
+            (each.partition, each.equal, each.common, each.only_here, each.only_there, each.in_part,
+             each.here.digest if each.equal else f"{each.here.digest} {each.there.digest}")
+            for each in found
+        ],
+    )  # fmt: skip
     if not equal:
         raise typer.Exit(1)

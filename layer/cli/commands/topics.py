@@ -7,21 +7,21 @@ from typing import Annotated, Optional
 
 import typer
 
-from pulsar_on_kafka.admin import PublisherStats, TopicStats
+from pulsar_on_kafka.admin import AdminClient, PublisherStats, TopicStats
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YES_HELP, confirm
+from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import show_names, show_pairs, show_result, show_table, write_json, write_line
-from pulsar_on_kafka.cli.shared.policies import (
-    AppliedOption,
-    PolicyArgument,
-    PolicyOrAllArgument,
-    ValueArgument,
-    remove_policy,
-    set_policy,
-    show_policies,
+from pulsar_on_kafka.cli.shared.output import (
+    show_further_table,
+    show_names,
+    show_pairs,
+    show_result,
+    show_table,
+    write_json,
+    write_line,
 )
+from pulsar_on_kafka.cli.shared.policies import policies_of
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable, time_text
 from pulsar_on_kafka.client.values.errors import pulsar_errors
@@ -31,23 +31,23 @@ app = typer.Typer(help="Make, look at and delete topics.", no_args_is_help=True)
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="orders, or persistent://tenant/namespace/orders.")]
 
-policy = typer.Typer(help="Policies of a topic, which count before those of its namespace.", no_args_is_help=True)
-app.add_typer(policy, name="policy")
+policies_of(app, TopicArgument, "Policies of a topic, which count before those of its namespace.")
 
 
 @command(app, "list")
 def list_topics(
     settings: Settings,
+    admin: AdminClient,
     namespace: Annotated[str, typer.Argument(metavar="[NAMESPACE]", help="tenant/namespace.")] = "public/default",
 ) -> None:
     """List the topics of a namespace, one a line (partitioned ones once)."""
-    with admin_of(settings) as admin:
-        show_names(settings, admin.list_topics(namespace))
+    show_names(settings, admin.list_topics(namespace))
 
 
 @command(app, "create")
 def create(
     settings: Settings,
+    admin: AdminClient,
     topic: TopicArgument,
     partitions: Annotated[
         Optional[int],  # noqa: UP045 - evaluated by typer, also on Python 3.10
@@ -61,14 +61,13 @@ def create(
     ] = None,
 ) -> None:
     """Make a topic."""
-    with admin_of(settings) as admin:
-        if partitions is None:
-            admin.create_topic(topic, entries_per_ledger=entries_per_ledger)
-        else:
-            admin.create_partitioned_topic(topic, partitions, entries_per_ledger=entries_per_ledger)
-        made = _full_name(topic)
-        kind = "non-partitioned" if partitions is None else f"{partitions:,} partitions"
-        show_result(settings, f"created {made} ({kind})", {"created": made, "partitions": partitions or 0})
+    if partitions is None:
+        admin.create_topic(topic, entries_per_ledger=entries_per_ledger)
+    else:
+        admin.create_partitioned_topic(topic, partitions, entries_per_ledger=entries_per_ledger)
+    made = _full_name(topic)
+    kind = "non-partitioned" if partitions is None else f"{partitions:,} partitions"
+    show_result(settings, f"created {made} ({kind})", {"created": made, "partitions": partitions or 0})
 
 
 @command(app, "delete")
@@ -78,7 +77,7 @@ def delete(
     force: Annotated[
         bool, typer.Option("--force", help="Also with subscriptions, which are lost too, and with live producers.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    yes: YesOption = False,
 ) -> None:
     """Delete a topic with its data."""
     with pulsar_errors():
@@ -97,10 +96,9 @@ def delete(
 
 
 @command(app, "stats")
-def show_stats(settings: Settings, topic: TopicArgument) -> None:
+def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument) -> None:
     """Show a topic's size and producers, and the backlog of each subscription."""
-    with admin_of(settings) as admin:
-        stats = admin.topic_stats(topic)
+    stats = admin.topic_stats(topic)
     if settings.json:
         write_json(asdict(stats))
         return
@@ -118,19 +116,15 @@ def show_stats(settings: Settings, topic: TopicArgument) -> None:
     write_line("")
     starts, ends = stats.start_offsets, stats.end_offsets
     show_table(("partition", "start", "end", "entries"), [(p, starts[p], ends[p], ends[p] - starts[p]) for p in ends])
-    if stats.subscriptions:
-        write_line("")
-        show_table(("subscription", "backlog"), list(stats.subscriptions.items()))
-    if stats.replication:
-        write_line("")
-        rows = [(cluster, found.backlog, found.connected or "-") for cluster, found in stats.replication.items()]
-        show_table(("copied to", "backlog", "by"), rows)
-    if stats.publishers:
-        write_line("")
-        show_table(
-            ("producer", "access mode", "sent", "failed", "since", "process", "properties"),
-            [_publisher_row(publisher) for publisher in stats.publishers],
-        )
+    show_further_table(("subscription", "backlog"), list(stats.subscriptions.items()))
+    show_further_table(
+        ("copied to", "backlog", "by"),
+        [(cluster, found.backlog, found.connected or "-") for cluster, found in stats.replication.items()],
+    )
+    show_further_table(
+        ("producer", "access mode", "sent", "failed", "since", "process", "properties"),
+        [_publisher_row(publisher) for publisher in stats.publishers],
+    )
     if stats.unlisted_publishers:
         write_line(f"and {stats.unlisted_publishers:,} producers more")
 
@@ -138,6 +132,7 @@ def show_stats(settings: Settings, topic: TopicArgument) -> None:
 @command(app, "partitions")
 def show_partitions(
     settings: Settings,
+    admin: AdminClient,
     topic: TopicArgument,
     grow: Annotated[
         Optional[int],  # noqa: UP045 - evaluated by typer, also on Python 3.10
@@ -145,25 +140,22 @@ def show_partitions(
     ] = None,
 ) -> None:
     """List the names of a topic's partitions, or add some with --grow. There is no way back from --grow."""
-    with admin_of(settings) as admin:
-        if grow is not None:
-            admin.update_partitions(topic, grow)
-        show_names(settings, admin.list_partitions(topic))
+    if grow is not None:
+        admin.update_partitions(topic, grow)
+    show_names(settings, admin.list_partitions(topic))
 
 
 @command(app, "compact")
-def compact(settings: Settings, topic: TopicArgument) -> None:
+def compact(settings: Settings, admin: AdminClient, topic: TopicArgument) -> None:
     """Have compacted reads show only the newest message of each key, of what is in the topic now. Removes nothing."""
-    with admin_of(settings) as admin:
-        admin.compact(topic)
-        show_result(settings, f"compacted {_full_name(topic)}", {"compacted": _full_name(topic)})
+    admin.compact(topic)
+    show_result(settings, f"compacted {_full_name(topic)}", {"compacted": _full_name(topic)})
 
 
 @command(app, "compaction-status")
-def compaction_status(settings: Settings, topic: TopicArgument) -> None:
+def compaction_status(settings: Settings, admin: AdminClient, topic: TopicArgument) -> None:
     """Show up to where compacted reads give only the newest message of each key."""
-    with admin_of(settings) as admin:
-        status = admin.compaction_status(topic)
+    status = admin.compaction_status(topic)
     if settings.json:
         write_json({"compacted_to": status})
     elif not status:
@@ -175,14 +167,14 @@ def compaction_status(settings: Settings, topic: TopicArgument) -> None:
 @command(app, "bind")
 def bind(
     settings: Settings,
+    admin: AdminClient,
     topic: TopicArgument,
     kafka_topic: Annotated[str, typer.Argument(metavar="KAFKA_TOPIC", help="A Kafka topic that is there already.")],
 ) -> None:
     """Give an existing Kafka topic a Pulsar name; its data and its configuration stay as they are."""
-    with admin_of(settings) as admin:
-        admin.bind_topic(topic, kafka_topic)
-        bound = _full_name(topic)
-        show_result(settings, f"bound {bound} to {kafka_topic}", {"bound": bound, "kafka_topic": kafka_topic})
+    admin.bind_topic(topic, kafka_topic)
+    bound = _full_name(topic)
+    show_result(settings, f"bound {bound} to {kafka_topic}", {"bound": bound, "kafka_topic": kafka_topic})
 
 
 def _transactions(stats: TopicStats) -> dict[str, object]:
@@ -203,26 +195,6 @@ def _publisher_row(publisher: PublisherStats) -> tuple[object, ...]:
         printable(publisher.producer_name), publisher.access_mode, publisher.sent, publisher.failed, since,
         publisher.process.rpartition(":")[0], properties,
     )  # fmt: skip
-
-
-@command(policy, "set", negative_numbers=True)
-def set_one_policy(settings: Settings, topic: TopicArgument, name: PolicyArgument, value: ValueArgument) -> None:
-    """Set a policy. Producers follow `deduplication` within two seconds; schemas are judged by it from now on."""
-    set_policy(settings, topic, name, value)
-
-
-@command(policy, "get")
-def get_policies(
-    settings: Settings, topic: TopicArgument, name: PolicyOrAllArgument = None, applied: AppliedOption = False
-) -> None:
-    """Show the policies that are set here (`-`: nothing), or with --applied those that count here."""
-    show_policies(settings, topic, name, applied=applied)
-
-
-@command(policy, "remove")
-def remove_one_policy(settings: Settings, topic: TopicArgument, name: PolicyArgument) -> None:
-    """Remove a policy: the value set above, or the default, counts again."""
-    remove_policy(settings, topic, name)
 
 
 def _full_name(topic: str) -> str:

@@ -5,19 +5,28 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from enum import Enum
-from typing import Annotated, Optional
+from typing import Annotated, Final, Optional
 
 import typer
 
-from pulsar_on_kafka.admin import CoordinatorStats, TransactionDetails, TransactionInfo, VerifiedBuffer
-from pulsar_on_kafka.cli.commands.subscriptions import SubscriptionOption, YesOption
+from pulsar_on_kafka.admin import (
+    AdminClient,
+    CoordinatorStats,
+    TransactionDetails,
+    TransactionInBuffer,
+    TransactionInfo,
+    TransactionInPendingAck,
+    VerifiedBuffer,
+)
+from pulsar_on_kafka.cli.commands.subscriptions import SubscriptionOption
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import confirm
-from pulsar_on_kafka.cli.shared.connection import admin_of
+from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import (
     progress_towards,
+    show_further_table,
+    show_list,
     show_pairs,
     show_result,
     show_table,
@@ -62,6 +71,9 @@ CoordinatorOption = Annotated[
     typer.Option("--coordinator-id", "-c", min=0, help="Only of this coordinator.", show_default=False),
 ]
 
+_IN_BUFFER: Final = ("on record", "from offset", "records", "offsets")
+_IN_PENDING_ACK: Final = ("entries", "parts of batches", "up to", "offsets", "ended")
+
 
 class Status(str, Enum):
     """Status of the transactions that `list` shows."""
@@ -76,6 +88,7 @@ class Status(str, Enum):
 @command(app, "list")
 def list_transactions(
     settings: Settings,
+    admin: AdminClient,
     coordinator: CoordinatorOption = None,
     status: Annotated[
         Optional[Status],  # noqa: UP045 - evaluated by typer, also on Python 3.10
@@ -86,15 +99,15 @@ def list_transactions(
     ] = False,
 ) -> None:
     """List transactions that are not finished, the oldest first."""
-    with admin_of(settings) as admin:
-        finished = finished or status in (Status.COMMITTED, Status.ABORTED)
-        found = admin.list_transactions(coordinator, finished=finished)
+    finished = finished or status in (Status.COMMITTED, Status.ABORTED)
+    found = admin.list_transactions(coordinator, finished=finished)
     _show_infos(settings, [each for each in found if status is None or each.status.value == status.name])
 
 
 @command(app, "slow")
 def slow(
     settings: Settings,
+    admin: AdminClient,
     at_least_ms: Annotated[
         int,
         typer.Option(
@@ -109,15 +122,13 @@ def slow(
 ) -> None:
     """List transactions that are not finished after a while, the oldest first: open ones, and those that do not get
     done."""
-    with admin_of(settings) as admin:
-        _show_infos(settings, admin.get_slow_transactions(at_least_ms, coordinator))
+    _show_infos(settings, admin.get_slow_transactions(at_least_ms, coordinator))
 
 
 @command(app, "show")
-def show(settings: Settings, txn: TxnArgument) -> None:
+def show(settings: Settings, admin: AdminClient, txn: TxnArgument) -> None:
     """Show one transaction, and its state in each partition and subscription."""
-    with admin_of(settings) as admin:
-        details = admin.get_transaction_metadata(txn)
+    details = admin.get_transaction_metadata(txn)
     if settings.json:
         write_json(details_as_json(details))
         return
@@ -131,53 +142,36 @@ def show(settings: Settings, txn: TxnArgument) -> None:
             "times out": f"{time_text(info.timeout_at_ms)}{_left(details)}",
         }
     )
-    if details.buffers:
-        write_line("")
-        show_table(
-            ("topic", "partition", "on record", "from offset", "records", "offsets"),
-            [
-                (each.topic, each.partition, _on_record(each.on_record.value, each.sealed),
-                 "" if each.lower_bound is None else each.lower_bound, each.records, ranges_text(each.ranges))
-                for each in details.buffers
-            ],
-        )  # fmt: skip
-    if details.pending_acks:
-        write_line("")
-        show_table(
-            ("topic", "partition", "subscription", "entries", "parts of batches", "up to", "offsets", "ended"),
-            [
-                (each.topic, each.partition, each.subscription, each.entries, each.batches,
-                 "" if each.cumulative is None else each.cumulative, ranges_text(each.ranges), each.ended)
-                for each in details.pending_acks
-            ],
-        )  # fmt: skip
+    show_further_table(
+        ("topic", "partition", *_IN_BUFFER),
+        [(each.topic, each.partition, *_in_buffer(each)) for each in details.buffers],
+    )
+    show_further_table(
+        ("topic", "partition", "subscription", *_IN_PENDING_ACK),
+        [(each.topic, each.partition, each.subscription, *_in_pending_ack(each)) for each in details.pending_acks],
+    )
     if details.gone:
         write_line("")
         write_line("deleted since: " + ", ".join(printable("/".join(map(str, each))) for each in details.gone))
 
 
 @command(app, "abort")
-def abort(settings: Settings, txn: TxnArgument, yes: YesOption = False) -> None:
+def abort(settings: Settings, admin: AdminClient, txn: TxnArgument, yes: YesOption = False) -> None:
     """Abort a transaction: its messages are never seen, what it acknowledged is delivered again."""
-    with admin_of(settings) as admin:
-        details = admin.get_transaction_metadata(txn)
-        confirm(f"abort transaction {_told(details.info)}", yes)
-        admin.abort_transaction(txn)
-        show_result(settings, f"aborted {txn}", {"aborted": str(txn)})
+    details = admin.get_transaction_metadata(txn)
+    confirm(f"abort transaction {_told(details.info)}", yes)
+    admin.abort_transaction(txn)
+    show_result(settings, f"aborted {txn}", {"aborted": str(txn)})
 
 
 @command(app, "coordinators")
-def coordinators(settings: Settings, coordinator: CoordinatorOption = None) -> None:
+def coordinators(settings: Settings, admin: AdminClient, coordinator: CoordinatorOption = None) -> None:
     """List coordinators, with the transactions that each has begun and not finished, and the session that served it
     last."""
-    with admin_of(settings) as admin:
-        found = (
-            admin.list_transaction_coordinators() if coordinator is None else [admin.get_coordinator_stats(coordinator)]
-        )
-    if settings.json:
-        write_json([coordinator_as_json(each) for each in found])
-        return
-    show_table(
+    found = admin.list_transaction_coordinators() if coordinator is None else [admin.get_coordinator_stats(coordinator)]
+    show_list(
+        settings,
+        [coordinator_as_json(each) for each in found],
         ("coordinator", "open", "ending", "last id", "all over up to", "taken over"),
         [(each.coordinator, each.open, each.ending, each.highest_id, each.low_water, _owner(each)) for each in found],
     )
@@ -186,24 +180,24 @@ def coordinators(settings: Settings, coordinator: CoordinatorOption = None) -> N
 @command(app, "scale-coordinators")
 def scale_coordinators(
     settings: Settings,
+    admin: AdminClient,
     count: Annotated[int, typer.Argument(metavar="COUNT", min=1, help="How many there are to be: never fewer.")],
 ) -> None:
     """Add coordinators: each appends to a log of its own."""
-    with admin_of(settings) as admin:
-        admin.scale_transaction_coordinators(count)
-        show_result(settings, f"there are {count} coordinators", {"coordinators": count})
+    admin.scale_transaction_coordinators(count)
+    show_result(settings, f"there are {count} coordinators", {"coordinators": count})
 
 
 @command(app, "buffer")
 def show_buffer(
     settings: Settings,
+    admin: AdminClient,
     topic: TopicArgument,
     each: Annotated[bool, typer.Option("--transactions", help="Every transaction that is on record, too.")] = False,
 ) -> None:
     """Show the transaction buffer of each partition of a topic."""
-    with admin_of(settings) as admin:
-        stats = admin.get_transaction_buffer_stats(topic)
-        listed = admin.list_transactions_in_buffer(topic) if each else []
+    stats = admin.get_transaction_buffer_stats(topic)
+    listed = admin.list_transactions_in_buffer(topic) if each else []
     if settings.json:
         _write_places(stats, listed if each else None)
         return
@@ -217,28 +211,22 @@ def show_buffer(
     )  # fmt: skip
     if each:
         write_line("")
-        show_table(
-            ("transaction", "partition", "on record", "from offset", "records", "offsets"),
-            [
-                (str(found.txn), found.partition, _on_record(found.on_record.value, found.sealed),
-                 "" if found.lower_bound is None else found.lower_bound, found.records, ranges_text(found.ranges))
-                for found in listed
-            ],
-        )  # fmt: skip
+        rows = [(str(found.txn), found.partition, *_in_buffer(found)) for found in listed]
+        show_table(("transaction", "partition", *_IN_BUFFER), rows)
 
 
 @command(app, "pending-acks")
 def show_pending_acks(
     settings: Settings,
+    admin: AdminClient,
     topic: TopicArgument,
     subscription: SubscriptionOption,
     each: Annotated[bool, typer.Option("--transactions", help="Every transaction that holds something, too.")] = False,
 ) -> None:
     """Show the pending acks of a subscription: acknowledged when their transactions commit, delivered again when they
     do not."""
-    with admin_of(settings) as admin:
-        stats = admin.get_pending_ack_stats(topic, subscription)
-        listed = admin.list_transactions_in_pending_ack(topic, subscription) if each else []
+    stats = admin.get_pending_ack_stats(topic, subscription)
+    listed = admin.list_transactions_in_pending_ack(topic, subscription) if each else []
     if settings.json:
         _write_places(stats, listed if each else None)
         return
@@ -252,21 +240,15 @@ def show_pending_acks(
     )  # fmt: skip
     if each:
         write_line("")
-        show_table(
-            ("transaction", "partition", "entries", "parts of batches", "up to", "offsets", "ended"),
-            [
-                (str(found.txn), found.partition, found.entries, found.batches,
-                 "" if found.cumulative is None else found.cumulative, ranges_text(found.ranges), found.ended)
-                for found in listed
-            ],
-        )  # fmt: skip
+        rows = [(str(found.txn), found.partition, *_in_pending_ack(found)) for found in listed]
+        show_table(("transaction", "partition", *_IN_PENDING_ACK), rows)
 
 
 @command(app, "verify")
-def verify(settings: Settings, topic: TopicArgument) -> None:
+def verify(settings: Settings, admin: AdminClient, topic: TopicArgument) -> None:
     """Read a topic's data, rebuild its transaction buffers from the markers there, and compare them with what is on
     record: exit code 1 when something differs."""
-    with admin_of(settings) as admin, progress_towards("reading", shown=True) as progress:
+    with progress_towards("reading", shown=True) as progress:
         found = list(admin.verify_transaction_buffer(topic, progress=progress))
     harmful = sum(len(each.harmful) for each in found)
     if settings.json:
@@ -300,11 +282,10 @@ def _show_verified(found: list[VerifiedBuffer]) -> None:
 
 
 def _show_infos(settings: Settings, found: list[TransactionInfo]) -> None:
-    if settings.json:
-        write_json([info_as_json(each) for each in found])
-        return
     now_ms = time.time_ns() // 1_000_000
-    show_table(
+    show_list(
+        settings,
+        [info_as_json(each) for each in found],
         ("transaction", "status", "opened", "ago", "time left", "partitions", "subscriptions"),
         [
             (str(each.id), each.status.value, time_text(each.opened_at_ms), duration_text(now_ms - each.opened_at_ms),
@@ -328,8 +309,15 @@ def _left(details: TransactionDetails) -> str:
     return f" ({duration_text(-details.left_ms)} ago: nobody serves its coordinator, or clocks differ)"
 
 
-def _on_record(entry: str, sealed: bool) -> str:
-    return f"{entry}, not sealed" if entry == "ABORTED" and not sealed else entry
+def _in_buffer(found: TransactionInBuffer) -> tuple[object, ...]:
+    entry = found.on_record.value
+    on_record = f"{entry}, not sealed" if entry == "ABORTED" and not found.sealed else entry
+    return on_record, "" if found.lower_bound is None else found.lower_bound, found.records, ranges_text(found.ranges)
+
+
+def _in_pending_ack(found: TransactionInPendingAck) -> tuple[object, ...]:
+    upto = "" if found.cumulative is None else found.cumulative
+    return found.entries, found.batches, upto, ranges_text(found.ranges), found.ended
 
 
 def _owner(stats: CoordinatorStats) -> str:

@@ -13,10 +13,10 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cli.migrate.migrate_import import app as import_app
 from pulsar_on_kafka.cli.shared.cluster_config import ClusterConfigOption, read_cluster_config
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YES_HELP, confirm
+from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import news, show_names, show_pairs, show_result, write_json
+from pulsar_on_kafka.cli.shared.output import news, show_names, show_one, write_json
 from pulsar_on_kafka.cli.shared.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.mapping.state.clusters.migration_records import MigrationRecord
@@ -80,9 +80,9 @@ def run(
 
 
 @command(app, "status")
-def status(settings: Settings, tenant: TenantArgument) -> None:
+def status(settings: Settings, home: AdminClient, tenant: TenantArgument) -> None:
     """Show how far a tenant's migration is."""
-    with admin_of(settings) as home, pulsar_errors():
+    with pulsar_errors():
         _show(settings, home.node.migrations.require(tenant, Deadline.after(_CALL_S)))
 
 
@@ -105,7 +105,7 @@ def switch(
     settings: Settings,
     tenant: TenantArgument,
     timeout: PatienceOption = 120.0,
-    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    yes: YesOption = False,
     cluster_config: ClusterConfigOption = None,
 ) -> None:
     """Send the tenant's programs to the new cluster. A switch that fails on the way leaves them on the old one."""
@@ -122,7 +122,7 @@ def rollback(
     settings: Settings,
     tenant: TenantArgument,
     timeout: PatienceOption = 120.0,
-    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    yes: YesOption = False,
     cluster_config: ClusterConfigOption = None,
 ) -> None:
     """Return the tenant to the old cluster, with what was sent and acknowledged on the new one since. Possible until
@@ -139,7 +139,7 @@ def rollback(
 def clean(
     settings: Settings,
     tenant: TenantArgument,
-    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    yes: YesOption = False,
     cluster_config: ClusterConfigOption = None,
 ) -> None:
     """Delete the tenant's topics and messages on the old cluster. There is no way back after that."""
@@ -208,10 +208,7 @@ def _show(settings: Settings, record: MigrationRecord) -> None:
         "started_ms": record.started_ms,
         "problem": record.problem,
     }
-    if settings.json:
-        show_result(settings, "", said)
-    else:
-        show_pairs({name: value or "-" for name, value in said.items()})
+    show_one(settings, said, {name: value or "-" for name, value in said.items()})
 
 
 def _show_report(settings: Settings, report: MigrationReport) -> None:

@@ -11,7 +11,6 @@ import typer
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import news, show_names, show_pairs, show_table, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
@@ -86,12 +85,13 @@ PrivateKeyOption = Annotated[
 @command(app, "plan")
 def plan(
     settings: Settings,
+    here: AdminClient,
     tenant: TenantArgument,
     where: WhereOptions,
     access: AccessOptions,
 ) -> None:
     """Say what would be made here, and what cannot be; change nothing."""
-    with admin_of(settings) as here, pulsar_errors():
+    with pulsar_errors():
         known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
         address = _address(known, where, access, None)
         pulsar = PulsarAdmin(address)
@@ -106,6 +106,7 @@ def plan(
 @command(app, "run")
 def run(
     settings: Settings,
+    here: AdminClient,
     tenant: TenantArgument,
     where: WhereOptions,
     access: AccessOptions,
@@ -116,7 +117,7 @@ def run(
 ) -> None:
     """Copy metadata, messages and acknowledgements that Pulsar has now. Run it again for what came since; it continues
     where a killed run ended. Pulsar is only read."""
-    with admin_of(settings) as here, pulsar_errors():
+    with pulsar_errors():
         official_client()
         known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
         address = _address(known, where, access, private_key)
@@ -129,9 +130,9 @@ def run(
 
 
 @command(app, "status")
-def status(settings: Settings, tenant: TenantArgument) -> None:
+def status(settings: Settings, here: AdminClient, tenant: TenantArgument) -> None:
     """Show how far a tenant's import is, as this cluster knows it."""
-    with admin_of(settings) as here, pulsar_errors():
+    with pulsar_errors():
         record = here.node.imports.require(tenant, Deadline.after(_CALL_S))
         _show(settings, record, imported_upto(here.node, record, Deadline.after(_CALL_S)))
 
@@ -139,6 +140,7 @@ def status(settings: Settings, tenant: TenantArgument) -> None:
 @command(app, "verify")
 def verify(
     settings: Settings,
+    here: AdminClient,
     tenant: TenantArgument,
     access: AccessOptions,
     private_key: PrivateKeyOption = None,
@@ -147,7 +149,7 @@ def verify(
 
     While programs produce and consume the last moments differ.
     """
-    with admin_of(settings) as here, pulsar_errors():
+    with pulsar_errors():
         record = here.node.imports.require(tenant, Deadline.after(_CALL_S))
         address = _address(record, WhereOptions(), access, private_key)
         report = ImportWorker(here, PulsarAdmin(address), address, record, news).verify()

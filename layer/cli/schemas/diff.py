@@ -9,13 +9,12 @@ from typing import Annotated, Any, Final, Optional
 import typer
 
 from pulsar_on_kafka.cli.schemas.files import read_schema
-from pulsar_on_kafka.cli.schemas.offline import schema_type
+from pulsar_on_kafka.cli.schemas.offline import read_properties, schema_type
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import show_table, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import parse_properties
 from pulsar_on_kafka.schema_compat import (
     CompatibilityStrategy,
     Incompatibility,
@@ -69,17 +68,10 @@ def diff(
         before, after = _versions(settings, topic, old, new)
         names = (f"version {old}", f"version {new}")
     else:
-        given = _properties(properties)
+        given = read_properties(properties)
         before, after = (read_schema(Path(path), kind, "", given, None) for path in (old, new))
         names = (old, new)
     show_difference(settings, before, after, names)
-
-
-def _properties(given: Sequence[str] | None) -> Mapping[str, str]:
-    try:
-        return parse_properties(given or [])
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--property") from error
 
 
 def _versions(settings: Settings, topic: str, *given: str) -> list[SchemaInfo]:

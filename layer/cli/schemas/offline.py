@@ -36,6 +36,14 @@ def schema_type(text: str) -> SchemaType:
     return _one_of(_TYPES, text)
 
 
+def read_properties(given: Sequence[str] | None) -> dict[str, str]:
+    """Raises typer.BadParameter: one is not of the form NAME=VALUE."""
+    try:
+        return parse_properties(given or [])
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--property") from error
+
+
 def _strategy(given: str | CompatibilityStrategy) -> CompatibilityStrategy:
     return _one_of(_STRATEGIES, given) if isinstance(given, str) else given  # the default comes here too
 
@@ -82,10 +90,7 @@ def check(
     """Check whether the last definition may follow the others: exit code 0, or 1 with every place that forbids it."""
     if len(files) < 2:
         raise typer.BadParameter("expected an existing definition and the new one behind it", param_hint="OLD... NEW")
-    try:
-        common = parse_properties(properties or [])
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--property") from error
+    common = read_properties(properties)
     *existing, new = [SchemaInfo(kind, path.read_bytes(), properties=common) for path in files]
     result = check_compatibility(new, existing, strategy)
     if settings.json or as_json:

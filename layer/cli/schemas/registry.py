@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Optional
 
 import typer
 
+from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.schemas.files import read_schema
-from pulsar_on_kafka.cli.schemas.offline import schema_type
+from pulsar_on_kafka.cli.schemas.offline import read_properties, schema_type
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YES_HELP, confirm
+from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import show_pairs, show_result, show_table, write_json, write_line
 from pulsar_on_kafka.cli.shared.policies import set_policy
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import parse_properties, printable, time_text
+from pulsar_on_kafka.cli.shared.values import printable, time_text
 from pulsar_on_kafka.exceptions import BrokerMetadataError
 from pulsar_on_kafka.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY
 from pulsar_on_kafka.registry.model import StoredSchema
@@ -26,28 +28,40 @@ from pulsar_on_kafka.schema_compat import Incompatibility, SchemaInfo, SchemaTyp
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="orders, or persistent://tenant/namespace/orders.")]
 WhereArgument = Annotated[str, typer.Argument(metavar="WHERE", help="tenant/namespace, or a topic.")]
-FileOption = Annotated[
-    Path, typer.Option("--filename", "-f", metavar="FILE", help="A definition, or the file pulsar-admin would upload.")
-]
-TypeOption = Annotated[
-    Optional[SchemaType],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-    typer.Option(
-        "--type",
-        parser=schema_type,
-        metavar="TYPE",
-        help="The definition's type: avro, json, protobuf_native ... Left out: the file says it.",
-        show_default=False,
-    ),
-]
-NameOption = Annotated[str, typer.Option("--name", help="Name of the schema.", show_default=False)]
-PropertyOption = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option("--property", "-p", metavar="NAME=VALUE", help="A property of the schema. May be repeated."),
-]
-MessageOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--message", help="Root message of a descriptor set (.desc), by full name.", show_default=False),
-]
+
+
+@dataclass(frozen=True)
+class DefinitionOptions:
+    """A schema in a file, and what the file does not say of it."""
+
+    filename: Annotated[
+        Path,
+        typer.Option("--filename", "-f", metavar="FILE", help="A definition, or the file pulsar-admin would upload."),
+    ]
+    kind: Annotated[
+        Optional[SchemaType],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option(
+            "--type",
+            parser=schema_type,
+            metavar="TYPE",
+            help="The definition's type: avro, json, protobuf_native ... Left out: the file says it.",
+            show_default=False,
+        ),
+    ] = None
+    name: Annotated[str, typer.Option("--name", help="Name of the schema.", show_default=False)] = ""
+    properties: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--property", "-p", metavar="NAME=VALUE", help="A property of the schema. May be repeated."),
+    ] = None
+    message: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--message", help="Root message of a descriptor set (.desc), by full name.", show_default=False),
+    ] = None
+
+    def schema(self) -> SchemaInfo:
+        return read_schema(self.filename, self.kind, self.name, read_properties(self.properties), self.message)
+
+
 _HASH_CHARS: Final = 12
 
 
@@ -84,10 +98,9 @@ def get(
         _show(one)
 
 
-def list_versions(settings: Settings, topic: TopicArgument) -> None:
+def list_versions(settings: Settings, admin: AdminClient, topic: TopicArgument) -> None:
     """The live versions of a topic's schema, oldest first."""
-    with admin_of(settings) as admin:
-        found = admin.list_schema_versions(topic)
+    found = admin.list_schema_versions(topic)
     if settings.json:
         write_json(
             [
@@ -112,14 +125,10 @@ def list_versions(settings: Settings, topic: TopicArgument) -> None:
 def upload(
     settings: Settings,
     topic: TopicArgument,
-    filename: FileOption,
-    kind: TypeOption = None,
-    name: NameOption = "",
-    properties: PropertyOption = None,
-    message: MessageOption = None,
+    definition: DefinitionOptions,
 ) -> None:
     """Register a schema. What is registered already keeps its version."""
-    schema = _schema(filename, kind, name, properties, message)
+    schema, filename = definition.schema(), definition.filename
     with admin_of(settings) as admin:
         version = admin.create_schema(topic, schema)
         sentence = f"{filename} is version {version} of the schema of {topic}"
@@ -128,39 +137,35 @@ def upload(
 
 def delete(
     settings: Settings,
+    admin: AdminClient,
     topic: TopicArgument,
     force: Annotated[
         bool, typer.Option("--force", help="Remove the definitions: messages that name them cannot be read any more.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    yes: YesOption = False,
 ) -> None:
     """End a topic's schemas: the next producer or consumer brings a new one, whatever it is."""
-    with admin_of(settings) as admin:
-        try:
-            live = len(admin.list_schema_versions(topic))
-            if live == 0 and not force:
-                raise CommandFailed(f"topic {topic} has no schema")
-            what = f"{live:,} live version{'' if live == 1 else 's'}"
-        except BrokerMetadataError as unreadable:
-            what = f"which cannot be read: {unreadable}"
-        lost = "; with all definitions: messages that name them cannot be read any more" if force else ""
-        confirm(f"delete the schemas of {topic}: {what}{lost}", yes)
-        version = admin.delete_schema(topic, force=force)
-        done = f"removed all schemas of {topic}" if force else f"deleted the schemas of {topic}"
-        show_result(settings, done, {"topic": topic, "deletion": version, "removed": force})
+    try:
+        live = len(admin.list_schema_versions(topic))
+        if live == 0 and not force:
+            raise CommandFailed(f"topic {topic} has no schema")
+        what = f"{live:,} live version{'' if live == 1 else 's'}"
+    except BrokerMetadataError as unreadable:
+        what = f"which cannot be read: {unreadable}"
+    lost = "; with all definitions: messages that name them cannot be read any more" if force else ""
+    confirm(f"delete the schemas of {topic}: {what}{lost}", yes)
+    version = admin.delete_schema(topic, force=force)
+    done = f"removed all schemas of {topic}" if force else f"deleted the schemas of {topic}"
+    show_result(settings, done, {"topic": topic, "deletion": version, "removed": force})
 
 
 def check_compatibility(
     settings: Settings,
     topic: TopicArgument,
-    filename: FileOption,
-    kind: TypeOption = None,
-    name: NameOption = "",
-    properties: PropertyOption = None,
-    message: MessageOption = None,
+    definition: DefinitionOptions,
 ) -> None:
     """Whether a topic would take a schema: exit code 0, or 1 with every place that forbids it. Registers nothing."""
-    schema = _schema(filename, kind, name, properties, message)
+    schema, filename = definition.schema(), definition.filename
     with admin_of(settings) as admin:
         strategy = admin.get_schema_compatibility_strategy(topic, applied=True)
         result = admin.test_compatibility(topic, schema)
@@ -199,28 +204,15 @@ def set_compatibility(
 
 def get_compatibility(
     settings: Settings,
+    admin: AdminClient,
     where: WhereArgument,
     applied: Annotated[
         bool, typer.Option("--applied", help="Show the strategy that counts here, wherever it is set.")
     ] = False,
 ) -> None:
     """Show the strategy that is set here (UNDEFINED: nothing), or with --applied the one that counts here."""
-    with admin_of(settings) as admin:
-        found = admin.get_schema_compatibility_strategy(where, applied=applied)
-    if settings.json:
-        write_json(found.name)
-    else:
-        write_line(found.name)
-
-
-def _schema(
-    filename: Path, kind: SchemaType | None, name: str, properties: list[str] | None, message: str | None
-) -> SchemaInfo:
-    try:
-        given = parse_properties(properties or [])
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--property") from error
-    return read_schema(filename, kind, name, given, message)
+    found = admin.get_schema_compatibility_strategy(where, applied=applied)
+    show_result(settings, found.name, found.name)
 
 
 def _show(one: StoredSchema) -> None:

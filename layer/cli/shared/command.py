@@ -8,11 +8,13 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Annotated, Any, Final, Optional, get_type_hints
 
 import typer
 
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.failure import failures
 from pulsar_on_kafka.cli.shared.settings import OutputFormat, Settings
 from pulsar_on_kafka.kafka.settings import LIBRDKAFKA_LOG
@@ -58,14 +60,17 @@ _CONTEXT: Final = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annot
 def command(
     app: typer.Typer, name: str, *, negative_numbers: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a function as `name` of `app`. Its first parameter is `settings`, the others are typer's; one whose type
-    is a dataclass stands for all of its fields, which several commands may share.
+    """Register a function as `name` of `app`. A parameter of type `Settings` gets the settings, one of type
+    `AdminClient` a client that is connected while the command runs; the others are typer's. One whose type is another
+    dataclass stands for all of its fields, which several commands may share.
 
     `negative_numbers`: its arguments may be such, which else look like options.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        parameters = inspect.signature(function, eval_str=True).parameters.values()
+        provided = {p.name: p.annotation for p in parameters if p.annotation in (Settings, AdminClient)}
+        own = [p for p in parameters if p.name not in provided]
         groups: dict[str, Any] = {p.name: p.annotation for p in own if dataclasses.is_dataclass(p.annotation)}
         flat = [each for p in own for each in (_fields(p.annotation) if p.name in groups else [p])]
 
@@ -74,15 +79,17 @@ def command(
             context: typer.Context = given.pop("ctx")
             shared = {option: given.pop(option) for option in _SHARED}
             settings: Settings = context.obj.overridden(**shared)
-            with log_on_stderr(settings.debug), failures(settings.debug):
+            with log_on_stderr(settings.debug), failures(settings.debug), ExitStack() as opened:
                 for group, kind in groups.items():
                     given[group] = kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
-                function(settings, **given)
+                for parameter, kind in provided.items():
+                    given[parameter] = settings if kind is Settings else opened.enter_context(admin_of(settings))
+                function(**given)
 
         del run.__wrapped__
-        parameters = [_CONTEXT, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in flat), *_SHARED.values()]
-        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        all_of_them = [_CONTEXT, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in flat), *_SHARED.values()]
+        run.__signature__ = inspect.Signature(all_of_them)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in all_of_them}
         app.command(name, context_settings={"ignore_unknown_options": negative_numbers})(run)
         return function
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import news
 
-YES_HELP = "Do it without asking."
+YesOption = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
 
 
 def confirm(plan: str, yes: bool) -> None:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -31,7 +31,7 @@ def write_line(text: str) -> None:
     sys.stdout.flush()
 
 
-def show_result(settings: Settings, sentence: str, result: Mapping[str, Any]) -> None:
+def show_result(settings: Settings, sentence: str, result: object) -> None:
     """Print the result of a command."""
     if settings.json:
         write_json(result)
@@ -46,6 +46,29 @@ def show_names(settings: Settings, names: Sequence[str]) -> None:
     else:
         for name in names:
             write_line(printable(name))
+
+
+def show_one(settings: Settings, value: object, pairs: Mapping[str, object]) -> None:
+    """One thing, as a JSON value or as `show_pairs` prints it."""
+    if settings.json:
+        write_json(value)
+    else:
+        show_pairs(pairs)
+
+
+def show_list(settings: Settings, value: object, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Several things of a kind, as a JSON value or as `show_table` prints them."""
+    if settings.json:
+        write_json(value)
+    else:
+        show_table(columns, rows)
+
+
+def show_further_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table below others, with an empty line between; nothing where it has no rows."""
+    if rows:
+        write_line("")
+        show_table(columns, rows)
 
 
 def show_pairs(pairs: Mapping[str, object]) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Optional
 
 import typer
 
+from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.output import show_pairs, show_result, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
@@ -28,6 +29,30 @@ ValueArgument = Annotated[
 AppliedOption = Annotated[
     bool, typer.Option("--applied", help="Show the values that count here, wherever they are set.")
 ]
+
+
+def policies_of(noun: typer.Typer, where: object, about: str) -> None:
+    """Register `policy set`, `get` and `remove` under a noun whose things are named by the argument `where`."""
+    policy = typer.Typer(help=about, no_args_is_help=True)
+    noun.add_typer(policy, name="policy")
+
+    def set_one(settings: Settings, where: str, name: PolicyArgument, value: ValueArgument) -> None:
+        """Set a policy. Producers follow `deduplication` within two seconds; schemas are judged by it from now on."""
+        set_policy(settings, where, name, value)
+
+    def get(settings: Settings, where: str, name: PolicyOrAllArgument = None, applied: AppliedOption = False) -> None:
+        """Show the policies that are set here (`-`: nothing), or with --applied those that count here."""
+        show_policies(settings, where, name, applied=applied)
+
+    def remove(settings: Settings, where: str, name: PolicyArgument) -> None:
+        """Remove a policy: the value set above, or the default, counts again."""
+        remove_policy(settings, where, name)
+
+    for verb in (set_one, get, remove):
+        verb.__annotations__["where"] = where
+    command(policy, "set", negative_numbers=True)(set_one)
+    command(policy, "get")(get)
+    command(policy, "remove")(remove)
 
 
 def set_policy(settings: Settings, where: str, name: str, value: str) -> None:
