@@ -1,0 +1,33 @@
+"""What 0.2.0 wrote is read, and it can read what is written now: the same bytes, or the same members of JSON."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from pulsar_on_kafka.mapping.state.state_keys import decode_key, encode_key
+from tests.state_values import VALUES
+from tests.written_by_0_2_0 import KEYS, WRITTEN
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_what_0_2_0_wrote_is_read(name: str) -> None:
+    case = VALUES[name]
+    assert case.decode(WRITTEN[name]) == (case.value if case.read is None else case.read)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_0_2_0_can_read_what_is_written(name: str) -> None:
+    now, then = VALUES[name].encode(VALUES[name].value), WRITTEN[name]
+    if then.startswith(b"{"):
+        (now, _, behind), (then, _, expected) = now.partition(b"\n"), then.partition(b"\n")
+        assert (orjson.loads(now), behind) == (orjson.loads(then), expected)
+    else:
+        assert now == then
+
+
+@pytest.mark.parametrize(("kind", "data"), KEYS.items())
+def test_keys_are_the_same_bytes(kind: str, data: bytes) -> None:
+    key = decode_key(data)
+    assert type(key).__name__ == kind
+    assert encode_key(key) == data
