@@ -31,6 +31,10 @@ class CorruptRecord(MappingError):
     """Bytes that were read back cannot be understood."""
 
 
+class NewerFormat(CorruptRecord):
+    """A later version of this project wrote the record, and can read it."""
+
+
 class UnreadableKey(CorruptRecord):
     """A key in a state topic is the form of no key, so nothing can stand under it: whoever meets it passes it over."""
 

@@ -24,13 +24,6 @@ from pulsar_on_kafka.mapping.state.clusters.cluster_registry import (
     decode_clusters,
     encode_clusters,
 )
-from pulsar_on_kafka.mapping.state.clusters.import_records import ImportRecord, ImportStep, decode_import, encode_import
-from pulsar_on_kafka.mapping.state.clusters.migration_records import (
-    MigrationRecord,
-    MigrationStep,
-    decode_migration,
-    encode_migration,
-)
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import (
     Origin,
     ProgressHead,
@@ -42,9 +35,17 @@ from pulsar_on_kafka.mapping.state.clusters.subscription_progress import (
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import decode_segment as decode_progress_segment
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import encode_segment as encode_progress_segment
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import (
+    ImportRecord,
+    ImportStep,
+    MigrationRecord,
+    MigrationStep,
     TenantRecord,
     TenantState,
+    decode_import,
+    decode_migration,
     decode_tenant,
+    encode_import,
+    encode_migration,
     encode_tenant,
 )
 from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import (
@@ -133,9 +134,13 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
     decode_namespace,
     decode_subscription,
     decode_topic,
+    encode_namespace,
+    encode_subscription,
+    encode_topic,
 )
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import encode as encode_metadata
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
+    EpochBounds,
+    EpochFence,
     ProducerClaim,
     ProducerClaims,
     ProducerHeartbeat,
@@ -225,7 +230,7 @@ def _commit(metadata: CommitMetadata) -> bytes:
 
 
 def _read_commit(data: bytes) -> CommitMetadata | None:
-    return decode_commit(data.decode())
+    return decode_commit(data.decode("latin-1"))
 
 
 def encode_marker(marker: Any) -> bytes:
@@ -255,7 +260,7 @@ _PROGRESS: Final = ProgressHead(
 
 VALUES: Final[Mapping[str, Case]] = {
     "topic": Case(
-        encode_metadata,
+        encode_topic,
         decode_topic,
         TopicRecord(
             _TOPIC,
@@ -276,15 +281,15 @@ VALUES: Final[Mapping[str, Case]] = {
         ),
     ),
     "topic that is new": Case(
-        encode_metadata, decode_topic, TopicRecord(_TOPIC, LifeState.CREATING, "public.default.orders", 0, 50_000)
+        encode_topic, decode_topic, TopicRecord(_TOPIC, LifeState.CREATING, "public.default.orders", 0, 50_000)
     ),
     "namespace": Case(
-        encode_metadata,
+        encode_namespace,
         decode_namespace,
         NamespaceRecord("public/default", LifeState.ACTIVE, {"ttl": 3, "ü": "ä"}, 1_700_000_000_000),
     ),
     "subscription": Case(
-        encode_metadata,
+        encode_subscription,
         decode_subscription,
         SubscriptionRecord(
             _TOPIC,
@@ -307,7 +312,7 @@ VALUES: Final[Mapping[str, Case]] = {
         ),
     ),
     "subscription that is new": Case(
-        encode_metadata, decode_subscription, SubscriptionRecord(_TOPIC, "audit", LifeState.CREATING, "Failover")
+        encode_subscription, decode_subscription, SubscriptionRecord(_TOPIC, "audit", LifeState.CREATING, "Failover")
     ),
     "schema": Case(
         encode_schema,
@@ -327,8 +332,8 @@ VALUES: Final[Mapping[str, Case]] = {
         decode_producer_heartbeat,
         ProducerHeartbeat(1_700_000_000_000, "h:1", (Publisher("p", "Shared", 6, 5, 10, 1, {"k": "v"}),), 3),
     ),
-    "fence": Case(lambda value: encode_fence(*value), decode_fence, (17, 120)),
-    "bounds of an epoch": Case(lambda value: encode_bounds(*value), decode_bounds, (17, (120, 0, 9))),
+    "fence": Case(encode_fence, decode_fence, EpochFence(17, 120)),
+    "bounds of an epoch": Case(encode_bounds, decode_bounds, EpochBounds(17, (120, 0, 9))),
     "replicator's fence": Case(encode_replicator_fence, decode_replicator_fence, ReplicatorFence(17, 120, True)),
     "sequence snapshot": Case(encode_snapshot, decode_snapshot, SequenceSnapshot(17, -1, 120, False)),
     "ledger": Case(

@@ -8,7 +8,7 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.clusters.import_records import ImportRecord, ImportStep, decode_import, encode_import
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import ImportRecord, ImportStep, decode_import, encode_import
 from pulsar_on_kafka.mapping.state.state_keys import ImportKey
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned
 

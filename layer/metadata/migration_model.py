@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.state.clusters.migration_records import MigrationRecord, MigrationStep
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import MigrationRecord, MigrationStep
 
 _S = MigrationStep
 

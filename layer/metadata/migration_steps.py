@@ -8,7 +8,7 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.clusters.migration_records import MigrationRecord, decode_migration, encode_migration
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import MigrationRecord, decode_migration, encode_migration
 from pulsar_on_kafka.mapping.state.state_keys import MigrationKey
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned
 from pulsar_on_kafka.metadata.migration_model import Event, after, begun

@@ -15,7 +15,12 @@ from typing import Any, Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, NamespaceRecord, decode_namespace, encode
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
+    LifeState,
+    NamespaceRecord,
+    decode_namespace,
+    encode_namespace,
+)
 from pulsar_on_kafka.mapping.state.state_keys import NamespaceKey
 from pulsar_on_kafka.mapping.state.state_topics import SYSTEM_NAMESPACE
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned, readable
@@ -61,7 +66,7 @@ class Namespaces:
         def created(current: Versioned | None) -> bytes | None:
             if _is_active(current):
                 raise errors.AlreadyExists(f"namespace {namespace} exists already")
-            return encode(record)
+            return encode_namespace(record)
 
         self._entities.update(namespace, namespace, created, deadline)
 
@@ -149,7 +154,7 @@ class Namespaces:
             policies = change(record.policies)
             if policies is record.policies and current is not None:
                 return None
-            return encode(replace(record, policies=policies))
+            return encode_namespace(replace(record, policies=policies))
 
         self._entities.update(namespace, namespace, changed, deadline)
         self._cluster_until_s = -inf
@@ -162,7 +167,7 @@ class Namespaces:
         def deleted(current: Versioned | None) -> bytes | None:
             if current is None or decode_namespace(current.value).state is not LifeState.ACTIVE:
                 raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
-            return encode(replace(decode_namespace(current.value), state=LifeState.DELETED, policies={}))
+            return encode_namespace(replace(decode_namespace(current.value), state=LifeState.DELETED, policies={}))
 
         self._entities.update(namespace, namespace, deleted, deadline)
 

@@ -28,7 +28,7 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
     TopicRecord,
     Unused,
     decode_topic,
-    encode,
+    encode_topic,
 )
 from pulsar_on_kafka.mapping.state.state_keys import TopicKey
 from pulsar_on_kafka.mapping.state.state_topics import TOPICS
@@ -298,7 +298,7 @@ class Topics:
             if current is None:
                 raise errors.NoSuchTopic(f"topic {name.base} does not exist")
             record = decode_topic(current.value)
-            return encode(replace(record, partitions=max(record.partitions, partitions)))
+            return encode_topic(replace(record, partitions=max(record.partitions, partitions)))
 
         self._entities.update(str(name.base), str(name.base), grown, deadline)
         return self.open(name.base, deadline)
@@ -329,7 +329,7 @@ class Topics:
             if record is None or record.incarnation != topic.layout.incarnation:
                 raise errors.NoSuchTopic(f"topic {name.base} was deleted meanwhile")
             raised = {str(p): max(end, record.compacted_to.get(str(p), 0)) for p, end in ends.items()}
-            return None if raised == record.compacted_to else encode(replace(record, compacted_to=raised))
+            return None if raised == record.compacted_to else encode_topic(replace(record, compacted_to=raised))
 
         self._entities.update(str(name.base), str(name.base), compacted, deadline)
 
@@ -374,7 +374,7 @@ class Topics:
             if record.incarnation != topic.layout.incarnation or record.state is not LifeState.ACTIVE:
                 return None
             changed = replace(record, **fields)
-            return None if changed == record else encode(changed)
+            return None if changed == record else encode_topic(changed)
 
         self._entities.amend(str(topic.name.base), str(topic.name.base), noted, deadline)
 
@@ -394,7 +394,7 @@ class Topics:
             if record is None or record.incarnation != incarnation or record.state is not LifeState.ACTIVE:
                 raise errors.NoSuchTopic(f"topic {name} was deleted meanwhile")
             policies = change(record.policies)
-            return None if policies is record.policies else encode(replace(record, policies=policies))
+            return None if policies is record.policies else encode_topic(replace(record, policies=policies))
 
         self._entities.update(str(name), str(name), changed, deadline)
 
@@ -427,7 +427,7 @@ class Topics:
             record = decode_topic(current.value)
             if not _is_life(record, doomed, LifeState.DELETING) or record.deletion_ends:
                 return None
-            return encode(replace(record, deletion_ends={str(p): end for p, end in ends.items()}))
+            return encode_topic(replace(record, deletion_ends={str(p): end for p, end in ends.items()}))
 
         self._entities.amend(doomed.name, doomed.name, noted, deadline)
 
@@ -547,9 +547,9 @@ class Topics:
             if unless_after is not None and current is not None and current.version != unless_after:
                 return None
             if before is None:
-                return encode(record)
+                return encode_topic(record)
             gone = "" if before.bound else before.kafka_topic_id
-            return encode(replace(record, former=before.incarnation, kafka_topic_id=gone))
+            return encode_topic(replace(record, former=before.incarnation, kafka_topic_id=gone))
 
         return self._entities.update(str(name), str(name), intent, deadline)
 
@@ -562,7 +562,7 @@ class Topics:
             active = replace(record, state=LifeState.ACTIVE, incarnation=incarnation, kafka_topic_id=described.topic_id)
 
             def finished(current: Versioned) -> bytes | None:
-                return encode(active) if current.version == intent.version else None
+                return encode_topic(active) if current.version == intent.version else None
 
             found = self._entities.amend(str(name), str(name), finished, deadline)
             record = replace(record, state=LifeState.DELETED) if found is None else decode_topic(found.value)
@@ -659,7 +659,7 @@ class Topics:
             record = decode_topic(current.value)
             if record.state is state or not _is_life(record, life, life.state):
                 return None
-            return encode(replace(record, state=state))
+            return encode_topic(replace(record, state=state))
 
         self._entities.amend(life.name, life.name, changed, deadline)
 

@@ -14,7 +14,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.clusters.migration_records import MigrationRecord, MigrationStep
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import MigrationRecord, MigrationStep
 from pulsar_on_kafka.metadata.migration_model import Event
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, with_policy, without_policy
 from pulsar_on_kafka.metadata.tenant_moves import TenantMove

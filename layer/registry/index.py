@@ -12,8 +12,8 @@ from typing import Final
 
 import orjson
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.metadata.schema_records import NewerFormat, decode_schema
+from pulsar_on_kafka.mapping.errors import CorruptRecord, NewerFormat
+from pulsar_on_kafka.mapping.state.metadata.schema_records import decode_schema
 
 _REASON_CHARS: Final = 300
 _TYPE_CHARS: Final = 60

@@ -16,18 +16,17 @@ Source: Pulsar's `Markers` and PulsarMarkers.proto. Decision: mapping/decisions/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final, TypeAlias
 
-import orjson
+import msgspec
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.errors import NewerFormat
 from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata, encode_headers
 from pulsar_on_kafka.mapping.records.record_headers import MARKER, MarkerType
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
-
-FORMAT: Final = 1
+from pulsar_on_kafka.mapping.state.codecs.json_records import Count, FromMinusOne, json_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,32 +85,63 @@ def is_carried(headers: Iterable[tuple[str, bytes | None]] | None) -> bool:
     return any(name == MARKER and value in _CARRIED for name, value in headers or ())
 
 
+_Name: TypeAlias = Annotated[str, msgspec.Meta(min_length=1)]
+_Places: TypeAlias = tuple[tuple[_Name, Count, FromMinusOne], ...]
+
+
+class _Request(msgspec.Struct, rename={"source": "from"}):
+    id: _Name
+    source: _Name
+    round: Count
+
+
+class _Response(msgspec.Struct):
+    id: _Name
+    to: _Name
+    round: Count
+    cluster: _Name
+    life: Count
+    upto: FromMinusOne
+
+
+class _Snapshot(msgspec.Struct):
+    id: _Name
+    of: _Name
+    local: Count
+    upto: _Places
+
+
+class _Update(msgspec.Struct, rename={"source": "from"}):
+    subscription: _Name
+    source: _Name
+    life: tuple[Count, Count]
+    upto: _Places
+
+
+_REQUESTS: Final = json_record("snapshot request", _Request)
+_RESPONSES: Final = json_record("snapshot response", _Response)
+_SNAPSHOTS: Final = json_record("snapshot", _Snapshot)
+_UPDATES: Final = json_record("subscription update", _Update)
+
+
 def encode_marker(marker: SubscriptionMarker) -> tuple[Headers, bytes]:
     """Headers and value of its record.
 
     Raises:
         MappingError: the name of a cluster has lone surrogates, or is ''.
     """
+    to = None
     match marker:
-        case SnapshotRequest():
-            kind, to = MarkerType.SNAPSHOT_REQUEST, None
-            said: dict[str, Any] = {"id": marker.snapshot_id, "from": marker.source, "round": marker.round}
-        case SnapshotResponse():
-            kind, to = MarkerType.SNAPSHOT_RESPONSE, (marker.source,)
-            said = {
-                "id": marker.snapshot_id, "to": marker.source, "round": marker.round,
-                "cluster": marker.origin.cluster, "life": marker.origin.incarnation, "upto": marker.upto,
-            }  # fmt: skip
-        case Snapshot():
-            kind, to = MarkerType.SNAPSHOT, None
-            said = {"id": marker.snapshot_id, "of": marker.source, "local": marker.local, "upto": _places(marker.upto)}
-        case SubscriptionUpdate():
-            kind, to = MarkerType.SUBSCRIPTION_UPDATE, None
-            said = {
-                "subscription": marker.subscription, "from": marker.source, "life": list(marker.life),
-                "upto": _places(marker.upto),
-            }  # fmt: skip
-    return encode_headers(MessageMetadata(marker=kind, replicate_to=to)), orjson.dumps({"v": FORMAT, **said})
+        case SnapshotRequest(snapshot_id, source, number):
+            kind, value = MarkerType.SNAPSHOT_REQUEST, _REQUESTS.encode(_Request(snapshot_id, source, number))
+        case SnapshotResponse(snapshot_id, source, number, origin, upto):
+            kind, to = MarkerType.SNAPSHOT_RESPONSE, (source,)
+            value = _RESPONSES.encode(_Response(snapshot_id, source, number, *origin, upto))
+        case Snapshot(snapshot_id, source, local, ends):
+            kind, value = MarkerType.SNAPSHOT, _SNAPSHOTS.encode(_Snapshot(snapshot_id, source, local, _places(ends)))
+        case SubscriptionUpdate(name, source, life, ends):
+            kind, value = MarkerType.SUBSCRIPTION_UPDATE, _UPDATES.encode(_Update(name, source, life, _places(ends)))
+    return encode_headers(MessageMetadata(marker=kind, replicate_to=to)), value
 
 
 def decode_marker(headers: Iterable[tuple[str, bytes | None]] | None, value: bytes | None) -> SubscriptionMarker | None:
@@ -121,62 +151,30 @@ def decode_marker(headers: Iterable[tuple[str, bytes | None]] | None, value: byt
         CorruptRecord: it says that it is one, and cannot be read.
     """
     kind = next((value for name, value in headers or () if name == MARKER), None)
-    read = None if kind is None else _READERS.get(kind)
-    if read is None:
-        return None
+    data = value or b""
     try:
-        said = orjson.loads(value or b"")
-        if said["v"] != FORMAT:
-            return None
-        return read(said)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptRecord(f"marker {kind!r} with value {value!r:.200}: {type(error).__name__} {error}") from error
+        match kind:
+            case b"snapshot_request":
+                asked = _REQUESTS.decode(data)
+                return SnapshotRequest(asked.id, asked.source, asked.round)
+            case b"snapshot_response":
+                said = _RESPONSES.decode(data)
+                return SnapshotResponse(said.id, said.to, said.round, Origin(said.cluster, said.life), said.upto)
+            case b"snapshot":
+                found = _SNAPSHOTS.decode(data)
+                return Snapshot(found.id, found.of, found.local, _ends(found.upto))
+            case b"subscription_update":
+                told = _UPDATES.decode(data)
+                return SubscriptionUpdate(told.subscription, told.source, told.life, _ends(told.upto))
+            case _:
+                return None
+    except NewerFormat:
+        return None
 
 
-def _places(upto: Mapping[Origin, int]) -> list[list[str | int]]:
-    return [[*origin, offset] for origin, offset in sorted(upto.items())]
+def _places(ends: Mapping[Origin, int]) -> _Places:
+    return tuple((*origin, offset) for origin, offset in sorted(ends.items()))
 
 
-def _request(said: Mapping[str, Any]) -> SnapshotRequest:
-    return SnapshotRequest(_text(said["id"]), _text(said["from"]), _count(said["round"]))
-
-
-def _response(said: Mapping[str, Any]) -> SnapshotResponse:
-    origin = Origin(_text(said["cluster"]), _count(said["life"]))
-    return SnapshotResponse(
-        _text(said["id"]), _text(said["to"]), _count(said["round"]), origin, _count(said["upto"], least=-1)
-    )
-
-
-def _snapshot(said: Mapping[str, Any]) -> Snapshot:
-    return Snapshot(_text(said["id"]), _text(said["of"]), _count(said["local"]), _read_places(said["upto"]))
-
-
-def _update(said: Mapping[str, Any]) -> SubscriptionUpdate:
-    topic, subscription = said["life"]
-    life = (_count(topic), _count(subscription))
-    return SubscriptionUpdate(_text(said["subscription"]), _text(said["from"]), life, _read_places(said["upto"]))
-
-
-def _read_places(said: Iterable[tuple[Any, Any, Any]]) -> dict[Origin, int]:
-    return {Origin(_text(name), _count(life)): _count(offset, least=-1) for name, life, offset in said}
-
-
-def _text(said: object) -> str:
-    if not isinstance(said, str) or not said:
-        raise ValueError(f"{said!r:.60} is no text")
-    return said
-
-
-def _count(said: object, least: int = 0) -> int:
-    if type(said) is not int or said < least:
-        raise ValueError(f"{said!r:.60} is no whole number of {least} or more")
-    return said
-
-
-_READERS: Final[Mapping[bytes, Callable[[Mapping[str, Any]], SubscriptionMarker]]] = {
-    MarkerType.SNAPSHOT_REQUEST.value.encode("ascii"): _request,
-    MarkerType.SNAPSHOT_RESPONSE.value.encode("ascii"): _response,
-    MarkerType.SNAPSHOT.value.encode("ascii"): _snapshot,
-    MarkerType.SUBSCRIPTION_UPDATE.value.encode("ascii"): _update,
-}
+def _ends(places: _Places) -> dict[Origin, int]:
+    return {Origin(cluster, life): offset for cluster, life, offset in places}

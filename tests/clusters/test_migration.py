@@ -10,7 +10,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded, Refused
 from pulsar_on_kafka.base.waiting import wait_until
-from pulsar_on_kafka.mapping.state.clusters.migration_records import MigrationStep
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import MigrationStep
 from pulsar_on_kafka.migration.tenant_sides import TenantSides
 from pulsar_on_kafka.migration.worker import MigrationWorker
 from tests.clusters.cluster import PATIENCE_S, Cluster, refuse_again

@@ -11,6 +11,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.record_headers import FENCE, PRODUCER
+from pulsar_on_kafka.mapping.state.metadata.producer_records import EpochBounds, EpochFence
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
 from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import HeartbeatsAndFences
@@ -179,10 +180,10 @@ def test_all_readers_judge_alike() -> None:
 def test_cleaning_leaves_what_is_needed_and_no_more() -> None:
     known = KnownFences()
     for epoch, first in ((1, 10), (2, 20), (3, 15), (4, 40)):
-        known.put_fence(0, Epoch("p", epoch), (7, first))
-    known.put_fence(0, Epoch("p", 0), (6, 5))  # an earlier life
-    known.put_bounds(Epoch("p", 2), (7, (18,)))
-    known.put_bounds(Epoch("q", 5), (7, (41,)))
+        known.put_fence(0, Epoch("p", epoch), EpochFence(7, first))
+    known.put_fence(0, Epoch("p", 0), EpochFence(6, 5))  # an earlier life
+    known.put_bounds(Epoch("p", 2), EpochBounds(7, (18,)))
+    known.put_bounds(Epoch("q", 5), EpochBounds(7, (41,)))
 
     def superfluous(log_start: int) -> list[tuple[str, int]]:
         return [(type(key).__name__, key.epoch) for key in known.superfluous("t", 7, {0: log_start})]

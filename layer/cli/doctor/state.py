@@ -20,9 +20,7 @@ from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.errors import UnreadableKey
 from pulsar_on_kafka.mapping.state import state_keys as keys
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import decode_clusters
-from pulsar_on_kafka.mapping.state.clusters.import_records import decode_import
-from pulsar_on_kafka.mapping.state.clusters.migration_records import decode_migration
-from pulsar_on_kafka.mapping.state.clusters.tenant_records import decode_tenant
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import decode_import, decode_migration, decode_tenant
 from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import decode_checkpoint
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_segment
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import decode_ledger_value

@@ -19,7 +19,7 @@ from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import news, show_names, show_one, write_json
 from pulsar_on_kafka.cli.shared.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
 from pulsar_on_kafka.client.values.errors import pulsar_errors
-from pulsar_on_kafka.mapping.state.clusters.migration_records import MigrationRecord
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import MigrationRecord
 from pulsar_on_kafka.migration.acls import carry
 from pulsar_on_kafka.migration.inventory import inventory, lacking, not_persistent
 from pulsar_on_kafka.migration.report import MigrationReport

@@ -15,7 +15,7 @@ from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import news, show_names, show_pairs, show_table, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.client.values.errors import pulsar_errors
-from pulsar_on_kafka.mapping.state.clusters.import_records import ImportRecord, ImportStep
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import ImportRecord, ImportStep
 from pulsar_on_kafka.migration.from_pulsar.admin import PulsarAdmin
 from pulsar_on_kafka.migration.from_pulsar.comparing import ComparedSubscription
 from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress, official_client

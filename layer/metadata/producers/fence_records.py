@@ -12,7 +12,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.records.record_headers import exclusive_epoch
-from pulsar_on_kafka.mapping.state.metadata.producer_records import encode_bounds, encode_fence
+from pulsar_on_kafka.mapping.state.metadata.producer_records import EpochBounds, EpochFence, encode_bounds, encode_fence
 from pulsar_on_kafka.mapping.state.state_keys import ProducerBoundsKey, ProducerKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, KnownFences, Unresolved
@@ -70,7 +70,7 @@ class FenceRecords:
     def found(self, topic: Topic, partition: int, epoch: Epoch, first: int, deadline: Deadline) -> None:
         """Record where an epoch begins in a partition."""
         key = ProducerKey(str(topic.name), partition, epoch.name, epoch.number)
-        self._append(topic, key, encode_fence(topic.layout.incarnation, first), deadline)
+        self._append(topic, key, encode_fence(EpochFence(topic.layout.incarnation, first)), deadline)
 
     def over(self, topic: Topic, epoch: Epoch, deadline: Deadline) -> None:
         """No record of this epoch comes any more, and its fences are recorded: take the bounds back."""
@@ -152,7 +152,7 @@ class FenceRecords:
 
     def _write_bounds(self, topic: Topic, epoch: Epoch, ends: Iterable[int], deadline: Deadline) -> None:
         key = ProducerBoundsKey(str(topic.name), epoch.name, epoch.number)
-        self._append(topic, key, encode_bounds(topic.layout.incarnation, list(ends)), deadline)
+        self._append(topic, key, encode_bounds(EpochBounds(topic.layout.incarnation, tuple(ends))), deadline)
 
     def _append(
         self, topic: Topic, key: ProducerKey | ProducerBoundsKey, value: bytes | None, deadline: Deadline

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from pulsar_on_kafka.mapping.state.metadata.producer_records import EpochBounds, EpochFence
 from pulsar_on_kafka.mapping.state.state_keys import ProducerBoundsKey, ProducerKey
 
 
@@ -38,19 +39,18 @@ class KnownFences:
     record."""
 
     def __init__(self) -> None:
-        self.fences: dict[int, dict[Epoch, tuple[int, int]]] = {}
-        """By partition: life of the topic, and offset of the epoch's first record."""
-        self.bounds: dict[Epoch, tuple[int, tuple[int, ...]]] = {}
-        """Life of the topic, and by partition the offset that the epoch's first record does not lie below."""
+        self.fences: dict[int, dict[Epoch, EpochFence]] = {}
+        """By partition."""
+        self.bounds: dict[Epoch, EpochBounds] = {}
 
-    def put_fence(self, partition: int, epoch: Epoch, fence: tuple[int, int] | None) -> None:
+    def put_fence(self, partition: int, epoch: Epoch, fence: EpochFence | None) -> None:
         of_partition = self.fences.setdefault(partition, {})
         if fence is None:
             of_partition.pop(epoch, None)
         else:
             of_partition[epoch] = fence
 
-    def put_bounds(self, epoch: Epoch, bounds: tuple[int, tuple[int, ...]] | None) -> None:
+    def put_bounds(self, epoch: Epoch, bounds: EpochBounds | None) -> None:
         if bounds is None:
             self.bounds.pop(epoch, None)
         else:
@@ -58,15 +58,17 @@ class KnownFences:
 
     def first(self, life: int, partition: int) -> dict[Epoch, int]:
         """The offsets of epochs' first records, of one life."""
-        return {epoch: first for epoch, (of_life, first) in self.fences.get(partition, {}).items() if of_life == life}
+        fences = self.fences.get(partition, {})
+        return {epoch: fence.first for epoch, fence in fences.items() if fence.topic_incarnation == life}
 
     def unresolved(self, life: int, partition: int, log_start: int) -> list[Unresolved]:
         """Epochs whose first record has to be looked for. What lay before the log's start is gone, and not missed."""
         first = self.first(life, partition)
         found = []
-        for epoch, (of_life, ends) in self.bounds.items():
-            if of_life != life or epoch in first:
+        for epoch, bounds in self.bounds.items():
+            if bounds.topic_incarnation != life or epoch in first:
                 continue
+            ends = bounds.ends
             not_below = max(ends[partition] if partition < len(ends) else 0, log_start)
             end = min((offset for other, offset in first.items() if other.number > epoch.number), default=None)
             if end is None or not_below < end:
@@ -78,7 +80,7 @@ class KnownFences:
         bounds = self.bounds.get(epoch)
         if bounds is None:
             return None
-        ends = [*bounds[1], *[0] * (partition + 1 - len(bounds[1]))]
+        ends = [*bounds.ends, *[0] * (partition + 1 - len(bounds.ends))]
         if ends[partition] >= not_below:
             return None
         ends[partition] = not_below
@@ -91,8 +93,8 @@ class KnownFences:
         for partition, fences in self.fences.items():
             first = self.first(life, partition)
             log_start = log_starts.get(partition, 0)
-            for epoch, (of_life, offset) in fences.items():
-                reach = max(offset, log_start)
+            for epoch, fence in fences.items():
+                of_life, reach = fence.topic_incarnation, max(fence.first, log_start)
                 if of_life < life or (
                     of_life == life and any(o.number > epoch.number and at <= reach for o, at in first.items())
                 ):
@@ -100,6 +102,7 @@ class KnownFences:
         looked_for = {
             found.epoch for partition, start in log_starts.items() for found in self.unresolved(life, partition, start)
         }
-        for epoch, (of_life, _) in self.bounds.items():
+        for epoch, bounds in self.bounds.items():
+            of_life = bounds.topic_incarnation
             if of_life < life or (of_life == life and epoch not in looked_for):
                 yield ProducerBoundsKey(topic, epoch.name, epoch.number)

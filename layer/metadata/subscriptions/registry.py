@@ -19,7 +19,7 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
     ReplicatedBy,
     SubscriptionRecord,
     decode_subscription,
-    encode,
+    encode_subscription,
 )
 from pulsar_on_kafka.mapping.state.state_keys import SubscriptionKey
 from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS
@@ -177,9 +177,9 @@ class Subscriptions:
                     str(topic.name), name, LifeState.ACTIVE, kind.value,
                     {str(p): offset for p, offset in starts.items()},
                     topic_incarnation=topic.layout.incarnation, created_ms=self._clock.now_ms(),
-                    partitions=None if partition is None else wanted, non_durable=non_durable,
+                    partitions=None if partition is None else (partition,), non_durable=non_durable,
                 )  # fmt: skip
-                return encode(taken(blank, partition, kind.value, claim))
+                return encode_subscription(taken(blank, partition, kind.value, claim))
             assert current is not None  # noqa: S101 - there is a record
             if record.non_durable is not non_durable:  # Source: Pulsar's PersistentTopic.internalSubscribe
                 kind_there = "non-durable" if record.non_durable else "durable"
@@ -191,7 +191,7 @@ class Subscriptions:
             if changed == record:
                 return None
             replaced[name] = record
-            return encode(changed)
+            return encode_subscription(changed)
 
         self._learn_time(topic, name, deadline)
         current = self._entities.update(str(topic.name), (str(topic.name), name), opened, deadline)
@@ -215,7 +215,7 @@ class Subscriptions:
         def created(current: Versioned | None) -> bytes | None:
             if current is not None and _alive(decode_subscription(current.value), topic):
                 raise errors.AlreadyExists(f"subscription {name} of {topic.name} exists already")
-            return encode(
+            return encode_subscription(
                 SubscriptionRecord(
                     str(topic.name), name, LifeState.ACTIVE, SubscriptionType.EXCLUSIVE.value,
                     {str(p): offset for p, offset in offsets.items()},
@@ -250,7 +250,7 @@ class Subscriptions:
                 incarnation=subscription.incarnation,
                 replicated_by=replicated_by or record.replicated_by,
             )
-            return None if changed == record else encode(changed)
+            return None if changed == record else encode_subscription(changed)
 
         topic = str(subscription.topic.name)
         self._entities.amend(topic, (topic, subscription.name), remembered, deadline)
@@ -262,7 +262,7 @@ class Subscriptions:
             record = decode_subscription(current.value)
             if not _alive(record, subscription.topic) or not record.replicated:
                 return None
-            return encode(replace(record, replicated=False, incarnation=subscription.incarnation))
+            return encode_subscription(replace(record, replicated=False, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
         self._entities.amend(topic, (topic, subscription.name), stopped, deadline)
@@ -276,7 +276,7 @@ class Subscriptions:
             if seat is None or seat.claim is None or seat.claim.session != session:
                 return None
             changed = claimed(record, subscription.partition, None)
-            return encode(replace(changed, incarnation=subscription.incarnation))
+            return encode_subscription(replace(changed, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
         self._entities.amend(topic, (topic, subscription.name), released, deadline)
@@ -309,7 +309,7 @@ class Subscriptions:
                 record = removed(record, partition, range(subscription.topic.partitions))
             if partition is None or not record.partitions:
                 record = replace(record, state=LifeState.DELETED, claim=None, seats={})
-            return encode(replace(record, incarnation=subscription.incarnation))
+            return encode_subscription(replace(record, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
         written = self._entities.amend(topic, (topic, subscription.name), deleted, deadline)
@@ -384,7 +384,7 @@ class Subscriptions:
             return (
                 None
                 if later == record.start_offsets
-                else encode(replace(record, start_offsets=later, incarnation=incarnation))
+                else encode_subscription(replace(record, start_offsets=later, incarnation=incarnation))
             )
 
         _log.info("subscription=%s of %s begins behind what is being deleted: %s", name, topic.name, raised)
@@ -410,7 +410,8 @@ class Subscriptions:
             if record is None or claim is None or claim.session != session:
                 raise errors.SubscriptionBusy(f"subscription {subscription.name} was claimed by another consumer")
             claim = replace(claim, deadline_ms=self._clock.now_ms() + CLAIM_MS)
-            return encode(replace(claimed(record, subscription.partition, claim), incarnation=subscription.incarnation))
+            held = claimed(record, subscription.partition, claim)
+            return encode_subscription(replace(held, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
         self._entities.update(topic, (topic, subscription.name), renewed, deadline)
@@ -449,7 +450,7 @@ class Subscriptions:
         def as_before(found: Versioned) -> bytes | None:
             if replaced is None or found.version != written.version:
                 return None
-            return encode(replace(replaced, incarnation=decode_subscription(found.value).incarnation))
+            return encode_subscription(replace(replaced, incarnation=decode_subscription(found.value).incarnation))
 
         self._entities.amend(topic, (topic, decode_subscription(written.value).subscription), as_before, deadline)
 

@@ -20,8 +20,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.producer.chunking import record_limit
 from pulsar_on_kafka.mapping.names.replicator_names import copied_name
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.clusters.import_records import ImportRecord, ImportStep
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin as CopyOrigin
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import ImportRecord, ImportStep
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import SaveNow
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic

@@ -87,8 +87,8 @@ def _incarnation(key: ProducerKey | ProducerBoundsKey | ProducerSequenceKey, val
     """Raises CorruptRecord."""
     match key:
         case ProducerKey():
-            return decode_fence(value)[0]
+            return decode_fence(value).topic_incarnation
         case ProducerBoundsKey():
-            return decode_bounds(value)[0]
+            return decode_bounds(value).topic_incarnation
         case ProducerSequenceKey():
             return decode_snapshot(value).topic_incarnation

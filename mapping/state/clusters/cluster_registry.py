@@ -8,15 +8,12 @@ It holds no secrets: what is one is given to the process that connects.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
-
-import orjson
+from dataclasses import dataclass, field
+from typing import Final
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord, InvalidInstanceName
+from pulsar_on_kafka.mapping.state.codecs.json_records import json_record
 from pulsar_on_kafka.mapping.state.instances import Instance
-
-FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,29 +54,17 @@ class ClusterRegistry:
         return None if name == self.local else self.clusters.get(name)
 
 
-def encode_clusters(registry: ClusterRegistry) -> bytes:
-    return orjson.dumps({"v": FORMAT, **asdict(registry)}, option=orjson.OPT_SORT_KEYS)
+_RECORDS: Final = json_record("registry of clusters", ClusterRegistry)
+
+encode_clusters: Final = _RECORDS.encode
 
 
 def decode_clusters(value: bytes) -> ClusterRegistry:
     """Raises CorruptRecord."""
+    registry = _RECORDS.decode(value)
     try:
-        parsed = orjson.loads(value)
-        if parsed["v"] != FORMAT:
-            raise CorruptRecord(f"registry of clusters has format {parsed['v']!r}, expected {FORMAT}")
-        clusters = {
-            str(name): ClusterAddress(
-                str(found["service_url"]),
-                {str(k): str(v) for k, v in found["kafka_config"].items()},
-                {str(listener): _listener(told) for listener, told in found.get("listeners", {}).items()},
-                Instance(str(found.get("instance", ""))).name,
-            )
-            for name, found in parsed["clusters"].items()
-        }
-        return ClusterRegistry(str(parsed["local"]), clusters)
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, InvalidInstanceName) as error:
-        raise CorruptRecord(f"registry of clusters {value[:200]!r} cannot be read: {error!r}") from error
-
-
-def _listener(told: Mapping[str, Any]) -> ClusterListener:
-    return ClusterListener(str(told["service_url"]), tuple(str(network) for network in told["networks"]))
+        for address in registry.clusters.values():
+            Instance(address.instance)
+    except InvalidInstanceName as error:
+        raise CorruptRecord(f"registry of clusters {value[:200]!r}: {error}") from error
+    return registry

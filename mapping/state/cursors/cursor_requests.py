@@ -16,17 +16,23 @@ The key (`DeliveryKey`) names topic, partition and subscription; partition -1: e
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
-import orjson
+import msgspec
 
 from pulsar_on_kafka.mapping.encoding.varint import Reader, write_varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.codecs.json_records import (
+    Count,
+    FromMinusOne,
+    Int64,
+    JsonRecords,
+    json_record,
+    read_json,
+)
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import REQUEST_ID_BYTES, Holes, read_holes, write_holes
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck, read_ack, write_ack
 
@@ -39,8 +45,8 @@ class CursorLife(NamedTuple):
     """A request is about this life of topic and subscription: an owner of another one ignores it."""
 
     topic_id: str
-    topic_incarnation: int
-    subscription_incarnation: int
+    topic_incarnation: Count
+    subscription_incarnation: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +57,16 @@ class Seek:
     come.
     """
 
-    offset: int
-    batch_size: int = 0
-    begun: int = 0
+    offset: FromMinusOne
+    batch_size: FromMinusOne = 0
+    begun: FromMinusOne = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeUpTo:
     """The owner acknowledges every entry up to and including the offset `upto`."""
 
-    upto: int
+    upto: FromMinusOne
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +74,8 @@ class Skip:
     """The owner acknowledges the next `count` unacknowledged entries below the offset `end`; the result is how many
     those are."""
 
-    count: int
-    end: int
+    count: FromMinusOne
+    end: FromMinusOne
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +149,10 @@ class ToldConsumer:
     """
 
     name: str
-    priority: int
-    permits: int
-    unacked: int
-    delivered: int
+    priority: Int64
+    permits: Int64
+    unacked: Int64
+    delivered: Int64
     rate: float
     lease_age_s: float
 
@@ -160,136 +166,140 @@ class ConsumersTold:
     consumers: tuple[ToldConsumer, ...]
 
 
-_WISHES: Final[dict[str, type[Any]]] = {
+# In JSON ids are hexadecimal, and what is binary is base64.
+
+_Half: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Acknowledge:
+    ledgers: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Hold:
+    txn: tuple[_Half, _Half]
+    ack: bytes
+    again: bool = False
+
+
+class _Head(msgspec.Struct):
+    """What a value has of these members says whether, and of which kind, it is one of ours."""
+
+    v: object = None
+    ask: object = None
+    answer: object = None
+    told: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    id: str
+    life: CursorLife
+
+
+class _Answer(msgspec.Struct, omit_defaults=True):
+    answer: str
+    result: Count
+    refused: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    told: str
+    member: str
+    consumers: tuple[ToldConsumer, ...]
+
+
+_SaidWish: TypeAlias = Seek | AcknowledgeUpTo | _Acknowledge | Skip | SaveNow | CloseConsumers | TellConsumers | _Hold
+_HEADS: Final = msgspec.json.Decoder(_Head)
+_ASKED: Final = json_record("cursor request", _Asked)
+_ANSWERS: Final = json_record("answer to a cursor request", _Answer)
+_TOLD: Final = json_record("consumers of a process", _Told)
+_WISHES: Final[Mapping[str, type[_SaidWish]]] = {
     "seek": Seek,
     "acknowledge_up_to": AcknowledgeUpTo,
-    "acknowledge": Acknowledge,
+    "acknowledge": _Acknowledge,
     "skip": Skip,
     "save": SaveNow,
     "close": CloseConsumers,
     "consumers": TellConsumers,
+    "hold": _Hold,
 }
-_HOLD: Final = "hold"
-_NAMES: Final = {kind: name for name, kind in _WISHES.items()}
+_SAID: Final[JsonRecords[_SaidWish]] = JsonRecords("cursor request", _WISHES, tag="ask")
 
 
 def encode_request(request: Request) -> bytes:
-    name = _NAMES[type(request.wish)]
     wish = request.wish
-    said = {"ledgers": _ledgers_text(wish.ledgers)} if isinstance(wish, Acknowledge) else asdict(wish)
-    return orjson.dumps({"v": FORMAT, "ask": name, "id": request.id.hex(), "life": list(request.life), **said})
-
-
-def encode_answer(answer: Answer) -> bytes:
-    said = {"v": FORMAT, "answer": answer.id.hex(), "result": answer.result, "refused": answer.refused}
-    return orjson.dumps({**said, "reason": answer.reason} if answer.reason else said)
+    said = _Acknowledge(_ledgers_bytes(wish.ledgers)) if isinstance(wish, Acknowledge) else wish
+    return _SAID.encode(said, id=request.id.hex(), life=request.life)
 
 
 def encode_transaction(request: CursorTransactionRequest) -> bytes:
     """Raises MappingError as `encode_pending_ack`."""
     ack = bytearray()
     write_ack(ack, request.ack)
-    return orjson.dumps(
-        {
-            "v": FORMAT, "ask": _HOLD, "id": request.id.hex(), "life": list(request.life), "txn": list(request.txn),
-            "ack": base64.b64encode(bytes(ack)).decode("ascii"), "again": request.again,
-        }
-    )  # fmt: skip
+    said = _Hold(request.txn, bytes(ack), request.again)
+    return _SAID.encode(said, id=request.id.hex(), life=request.life)
+
+
+def encode_answer(answer: Answer) -> bytes:
+    return _ANSWERS.encode(_Answer(answer.id.hex(), answer.result, answer.refused, answer.reason))
 
 
 def encode_told(told: ConsumersTold) -> bytes:
-    consumers = [asdict(consumer) for consumer in told.consumers]
-    return orjson.dumps({"v": FORMAT, "told": told.id.hex(), "member": told.member, "consumers": consumers})
+    return _TOLD.encode(_Told(told.id.hex(), told.member, told.consumers))
 
 
 def decode(value: bytes) -> Request | CursorTransactionRequest | Answer | ConsumersTold | None:
-    """A request or an answer; None for a value of another kind, a wish that a later version has among them.
+    """A request or an answer; None for a value of another kind, format or wish that a later version has among them.
 
     Raises:
         CorruptRecord: it says that it is one of ours, and cannot be read.
     """
     if value[:1] != b"{":
         return None
-    try:
-        parsed = orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        raise CorruptRecord(f"cursor request {value[:60]!r} is no JSON: {error}") from error
-    if "answer" in parsed:
-        return _answer(value, parsed)
-    if "told" in parsed:
-        return _told(value, parsed)
-    return _request(value, parsed) if "ask" in parsed else None
-
-
-def _told(value: bytes, parsed: dict[str, Any]) -> ConsumersTold | None:
-    if parsed.get("v") != FORMAT:
+    head = read_json(_HEADS, value, "cursor request")
+    if head.v != FORMAT:
         return None
-    try:
-        known = {each.name for each in fields(ToldConsumer)}
-        consumers = tuple(
-            ToldConsumer(**{name: said for name, said in consumer.items() if name in known})
-            for consumer in parsed["consumers"]
-        )
-        return ConsumersTold(bytes.fromhex(parsed["told"]), str(parsed["member"]), consumers)
-    except (AttributeError, KeyError, TypeError, ValueError) as reason:
-        raise CorruptRecord(f"consumers of a process {value[:60]!r}: {reason}") from reason
+    if head.answer is not None:
+        answer = _ANSWERS.decode(value)
+        return Answer(_id(answer.answer), answer.result, answer.refused, answer.reason)
+    if head.told is not None:
+        told = _TOLD.decode(value)
+        return ConsumersTold(_id(told.told), told.member, told.consumers)
+    return _request(value) if isinstance(head.ask, str) and head.ask in _WISHES else None
 
 
-def _request(value: bytes, parsed: dict[str, Any]) -> Request | CursorTransactionRequest | None:
-    name, life = parsed["ask"], parsed.get("life")
-    if parsed.get("v") != FORMAT or not isinstance(name, str) or name not in {*_WISHES, _HOLD}:
-        return None
-    if (
-        not isinstance(life, list)
-        or len(life) != len(CursorLife._fields)
-        or not isinstance(life[0], str)
-        or not all(_is_count(number) for number in life[1:])
-    ):
-        raise CorruptRecord(f"cursor request {value[:200]!r}: life is {life!r:.100}, expected a text and two numbers")
-    if name == _HOLD:
-        return _transaction(value, parsed, CursorLife(*life))
-    kind = _WISHES[name]
-    if kind is Acknowledge:
-        return Request(_id(value, parsed.get("id")), CursorLife(*life), Acknowledge(_ledgers(value, parsed)))
-    numbers = {each.name: parsed.get(each.name) for each in fields(kind)}
-    wrong = [field for field, number in numbers.items() if not _is_count(number, least=-1)]
-    if wrong:
-        raise CorruptRecord(f"cursor request {value[:200]!r}: {', '.join(wrong)} must be a number")
-    return Request(_id(value, parsed.get("id")), CursorLife(*life), kind(**numbers))
+def _request(value: bytes) -> Request | CursorTransactionRequest:
+    asked, said = _ASKED.decode(value), _SAID.decode(value)
+    request_id = _id(asked.id)
+    match said:
+        case _Hold(txn, ack, again):
+            if max(txn) >= 1 << 64:
+                raise CorruptRecord(f"cursor request's txn is {txn}, expected halves of 64 bits")
+            reader = Reader(ack, "cursor request")
+            held = read_ack(reader)
+            reader.expect_end()
+            return CursorTransactionRequest(request_id, asked.life, TxnId(*txn), held, again)
+        case _Acknowledge(ledgers):
+            return Request(request_id, asked.life, Acknowledge(_ledgers(ledgers)))
+        case _:
+            return Request(request_id, asked.life, said)
 
 
-def _ledgers_text(ledgers: Mapping[int, Holes]) -> str:
+def _ledgers_bytes(ledgers: Mapping[int, Holes]) -> bytes:
     out = bytearray()
     write_varint(out, len(ledgers))
     for index in sorted(ledgers):
         write_varint(out, index)
         write_holes(out, ledgers[index])
-    return base64.b64encode(bytes(out)).decode("ascii")
+    return bytes(out)
 
 
-def _transaction(value: bytes, parsed: dict[str, Any], life: CursorLife) -> CursorTransactionRequest:
-    txn, again = parsed.get("txn"), parsed.get("again")
-    if not isinstance(txn, list) or len(txn) != len(TxnId._fields) or not all(_is_count(number) for number in txn):
-        raise CorruptRecord(f"cursor request {value[:200]!r}: txn is {txn!r:.60}, expected two numbers")
-    reader = _base64(value, parsed, "ack")
-    ack = read_ack(reader)
-    reader.expect_end()
-    return CursorTransactionRequest(_id(value, parsed.get("id")), life, TxnId(*txn), ack, again is True)
-
-
-def _base64(value: bytes, parsed: dict[str, Any], name: str) -> Reader:
-    text = parsed.get(name)
-    try:
-        raw = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
-    except (ValueError, binascii.Error):
-        raw = b""
-    if not raw:
-        raise CorruptRecord(f"cursor request {value[:200]!r}: {name} must be base64")
-    return Reader(raw, "cursor request")
-
-
-def _ledgers(value: bytes, parsed: dict[str, Any]) -> dict[int, Holes]:
-    reader = _base64(value, parsed, "ledgers")
+def _ledgers(raw: bytes) -> dict[int, Holes]:
+    reader = Reader(raw, "cursor request")
     found = {}
     for _ in range(reader.count(6)):
         index = reader.varint()
@@ -298,25 +308,11 @@ def _ledgers(value: bytes, parsed: dict[str, Any]) -> dict[int, Holes]:
     return found
 
 
-def _answer(value: bytes, parsed: dict[str, Any]) -> Answer | None:
-    if parsed.get("v") != FORMAT:
-        return None
-    result, refused, reason = parsed.get("result"), parsed.get("refused"), parsed.get("reason", "")
-    if not _is_count(result) or not isinstance(refused, str) or not isinstance(reason, str):
-        raise CorruptRecord(f"answer {value[:200]!r}: expected the number result and the text refused")
-    assert isinstance(result, int)  # noqa: S101 - checked
-    return Answer(_id(value, parsed["answer"]), result, refused, reason)
-
-
-def _id(value: bytes, text: object) -> bytes:
+def _id(text: str) -> bytes:
     try:
-        found = bytes.fromhex(text) if isinstance(text, str) else b""
+        found = bytes.fromhex(text)
     except ValueError:
         found = b""
     if len(found) != REQUEST_ID_BYTES:
-        raise CorruptRecord(f"{value[:200]!r} has id {text!r:.60}, expected {2 * REQUEST_ID_BYTES} hexadecimal digits")
+        raise CorruptRecord(f"cursor request has id {text!r:.60}, expected {2 * REQUEST_ID_BYTES} hexadecimal digits")
     return found
-
-
-def _is_count(number: object, least: int = 0) -> bool:
-    return type(number) is int and number >= least

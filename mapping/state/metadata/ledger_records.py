@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Final
+from typing import Final, TypeAlias
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.state.codecs.tagged_records import Reader, TaggedRecords, read_number, read_text
+from pulsar_on_kafka.mapping.state.codecs.json_records import Count, JsonRecords, json_record
 
-FORMAT: Final = 1
 MAX_RECORD_BYTES: Final = 1_000_000
 """What the state topic takes, less room for the key."""
 
@@ -52,12 +51,12 @@ class LedgerRecord:
 
     topic: str
     state: LedgerState
-    first: int
-    end: int
-    bytes: int = 0
-    bytes_error: int = 0
-    first_publish_ms: int = 0
-    last_publish_ms: int = 0
+    first: Count
+    end: Count
+    bytes: Count = 0
+    bytes_error: Count = 0
+    first_publish_ms: Count = 0
+    last_publish_ms: Count = 0
     properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -71,42 +70,21 @@ class MaintenanceTakenOver:
     """A new owner has taken over the maintenance of a partition of `ledgers`."""
 
 
-LedgerValue = LedgerRecord | MaintenanceTakenOver
+LedgerValue: TypeAlias = LedgerRecord | MaintenanceTakenOver
 
 
-def _read_state(found: object, what: str) -> LedgerState:
-    try:
-        return LedgerState(found)
-    except ValueError as error:
-        legal = ", ".join(state.value for state in LedgerState)
-        raise CorruptRecord(f"{what} is {found!r:.60}, expected one of {legal}") from error
+@dataclass(frozen=True, slots=True)
+class _Written:
+    by: Count
 
 
-def _read_properties(found: object, what: str) -> Mapping[str, str]:
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise CorruptRecord(f"{what} is {found!r:.60}, expected an object of text")
-    return found
-
-
-_READERS: Final[Mapping[str, Reader]] = {
-    "topic": read_text,
-    "state": _read_state,
-    "first": read_number,
-    "end": read_number,
-    "bytes": read_number,
-    "bytes_error": read_number,
-    "first_publish_ms": read_number,
-    "last_publish_ms": read_number,
-    "properties": _read_properties,
-}
-_RECORDS: Final[TaggedRecords[LedgerValue]] = TaggedRecords(
+_RECORDS: Final[JsonRecords[LedgerValue]] = JsonRecords(
     "ledger record",
-    "op",
     {"LEDGER": LedgerRecord, "TAKEOVER": MaintenanceTakenOver},
-    _READERS,
-    version=FORMAT,
+    tag="op",
     limit_bytes=MAX_RECORD_BYTES,
 )
+_WRITTEN: Final = json_record("ledger record", _Written)
 
 
 def encode_ledger_value(by: int, value: LedgerValue) -> bytes:
@@ -126,8 +104,7 @@ def encode_ledger_value(by: int, value: LedgerValue) -> bytes:
 
 def decode_ledger_value(data: bytes) -> tuple[int, LedgerValue]:
     """The writer's version, and what it wrote. Raises CorruptRecord, naming what was expected."""
-    value, members = _RECORDS.decode(data)
-    by = read_number(members.get("by"), "a ledger record's by")
+    value = _RECORDS.decode(data)
     if isinstance(value, LedgerRecord) and value.end < value.first:
         raise CorruptRecord(f"ledger record {data[:200]!r} ends at {value.end}, before its first offset {value.first}")
-    return by, value
+    return _WRITTEN.decode(data).by, value

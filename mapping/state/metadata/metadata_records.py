@@ -6,16 +6,12 @@ or mistyped one is corrupt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
-import orjson
-
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-
-FORMAT: Final = 1
+from pulsar_on_kafka.mapping.state.codecs.json_records import Count, Int64, json_record
 
 
 class LifeState(str, Enum):
@@ -38,7 +34,7 @@ class BacklogExceeded:
 
     holds: bool
     limit: str
-    until_ms: int
+    until_ms: Int64
 
     def __str__(self) -> str:
         return f"the backlog quota is exceeded: {self.limit}"
@@ -48,7 +44,7 @@ class BacklogExceeded:
 class Unused:
     """Maintenance has seen a topic or a subscription unused since then (Unix time); `mark` changes with every use."""
 
-    since_ms: int
+    since_ms: Int64
     mark: str
 
 
@@ -65,19 +61,19 @@ class TopicRecord:
     name: str
     state: LifeState
     kafka_topic: str
-    partitions: int
-    entries_per_ledger: int
-    incarnation: int = 0
+    partitions: Count
+    entries_per_ledger: Count
+    incarnation: Count = 0
     kafka_topic_id: str = ""
     bound: bool = False
-    created_ms: int = 0
+    created_ms: Int64 = 0
     policies: Mapping[str, Any] = field(default_factory=dict)
-    compacted_to: Mapping[str, int] = field(default_factory=dict)
+    compacted_to: Mapping[str, Count] = field(default_factory=dict)
     backlog_exceeded: BacklogExceeded | None = None
     unused: Mapping[str, Unused] = field(default_factory=dict)
     """By subscription; "" for the topic itself."""
-    former: int = 0
-    deletion_ends: Mapping[str, int] = field(default_factory=dict)
+    former: Count = 0
+    deletion_ends: Mapping[str, Count] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +83,7 @@ class NamespaceRecord:
     name: str
     state: LifeState
     policies: Mapping[str, Any] = field(default_factory=dict)
-    created_ms: int = 0
+    created_ms: Int64 = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +96,7 @@ class Claim:
 
     session: str
     client_id: str
-    deadline_ms: int
+    deadline_ms: Int64
     consumer_name: str = ""
     process: str = ""
 
@@ -112,7 +108,7 @@ class PartitionSeat:
 
     type: str
     claim: Claim | None = None
-    rebirths: int = 0
+    rebirths: Count = 0
 
 
 class ReplicatedBy(str, Enum):
@@ -140,16 +136,16 @@ class SubscriptionRecord:
     subscription: str
     state: LifeState
     type: str
-    start_offsets: Mapping[str, int] = field(default_factory=dict)
-    incarnation: int = -1
-    topic_incarnation: int = 0
+    start_offsets: Mapping[str, Int64] = field(default_factory=dict)
+    incarnation: Int64 = -1
+    topic_incarnation: Count = 0
     claim: Claim | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
     replicated: bool = False
-    created_ms: int = 0
+    created_ms: Int64 = 0
     by_partition: bool = False
     seats: Mapping[str, PartitionSeat] = field(default_factory=dict)
-    partitions: Sequence[int] | None = None
+    partitions: tuple[Count, ...] | None = None
     replicated_by: ReplicatedBy = ReplicatedBy.ACKNOWLEDGEMENTS
     """Where it is `replicated`."""
     follows: bool = False
@@ -158,82 +154,13 @@ class SubscriptionRecord:
     """It ends with its last consumer, and keeps nothing from being deleted."""
 
 
-def encode(record: TopicRecord | NamespaceRecord | SubscriptionRecord) -> bytes:
-    return orjson.dumps({"v": FORMAT, **asdict(record)}, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS)
+_TOPICS: Final = json_record("topic record", TopicRecord)
+_NAMESPACES: Final = json_record("namespace record", NamespaceRecord)
+_SUBSCRIPTIONS: Final = json_record("subscription record", SubscriptionRecord)
 
-
-def decode_topic(value: bytes) -> TopicRecord:
-    """Raises CorruptRecord."""
-    fields = _fields(value, TopicRecord)
-    for name in ("partitions", "entries_per_ledger", "incarnation", "former"):
-        _expect(fields, name, int)
-    for name in ("compacted_to", "deletion_ends"):
-        _expect(fields, name, dict)
-    exceeded, unused = fields.get("backlog_exceeded"), fields.get("unused", {})
-    try:
-        fields["backlog_exceeded"] = None if exceeded is None else BacklogExceeded(**exceeded)
-        fields["unused"] = {name: Unused(**found) for name, found in unused.items()}
-    except (AttributeError, TypeError) as error:
-        raise CorruptRecord(
-            f"topic record has backlog_exceeded {exceeded!r:.200} and unused {unused!r:.200}: {error}"
-        ) from error
-    return TopicRecord(**fields)
-
-
-def decode_namespace(value: bytes) -> NamespaceRecord:
-    """Raises CorruptRecord."""
-    return NamespaceRecord(**_fields(value, NamespaceRecord))
-
-
-def decode_subscription(value: bytes) -> SubscriptionRecord:
-    """Raises CorruptRecord."""
-    fields = _fields(value, SubscriptionRecord)
-    _expect(fields, "start_offsets", dict)
-    fields["claim"] = _claim(fields.get("claim"))
-    _expect(fields, "seats", dict)
-    fields["seats"] = {partition: _seat(seat) for partition, seat in fields.get("seats", {}).items()}
-    if fields.get("partitions") is not None:
-        _expect(fields, "partitions", list)
-        fields["partitions"] = tuple(fields["partitions"])
-    if "replicated_by" in fields:
-        try:
-            fields["replicated_by"] = ReplicatedBy(fields["replicated_by"])
-        except ValueError as error:
-            raise CorruptRecord(f"subscription record is replicated_by {fields['replicated_by']!r:.60}") from error
-    return SubscriptionRecord(**fields)
-
-
-def _claim(claim: Any) -> Claim | None:
-    try:
-        return None if claim is None else Claim(**claim)
-    except TypeError as error:
-        raise CorruptRecord(f"subscription record has claim {claim!r}: {error}") from error
-
-
-def _seat(seat: Any) -> PartitionSeat:
-    try:
-        return PartitionSeat(**{**seat, "claim": _claim(seat.get("claim"))})
-    except (AttributeError, TypeError) as error:
-        raise CorruptRecord(f"subscription record has seat {seat!r}: {error}") from error
-
-
-def _fields(value: bytes, kind: type[Any]) -> dict[str, Any]:
-    try:
-        parsed = orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        raise CorruptRecord(f"{kind.__name__} is no JSON: {value[:60]!r} ({error})") from error
-    if not isinstance(parsed, dict) or parsed.get("v") != FORMAT:
-        raise CorruptRecord(f"{kind.__name__} is no object with v={FORMAT}: {value[:60]!r}")
-    known = {name: parsed[name] for name in kind.__dataclass_fields__ if name in parsed}
-    try:
-        known["state"] = LifeState(known["state"])
-        kind(**known)
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptRecord(f"{kind.__name__} {value[:200]!r} lacks or mistypes a field: {error}") from error
-    return known
-
-
-def _expect(fields: Mapping[str, Any], name: str, wanted: type[Any]) -> None:
-    found = fields.get(name)
-    if name in fields and not isinstance(found, wanted):
-        raise CorruptRecord(f"field {name} is {found!r}, expected {wanted.__name__}")
+encode_topic: Final = _TOPICS.encode
+decode_topic: Final = _TOPICS.decode
+encode_namespace: Final = _NAMESPACES.encode
+decode_namespace: Final = _NAMESPACES.decode
+encode_subscription: Final = _SUBSCRIPTIONS.encode
+decode_subscription: Final = _SUBSCRIPTIONS.decode

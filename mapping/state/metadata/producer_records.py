@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
-import orjson
+from pulsar_on_kafka.mapping.state.codecs.json_records import Count, Int64, json_record
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-
-FORMAT: Final = 1
 MAX_PUBLISHERS: Final = 100
 MAX_PROPERTIES_BYTES: Final = 256 * 1024
 """Of all producers that one sign of life lists; far below what Kafka takes as one record."""
@@ -23,9 +20,9 @@ class ProducerClaim:
 
     session: str
     process: str
-    deadline_ms: int
+    deadline_ms: Int64
     exclusive: bool
-    epoch: int
+    epoch: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +44,9 @@ class ProducerClaims:
     """
 
     topic: str
-    topic_incarnation: int
-    epoch: int = 0
-    exclusive_epoch: int = 0
+    topic_incarnation: Count
+    epoch: Count = 0
+    exclusive_epoch: Count = 0
     claims: Mapping[str, ProducerClaim] = field(default_factory=dict)
     plain: bool = False
     unchunked: bool = False
@@ -62,10 +59,10 @@ class Publisher:
 
     producer_name: str
     access_mode: str
-    epoch: int
-    connected_since_ms: int
-    sent: int
-    failed: int
+    epoch: Count
+    connected_since_ms: Int64
+    sent: Count
+    failed: Count
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -76,10 +73,10 @@ class ProducerHeartbeat:
     At most `MAX_PUBLISHERS`, and `MAX_PROPERTIES_BYTES` of properties, are listed; `unlisted` counts the others.
     """
 
-    deadline_ms: int
+    deadline_ms: Int64
     process: str = ""
     publishers: tuple[Publisher, ...] = ()
-    unlisted: int = 0
+    unlisted: Count = 0
 
 
 def producer_heartbeat(deadline_ms: int, process: str, publishers: Iterable[Publisher]) -> ProducerHeartbeat:
@@ -100,90 +97,30 @@ def properties_bytes(properties: Mapping[str, str]) -> int:
     return sum(len(name.encode()) + len(value.encode()) for name, value in properties.items())
 
 
-def encode_claims(record: ProducerClaims) -> bytes:
-    return orjson.dumps({"v": FORMAT, **asdict(record)}, option=orjson.OPT_SORT_KEYS)
+@dataclass(frozen=True, slots=True)
+class EpochFence:
+    """In one life of a topic, an exclusive epoch's first record in a partition lies at the offset `first`."""
+
+    topic_incarnation: Count
+    first: Count
 
 
-def decode_claims(value: bytes) -> ProducerClaims:
-    """Raises CorruptRecord."""
-    fields = _object(value, "producer claims")
-    try:
-        claims = {str(name): ProducerClaim(**claim) for name, claim in fields["claims"].items()}
-        return ProducerClaims(
-            str(fields["topic"]), int(fields["topic_incarnation"]), int(fields["epoch"]),
-            int(fields["exclusive_epoch"]), claims, fields.get("plain", False) is True,
-            fields.get("unchunked", False) is True, fields.get("unmarked", False) is True,
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptRecord(f"producer claims {value[:200]!r} lack or mistype a field: {error}") from error
+@dataclass(frozen=True, slots=True)
+class EpochBounds:
+    """In one life of a topic, an exclusive epoch begins in each partition at or behind the offset in `ends`, if it
+    does; 0 for partitions beyond."""
 
-
-def encode_producer_heartbeat(sign: ProducerHeartbeat) -> bytes:
-    return orjson.dumps({"v": FORMAT, **asdict(sign)})
-
-
-def decode_producer_heartbeat(value: bytes) -> ProducerHeartbeat:
-    """Raises CorruptRecord."""
-    fields = _object(value, "sign of life")
-    deadline_ms, publishers = fields.get("deadline_ms"), fields.get("publishers", [])
-    if not isinstance(deadline_ms, int) or not isinstance(publishers, list):
-        raise CorruptRecord(f"sign of life {value[:200]!r}: expected deadline_ms, an int, and publishers, a list")
-    try:
-        listed = tuple(Publisher(**publisher) for publisher in publishers)
-    except TypeError as error:
-        raise CorruptRecord(f"sign of life {value[:200]!r} has a publisher that cannot be read: {error}") from error
-    return ProducerHeartbeat(deadline_ms, str(fields.get("process", "")), listed, int(fields.get("unlisted", 0)))
-
-
-def encode_fence(topic_incarnation: int, first: int) -> bytes:
-    return orjson.dumps({"v": FORMAT, "topic_incarnation": topic_incarnation, "first": first})
-
-
-def decode_fence(value: bytes) -> tuple[int, int]:
-    """The topic's life, and the offset of an exclusive epoch's first record in a partition. Raises CorruptRecord."""
-    found = _object(value, "fence")
-    incarnation, first = found.get("topic_incarnation"), found.get("first")
-    if not isinstance(incarnation, int) or not isinstance(first, int):
-        raise CorruptRecord(f"fence {value[:200]!r}: expected the ints topic_incarnation and first")
-    return incarnation, first
-
-
-def encode_bounds(topic_incarnation: int, ends: Sequence[int]) -> bytes:
-    return orjson.dumps({"v": FORMAT, "topic_incarnation": topic_incarnation, "ends": list(ends)})
-
-
-def decode_bounds(value: bytes) -> tuple[int, tuple[int, ...]]:
-    """The topic's life, and by partition the offset at or behind which an exclusive epoch begins, if it does; 0 for
-    partitions beyond. Raises CorruptRecord."""
-    found = _object(value, "bounds of an epoch")
-    incarnation, ends = found.get("topic_incarnation"), found.get("ends")
-    if not isinstance(incarnation, int) or not isinstance(ends, list) or not all(type(end) is int for end in ends):
-        raise CorruptRecord(f"bounds {value[:200]!r}: expected the int topic_incarnation and the ints ends")
-    return incarnation, tuple(ends)
+    topic_incarnation: Count
+    ends: tuple[Count, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicatorFence:
     """The marker of a replicator's epoch lies at `offset`; where it is not `exact`, there or behind, if at all."""
 
-    topic_incarnation: int
-    offset: int
+    topic_incarnation: Count
+    offset: Count
     exact: bool
-
-
-def encode_replicator_fence(fence: ReplicatorFence) -> bytes:
-    return orjson.dumps({"v": FORMAT, **asdict(fence)})
-
-
-def decode_replicator_fence(value: bytes) -> ReplicatorFence:
-    """Raises CorruptRecord."""
-    found = _object(value, "replicator's fence")
-    life, offset, exact = (found.get(name) for name in ("topic_incarnation", "offset", "exact"))
-    if not (isinstance(life, int) and isinstance(offset, int) and isinstance(exact, bool)):
-        raise CorruptRecord(
-            f"replicator's fence {value[:200]!r}: expected the ints topic_incarnation, offset and the bool exact"
-        )
-    return ReplicatorFence(life, offset, exact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,33 +130,28 @@ class SequenceSnapshot:
     `final`: nothing of it can lie beyond `upto`, because its producer closed in good order.
     """
 
-    topic_incarnation: int
-    highest: int
-    upto: int
+    topic_incarnation: Count
+    highest: Int64
+    upto: Count
     final: bool
 
 
-def encode_snapshot(snapshot: SequenceSnapshot) -> bytes:
-    return orjson.dumps({"v": FORMAT, **asdict(snapshot)})
+_CLAIMS: Final = json_record("producers' claims", ProducerClaims)
+_HEARTBEATS: Final = json_record("producers' heartbeat", ProducerHeartbeat)
+_FENCES: Final = json_record("fence", EpochFence)
+_BOUNDS: Final = json_record("bounds of an epoch", EpochBounds)
+_REPLICATOR_FENCES: Final = json_record("replicator's fence", ReplicatorFence)
+_SNAPSHOTS: Final = json_record("sequence snapshot", SequenceSnapshot)
 
-
-def decode_snapshot(value: bytes) -> SequenceSnapshot:
-    """Raises CorruptRecord."""
-    fields = _object(value, "sequence snapshot")
-    life, highest, upto = (fields.get(name) for name in ("topic_incarnation", "highest", "upto"))
-    final = fields.get("final")
-    if not (isinstance(life, int) and isinstance(highest, int) and isinstance(upto, int) and isinstance(final, bool)):
-        raise CorruptRecord(
-            f"sequence snapshot {value[:200]!r}: expected the ints topic_incarnation, highest, upto and the bool final"
-        )
-    return SequenceSnapshot(life, highest, upto, final)
-
-
-def _object(value: bytes, what: str) -> dict[str, Any]:
-    try:
-        parsed = orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        raise CorruptRecord(f"{what} {value[:60]!r}: no JSON ({error})") from error
-    if not isinstance(parsed, dict) or parsed.get("v") != FORMAT:
-        raise CorruptRecord(f"{what} {value[:60]!r}: no object with v={FORMAT}")
-    return parsed
+encode_claims: Final = _CLAIMS.encode
+decode_claims: Final = _CLAIMS.decode
+encode_producer_heartbeat: Final = _HEARTBEATS.encode
+decode_producer_heartbeat: Final = _HEARTBEATS.decode
+encode_fence: Final = _FENCES.encode
+decode_fence: Final = _FENCES.decode
+encode_bounds: Final = _BOUNDS.encode
+decode_bounds: Final = _BOUNDS.decode
+encode_replicator_fence: Final = _REPLICATOR_FENCES.encode
+decode_replicator_fence: Final = _REPLICATOR_FENCES.decode
+encode_snapshot: Final = _SNAPSHOTS.encode
+decode_snapshot: Final = _SNAPSHOTS.decode

@@ -13,33 +13,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-import orjson
+import msgspec
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.state.codecs.json_records import Int64, json_record
 
-FORMAT: Final = 1
 MAX_DEFINITION_BYTES: Final = 5 * 1024 * 1024
 """Pulsar's `maxMessageSize` is the same."""
 MAX_RECORD_BYTES: Final = MAX_DEFINITION_BYTES + 256 * 1024
 """With name and properties. The state topic takes as much again for the key and Kafka's own bytes."""
 
-_FIELD_TYPES: Final[Mapping[str, type[object]]] = {
-    "type": str,
-    "name": str,
-    "properties": dict,
-    "user": str,
-    "timestamp_ms": int,
-    "deleted": bool,
-    "forced": bool,
-    "sha256": str,
-}
 _BRIEF: Final = 100
-
-
-class NewerFormat(CorruptRecord):
-    """A later version of this project wrote the record, and can read it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +42,7 @@ class SchemaRecord:
     name: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     user: str = ""
-    timestamp_ms: int = 0
+    timestamp_ms: Int64 = 0
     deleted: bool = False
     forced: bool = False
     removes: bool = False
@@ -72,6 +58,21 @@ def deletion(user: str, timestamp_ms: int, *, forced: bool, removes: bool = Fals
     return SchemaRecord("NONE", b"", "", {}, user, timestamp_ms, deleted=True, forced=forced, removes=removes)
 
 
+class _Head(msgspec.Struct, omit_defaults=True):
+    type: str
+    name: str
+    properties: Mapping[str, str]
+    user: str
+    timestamp_ms: Int64
+    deleted: bool
+    forced: bool
+    sha256: str
+    removes: bool = False
+
+
+_HEADS: Final = json_record("schema record", _Head)
+
+
 def encode_schema(record: SchemaRecord) -> bytes:
     """The inverse of `decode_schema`.
 
@@ -79,13 +80,7 @@ def encode_schema(record: SchemaRecord) -> bytes:
         MappingError: more than `MAX_DEFINITION_BYTES`, or `MAX_RECORD_BYTES` in all; or text that is no Unicode.
     """
     check_definition_size(record.type, record.name, record.schema)
-    head = {name: getattr(record, name) for name in _FIELD_TYPES}
-    if record.removes:
-        head["removes"] = True
-    try:
-        line = orjson.dumps({"v": FORMAT, **head, "properties": dict(record.properties)}, option=orjson.OPT_SORT_KEYS)
-    except TypeError as error:
-        raise MappingError(f"schema {record.name!r:.60} of type {record.type} cannot be written: {error}") from error
+    line = _HEADS.encode(_Head(**{name: getattr(record, name) for name in _Head.__struct_fields__}))
     size = len(line) + 1 + len(record.schema)
     if size > MAX_RECORD_BYTES:
         raise MappingError(
@@ -105,30 +100,18 @@ def check_definition_size(type_name: str, name: str, schema: bytes) -> None:
 
 
 def decode_schema(value: bytes) -> SchemaRecord:
-    """Raises CorruptRecord, or NewerFormat for a format number above `FORMAT`."""
+    """Raises CorruptRecord, or NewerFormat."""
     line, feed, schema = value.partition(b"\n")
-    try:
-        parsed = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise CorruptRecord(f"schema record does not begin with JSON: {value[:_BRIEF]!r} ({error})") from error
-    if isinstance(parsed, dict) and type(parsed.get("v")) is int and parsed["v"] > FORMAT:
-        raise NewerFormat(f"schema record has v={parsed['v']}, this version reads v={FORMAT}")
-    if not feed or not isinstance(parsed, dict) or parsed.get("v") != FORMAT:
-        raise CorruptRecord(f"schema record is no object with v={FORMAT} and a definition: {value[:_BRIEF]!r}")
-    record = SchemaRecord(schema=schema, **_head(parsed))
-    if parsed["sha256"] != record.sha256:
+    head = _HEADS.decode(line)
+    if not feed:
+        raise CorruptRecord(f"schema record has no line with a definition: {value[:_BRIEF]!r}")
+    record = SchemaRecord(
+        head.type, schema, head.name, head.properties, head.user, head.timestamp_ms, head.deleted, head.forced,
+        head.removes,
+    )  # fmt: skip
+    if head.sha256 != record.sha256:
         raise CorruptRecord(
             f"schema record's definition has {len(schema)} bytes with SHA-256 {record.sha256}, "
-            f"written was one with {parsed['sha256']!r:.70}"
+            f"written was one with {head.sha256!r:.70}"
         )
     return record
-
-
-def _head(parsed: Mapping[str, Any]) -> dict[str, Any]:
-    for name, wanted in _FIELD_TYPES.items():
-        if type(parsed.get(name)) is not wanted:
-            raise CorruptRecord(f"schema record's {name} is {parsed.get(name)!r:.60}, expected {wanted.__name__}")
-    if not all(isinstance(text, str) for text in parsed["properties"].values()):
-        raise CorruptRecord(f"schema record's properties are {parsed['properties']!r:.60}, expected texts")
-    head = {name: parsed[name] for name in _FIELD_TYPES if name != "sha256"}
-    return {**head, "removes": parsed.get("removes") is True}

@@ -15,16 +15,14 @@ ANSWER and TAKEOVER are ours (mapping/decisions/0012-transaction-log.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.state.codecs.tagged_records import Reader, TaggedRecords, read_list, read_number, read_text
+from pulsar_on_kafka.mapping.state.codecs.json_records import Count, JsonRecords
 
-FORMAT: Final = 1
 MAX_RECORD_BYTES: Final = 1_000_000
 """What the state topic takes, less room for the key."""
 _SHORT_BYTES: Final = 300
@@ -45,14 +43,14 @@ class TopicPartition(NamedTuple):
     """A transaction writes here."""
 
     topic: str
-    partition: int
+    partition: Count
 
 
 class TopicSubscription(NamedTuple):
     """A transaction acknowledges here."""
 
     topic: str
-    partition: int
+    partition: Count
     subscription: str
 
 
@@ -61,10 +59,10 @@ class NewTransaction:
     """A transaction is open. `max_local_id` is the highest id given, this one included; `request` is "" when a client
     in the owner's own process asked."""
 
-    by: int
-    start_ms: int
-    timeout_ms: int
-    max_local_id: int
+    by: Count
+    start_ms: Count
+    timeout_ms: Count
+    max_local_id: Count
     request: str = ""
 
 
@@ -72,7 +70,7 @@ class NewTransaction:
 class PartitionsAdded:
     """The transaction writes to these partitions as well."""
 
-    by: int
+    by: Count
     partitions: tuple[TopicPartition, ...]
 
 
@@ -80,7 +78,7 @@ class PartitionsAdded:
 class SubscriptionsAdded:
     """The transaction acknowledges on these subscriptions as well."""
 
-    by: int
+    by: Count
     subscriptions: tuple[TopicSubscription, ...]
 
 
@@ -88,7 +86,7 @@ class SubscriptionsAdded:
 class StatusUpdated:
     """The transaction has this status, which is never OPEN: that is what NEW says."""
 
-    by: int
+    by: Count
     status: TxnStatus
 
 
@@ -96,7 +94,7 @@ class StatusUpdated:
 class Answered:
     """A request was done; or `refused`, with the name of the error, for this `reason`."""
 
-    by: int
+    by: Count
     refused: str = ""
     reason: str = ""
 
@@ -105,49 +103,13 @@ class Answered:
 class TakenOver:
     """A new owner has the coordinator; it read ids up to `max_local_id` before it claimed."""
 
-    max_local_id: int
+    max_local_id: Count
 
 
-LogValue = NewTransaction | PartitionsAdded | SubscriptionsAdded | StatusUpdated | Answered | TakenOver
+LogValue: TypeAlias = NewTransaction | PartitionsAdded | SubscriptionsAdded | StatusUpdated | Answered | TakenOver
 
-# Reading of fields, also for transaction_requests ---------------------------------------------------------------------
-
-
-def read_partitions(found: object, what: str) -> tuple[TopicPartition, ...]:
-    items = read_list(found, what, "[topic, partition]", 2)
-    return tuple(TopicPartition(read_text(topic, what), read_number(number, what)) for topic, number in items)
-
-
-def read_subscriptions(found: object, what: str) -> tuple[TopicSubscription, ...]:
-    items = read_list(found, what, "[topic, partition, subscription]", 3)
-    return tuple(
-        TopicSubscription(read_text(topic, what), read_number(number, what), read_text(name, what))
-        for topic, number, name in items
-    )
-
-
-def _read_status(found: object, what: str) -> TxnStatus:
-    legal = [status.value for status in TxnStatus if status is not TxnStatus.OPEN]
-    if found not in legal:
-        raise CorruptRecord(f"{what} is {found!r:.60}, expected one of {', '.join(legal)}")
-    return TxnStatus(found)
-
-
-_READERS: Final[Mapping[str, Reader]] = {
-    "by": read_number,
-    "start_ms": read_number,
-    "timeout_ms": read_number,
-    "max_local_id": read_number,
-    "request": read_text,
-    "refused": read_text,
-    "reason": read_text,
-    "status": _read_status,
-    "partitions": read_partitions,
-    "subscriptions": read_subscriptions,
-}
-_RECORDS: Final[TaggedRecords[LogValue]] = TaggedRecords(
+_RECORDS: Final[JsonRecords[LogValue]] = JsonRecords(
     "transaction log record",
-    "op",
     {
         "NEW": NewTransaction,
         "ADD_PARTITION": PartitionsAdded,
@@ -156,8 +118,7 @@ _RECORDS: Final[TaggedRecords[LogValue]] = TaggedRecords(
         "ANSWER": Answered,
         "TAKEOVER": TakenOver,
     },
-    _READERS,
-    version=FORMAT,
+    tag="op",
     limit_bytes=MAX_RECORD_BYTES,
 )
 
@@ -179,9 +140,16 @@ def decode_log_value(data: bytes) -> LogValue:
     What was read a moment ago is not read again: all updates of a session to one status are the same bytes, and so are
     all additions of one partition. Memory: up to 1,000 values of records of up to 300 B, for the process.
     """
-    return _short_value(data) if len(data) <= _SHORT_BYTES else _RECORDS.decode(data)[0]
+    return _short_value(data) if len(data) <= _SHORT_BYTES else _decoded(data)
 
 
 @lru_cache(_SHORT_VALUES)
 def _short_value(data: bytes) -> LogValue:
-    return _RECORDS.decode(data)[0]
+    return _decoded(data)
+
+
+def _decoded(data: bytes) -> LogValue:
+    value = _RECORDS.decode(data)
+    if isinstance(value, StatusUpdated) and value.status is TxnStatus.OPEN:
+        raise CorruptRecord("UPDATE of a transaction to OPEN, expected a later status: NEW opens it")
+    return value

@@ -11,28 +11,24 @@ so that it takes effect once. After `until_ms` (Unix time) nobody waits for it a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.codecs.tagged_records import Reader, TaggedRecords, read_bool, read_number, read_txn
+from pulsar_on_kafka.mapping.state.codecs.json_records import Count, JsonRecords, json_record
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     MAX_RECORD_BYTES,
     TopicPartition,
     TopicSubscription,
-    read_partitions,
-    read_subscriptions,
 )
-
-FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Begin:
     """The coordinator opens a transaction that is aborted after `timeout_ms`."""
 
-    timeout_ms: int
+    timeout_ms: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class End:
     commit: bool
 
 
-Wish = Begin | AddPartitions | AddSubscriptions | End
+Wish: TypeAlias = Begin | AddPartitions | AddSubscriptions | End
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,29 +66,74 @@ class TransactionRequest:
     wish: Wish
 
 
-_READERS: Final[Mapping[str, Reader]] = {
-    "timeout_ms": read_number,
-    "txn": read_txn,
-    "partitions": read_partitions,
-    "subscriptions": read_subscriptions,
-    "commit": read_bool,
-}
-_WISHES: Final[TaggedRecords[Wish]] = TaggedRecords(
+# In JSON a transaction's id is text.
+
+
+@dataclass(frozen=True, slots=True)
+class _AddPartitions:
+    txn: str
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _AddSubscriptions:
+    txn: str
+    subscriptions: tuple[TopicSubscription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    txn: str
+    commit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    until_ms: Count
+
+
+_WISHES: Final[JsonRecords[Begin | _AddPartitions | _AddSubscriptions | _End]] = JsonRecords(
     "transaction request",
-    "ask",
-    {"begin": Begin, "add_partitions": AddPartitions, "add_subscriptions": AddSubscriptions, "end": End},
-    _READERS,
-    version=FORMAT,
+    {"begin": Begin, "add_partitions": _AddPartitions, "add_subscriptions": _AddSubscriptions, "end": _End},
+    tag="ask",
     limit_bytes=MAX_RECORD_BYTES,
 )
+_ASKED: Final = json_record("transaction request", _Asked)
 
 
 def encode_transaction_request(request: TransactionRequest) -> bytes:
     """Raises MappingError: more than the topic takes, or text that is no Unicode."""
-    return _WISHES.encode(request.wish, until_ms=request.until_ms)
+    said: Begin | _AddPartitions | _AddSubscriptions | _End
+    match request.wish:
+        case Begin():
+            said = request.wish
+        case AddPartitions(txn, partitions):
+            said = _AddPartitions(txn.to_bytes().decode(), partitions)
+        case AddSubscriptions(txn, subscriptions):
+            said = _AddSubscriptions(txn.to_bytes().decode(), subscriptions)
+        case End(txn, commit):
+            said = _End(txn.to_bytes().decode(), commit)
+    return _WISHES.encode(said, until_ms=request.until_ms)
 
 
 def decode_transaction_request(data: bytes) -> TransactionRequest:
     """Raises CorruptRecord, naming what was expected. Unknown fields are ignored."""
-    wish, members = _WISHES.decode(data)
-    return TransactionRequest(read_number(members.get("until_ms"), "until_ms"), wish)
+    said = _WISHES.decode(data)
+    wish: Wish
+    match said:
+        case Begin():
+            wish = said
+        case _AddPartitions(txn, partitions):
+            wish = AddPartitions(_read_txn(txn), partitions)
+        case _AddSubscriptions(txn, subscriptions):
+            wish = AddSubscriptions(_read_txn(txn), subscriptions)
+        case _End(txn, commit):
+            wish = End(_read_txn(txn), commit)
+    return TransactionRequest(_ASKED.decode(data).until_ms, wish)
+
+
+def _read_txn(text: str) -> TxnId:
+    try:
+        return TxnId.from_bytes(text.encode())
+    except MappingError as error:
+        raise CorruptRecord(f"transaction request: {error}") from error

@@ -17,7 +17,7 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
     TopicRecord,
     Unused,
     decode_topic,
-    encode,
+    encode_topic,
 )
 from pulsar_on_kafka.metadata.topics import Topic, check_backlog
 
@@ -29,12 +29,12 @@ def test_what_is_said_comes_back() -> None:
     told = replace(
         RECORD, backlog_exceeded=BacklogExceeded(True, "too much", 17), unused={"": Unused(3, "x"), "s": Unused(4, "y")}
     )
-    assert decode_topic(encode(told)) == told
-    assert decode_topic(encode(RECORD)) == RECORD
+    assert decode_topic(encode_topic(told)) == told
+    assert decode_topic(encode_topic(RECORD)) == RECORD
 
 
 def test_a_record_of_an_earlier_version_says_nothing() -> None:
-    fields = orjson.loads(encode(RECORD))
+    fields = orjson.loads(encode_topic(RECORD))
     del fields["backlog_exceeded"], fields["unused"]
     assert decode_topic(orjson.dumps(fields)) == RECORD
 
@@ -44,7 +44,7 @@ def test_a_record_of_an_earlier_version_says_nothing() -> None:
     [("backlog_exceeded", {"holds": True}), ("backlog_exceeded", 7), ("unused", {"s": {"x": 1}}), ("unused", [1])],
 )
 def test_what_cannot_be_read_is_corrupt(field: str, value: object) -> None:
-    fields = {**orjson.loads(encode(RECORD)), field: value}
+    fields = {**orjson.loads(encode_topic(RECORD)), field: value}
     with pytest.raises(CorruptRecord, match=field):
         decode_topic(orjson.dumps(fields))
 

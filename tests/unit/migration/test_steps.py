@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Refused
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.clusters.migration_records import (
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import (
     MigrationRecord,
     MigrationStep,
     decode_migration,

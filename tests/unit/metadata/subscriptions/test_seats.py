@@ -11,7 +11,7 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
     PartitionSeat,
     SubscriptionRecord,
     decode_subscription,
-    encode,
+    encode_subscription,
 )
 from pulsar_on_kafka.metadata.subscriptions.seats import (
     claimed,
@@ -83,7 +83,7 @@ def test_removing_it_from_a_partition_ends_that_life() -> None:
 
 def test_records_are_read_as_they_were_written() -> None:
     record = taken(_record(partitions=(0, 1), claim=CLAIM), 1, "Exclusive", CLAIM)
-    assert decode_subscription(encode(record)) == record
+    assert decode_subscription(encode_subscription(record)) == record
     assert decode_subscription(b'{"v":1,"topic":"t","subscription":"s","state":"ACTIVE","type":"Shared"}').seats == {}
 
 

@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Corrupt, Refused
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.clusters.import_records import ImportRecord, ImportStep, decode_import, encode_import
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import ImportRecord, ImportStep, decode_import, encode_import
 from pulsar_on_kafka.mapping.state.state_topics import TENANTS
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.import_steps import IMPORT_KEYS, Imports

@@ -24,6 +24,8 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, TopicRecord
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
+    EpochBounds,
+    EpochFence,
     ProducerHeartbeat,
     SequenceSnapshot,
     encode_bounds,
@@ -332,8 +334,8 @@ def test_of_lives_that_are_over_nothing_is_left_in_producers() -> None:
         partition = PRODUCERS.partition_for(NAME)
         for life in (6, 7):
             records: dict[ProducerKey | ProducerBoundsKey | ProducerSequenceKey, bytes] = {
-                ProducerKey(NAME, 0, "p", life): encode_fence(life, 5),
-                ProducerBoundsKey(NAME, "p", life): encode_bounds(life, [1]),
+                ProducerKey(NAME, 0, "p", life): encode_fence(EpochFence(life, 5)),
+                ProducerBoundsKey(NAME, "p", life): encode_bounds(EpochBounds(life, (1,))),
                 ProducerSequenceKey(NAME, 0, "p", life): encode_snapshot(SequenceSnapshot(life, 9, 10, final=True)),
             }
             for key, value in records.items():

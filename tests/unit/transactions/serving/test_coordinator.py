@@ -807,8 +807,8 @@ def test_wishes_of_the_own_process_are_seen_to_also_when_requests_cannot_be_read
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        (b"{", "is no JSON"),
-        (b'{"v":1,"until_ms":1,"ask":"dance"}', "expected v=1 and one of begin"),
+        (b"{", "cannot be read: Input data was truncated"),
+        (b'{"v":1,"until_ms":1,"ask":"dance"}', "expected one of begin"),
         (
             encode_transaction_request(TransactionRequest(2_000_000, Begin(1))),
             "may be executed for 1000000 ms more, expected 1 to 40000: clocks differ",

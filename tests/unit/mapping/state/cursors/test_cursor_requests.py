@@ -97,7 +97,7 @@ def test_any_bytes_are_read_or_corrupt(value: bytes) -> None:
         b'{"v":1,"ask":"seek","id":"00","life":["t",1,2],"offset":1,"batch_size":0,"begun":0}',
         b'{"v":1,"ask":"seek","id":"0000000000000000","life":["t",1],"offset":1,"batch_size":0,"begun":0}',
         b'{"v":1,"ask":"seek","id":"0000000000000000","life":["t",1,2],"offset":"1","batch_size":0,"begun":0}',
-        b'{"v":1,"ask":"seek","id":"0000000000000000","life":["t",1,2],"offset":1}',
+        b'{"v":1,"ask":"seek","id":"0000000000000000","life":["t",1,2],"batch_size":1}',
         b'{"v":1,"ask":"skip","id":"0000000000000000","life":["t",1,2],"count":true,"end":2}',
         b'{"v":1,"answer":"zz","result":0,"refused":""}',
         b'{"v":1,"answer":"0000000000000000","result":-1,"refused":""}',
