@@ -45,6 +45,7 @@ _ROOM_BYTES: Final = 100_000_000
 _LOG_LIMIT_BYTES: Final = 20_000_000
 _LOCK_PATIENCE_S: Final = 3.0  # a broker whose program was just killed needs a moment to be gone
 _ASK_TIMEOUT_S: Final = 1.0
+_PAUSE_PATIENCE_S: Final = 30.0
 _ENDED_BY_SIGTERM: Final = 128 + signal.SIGTERM  # the JVM's status after an orderly end
 
 
@@ -186,8 +187,18 @@ class EmbeddedBroker:
         self._forget_process()
 
     def pause(self) -> None:
-        """Freeze the broker (SIGSTOP): its connections stay open and nobody answers. Raises `NotRunning`."""
-        self._running().signal(signal.SIGSTOP)
+        """Freeze the broker (SIGSTOP): its connections stay open and nobody answers, from when this returns.
+
+        Raises:
+            NotRunning: it is not running, or ended instead.
+            EmbeddedBrokerError: it still ran 30 s later.
+        """
+        process = self._running()
+        process.signal(signal.SIGSTOP)
+        # The signal only asks: a thread goes on until its core looks (on two busy ones, for up to half a second).
+        if not wait_until(lambda: process.stands_still() or not process.alive(), Deadline.after(_PAUSE_PATIENCE_S)):
+            raise EmbeddedBrokerError(f"the embedded broker still ran {_PAUSE_PATIENCE_S:.0f} s after it was paused")
+        self._running()
 
     def resume(self) -> None:
         """Let a paused broker go on; one that is not paused does so anyway. Raises `NotRunning`."""
@@ -359,6 +370,15 @@ class _Process:
                 os.kill(self.broker_pid, number)
             except ProcessLookupError:
                 return
+
+    def stands_still(self) -> bool:
+        """Every thread of the JVM is stopped. Where there is no /proc to say so, believed at once."""
+        threads = Path(f"/proc/{self.broker_pid}/task")
+        try:
+            # The state is the first word behind the name, which is in parentheses and may hold some itself.
+            return all((each / "stat").read_text().rpartition(") ")[2][:1] == "T" for each in threads.iterdir())
+        except OSError:  # a thread ended while we looked, or there is no /proc
+            return sys.platform != "linux"
 
     def kill(self) -> None:
         """SIGKILL the JVM and wait for its end. The pipe stays open till then: its end means that the program is gone,

@@ -29,6 +29,7 @@ from pulsar_on_kafka.embedded.errors import (
 from pulsar_on_kafka.embedded.jars import kafka_jars
 from pulsar_on_kafka.embedded.ports import free_port, is_free
 from pulsar_on_kafka.embedded.progress import silent
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -113,10 +114,11 @@ def test_stop_and_kill_leave_no_process_and_no_temporary_directory() -> None:
 
 
 def test_a_paused_broker_does_not_answer_and_still_stops(own_broker: EmbeddedBroker) -> None:
-    own_broker.pause()
-    assert wait_until(lambda: not serves(own_broker.bootstrap), Deadline.after(10))
-    own_broker.resume()
-    assert wait_until(lambda: serves(own_broker.bootstrap), Deadline.after(10))
+    for _ in range(3):  # no thread of it runs once the call returns
+        own_broker.pause()
+        assert not serves(own_broker.bootstrap)
+        own_broker.resume()
+    until(lambda: serves(own_broker.bootstrap), "the broker to answer again")
     own_broker.pause()
     pid = own_broker.pid
     own_broker.stop()
@@ -142,7 +144,7 @@ def test_a_program_killed_with_sigkill_leaves_no_broker_behind() -> None:
         assert not gone_within(int(pid), 1)
         program.kill()
     assert gone_within(int(pid), 10)
-    assert wait_until(lambda: not Path(data_dir).exists(), Deadline.after(10))
+    until(lambda: not Path(data_dir).exists(), "the data directory to be removed")
 
 
 FORKING_HOLDER = HOLDER.replace(
