@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.kafka.settings import LIBRDKAFKA_LOG
 from pulsar_on_kafka.ledgers.deletion import DeletionVerdict
 from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.benchmarks.session import run_worker
+from tests.waiting import until
 
 _PER: Final = 10_000
 """Ledgers."""
@@ -100,8 +100,7 @@ def delete(url: str, topics: list[str]) -> dict[str, Any]:
             counts = worker.counts()
             return counts[DeletionVerdict.DELETE.value] + counts[DeletionVerdict.DONE.value] >= ledgers
 
-        if not wait_until(all_done, Deadline.after(_PATIENCE_S)):
-            raise RuntimeError(f"not all is deleted in time: {worker.counts()}")
+        until(all_done, lambda: f"everything to be deleted: {worker.counts()}", _PATIENCE_S)
         taken_s, cpu_s = time.monotonic() - start_s, time.process_time() - cpu_s
         left = {name: admin.topic_stats(name).start_offsets[0] for name in wanted}
         if left != wanted:

@@ -24,7 +24,6 @@ from typer.testing import CliRunner
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -34,6 +33,7 @@ from tests.benchmarks.second_cluster import HERE, THERE, introduce, second_url
 from tests.benchmarks.session import run_worker
 from tests.benchmarks.worker import RESULT
 from tests.clusters.cluster import Cluster
+from tests.waiting import until
 
 _PATIENCE_S: Final = 600.0
 _READY: Final = "READY"
@@ -120,19 +120,17 @@ def program(port: int, topic: str, subscriptions: list[str], messages: int, part
     client = Client(f"pok+lookup://127.0.0.1:{port}", stand_in=False)
     sender = _Sender(client, topic, messages)
     consumers = [_Following(client, topic, name, sender, partitions) for name in subscriptions]
-    if not wait_until(lambda: all(each.came >= _BEFORE_THE_SWITCH for each in consumers), Deadline.after(_PATIENCE_S)):
-        raise RuntimeError("the program receives nothing")
+    until(lambda: all(each.came >= _BEFORE_THE_SWITCH for each in consumers), "what the program receives", _PATIENCE_S)
     for each in consumers:
         each.longest_s = 0.0
     print(_READY, flush=True)
     sys.stdin.readline()
     had = [each.came for each in consumers]
-    goes_on = wait_until(
+    until(
         lambda: all(each.came > before for each, before in zip(consumers, had, strict=True)),
-        Deadline.after(_PATIENCE_S),
+        "what the program receives after the switch",
+        _PATIENCE_S,
     )
-    if not goes_on:
-        raise RuntimeError("the program receives nothing after the switch")
     pauses_s = [each.longest_s for each in consumers]
     sender.end()
     for each in consumers:

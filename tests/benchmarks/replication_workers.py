@@ -17,13 +17,12 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from tests.benchmarks.pacing import Receiver, send_paced
 from tests.benchmarks.second_cluster import THERE, introduce, second_url
+from tests.waiting import until
 
 _PATIENCE_S: Final = 600.0
 _QUEUE_KBYTES: Final = 16 * 1024
@@ -168,5 +167,4 @@ def _plain(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _await(happened: Any) -> None:
-    if not wait_until(happened, Deadline.after(_PATIENCE_S)):
-        raise RuntimeError("what was to be copied did not arrive in time")
+    until(happened, "what is to be copied", _PATIENCE_S)

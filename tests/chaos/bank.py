@@ -28,8 +28,8 @@ from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_LOG, TRANSACT
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
 from tests.chaos.bank_worker import BankOrders
-from tests.chaos.processes import eventually
 from tests.integration.transaction_support import Seen, data_of, log_record, read_all
+from tests.waiting import until
 
 PATIENCE_S: Final = 150.0
 _ROOT: Final = Path(__file__).parents[2]
@@ -69,7 +69,7 @@ class BankWorker:
 
     def until_cut(self) -> None:
         """Wait until it got the signal of its orders."""
-        self._until(f"is cut short {self.orders.cut}", self._is_cut)
+        self._until(self._is_cut, f"is cut short {self.orders.cut}")
 
     def _is_cut(self) -> bool:
         if not self.said("z"):
@@ -81,16 +81,16 @@ class BankWorker:
     def until_it_went_on(self) -> None:
         """Wait until a stopped and continued one has done the step before or after which it was stopped."""
         last = "took" if self.orders.cut.startswith("before") else "went on"
-        self._until("went on", lambda: any(deed.text.startswith(last) for deed in self.said("z")))
+        self._until(lambda: any(deed.text.startswith(last) for deed in self.said("z")), "went on")
 
-    def _until(self, what: str, condition: Callable[[], object]) -> None:
+    def _until(self, condition: Callable[[], object], what: str) -> None:
         def holds() -> bool:
             if condition():
                 return True
             assert self._process.poll() is None or self.orders.signal_name == "SIGKILL", self._tail()
             return False
 
-        eventually(lambda: f"worker {self.orders.name} {what}\n{self._tail()}", holds, PATIENCE_S)
+        until(holds, lambda: f"worker {self.orders.name} {what}\n{self._tail()}", PATIENCE_S)
 
     def _tail(self) -> str:
         return f"{self.deeds()[-8:]}\n{self._log.read_text()[-3000:]}"
@@ -181,8 +181,8 @@ class BankStage:
         with ThreadPoolExecutor(len(self.sources)) as pool:
             running = [pool.submit(self._finish_one, client, producers, source, stopping) for source in self.sources]
             try:
-                eventually(self._what_is_missing, lambda: not self._missing(), PATIENCE_S)
-                eventually("no transaction is open", lambda: not self.unfinished(), PATIENCE_S)
+                until(lambda: not self._missing(), self._what_is_missing, PATIENCE_S)
+                until(lambda: not self.unfinished(), "no transaction is open", PATIENCE_S)
             finally:
                 stopping.set()
             for each in running:
@@ -305,7 +305,7 @@ class BankStage:
         payloads = list(itertools.chain.from_iterable(self.sources.values()))
         expected = Counter(itertools.product(self.targets, payloads))
         assert self.committed() == expected
-        eventually(lambda: f"nothing is held any more, but {self.held()}", lambda: not self.held(), PATIENCE_S)
+        until(lambda: not self.held(), lambda: f"nothing is held any more, but {self.held()}", PATIENCE_S)
         for worker in self.workers:
             for kind, committed in (("d", True), ("u", False)):
                 for deed in worker.said(kind):

@@ -6,19 +6,18 @@ and who reads one counts with them. All processes of a round have to do it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.state import state_topics
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS, Cleanup, StateTopic
 from tests.chaos.outside import read_at
 from tests.kafka_records import place_of
+from tests.waiting import until
 
 LAG_MS: Final = 6_000
 """Readings that take half of it begin anew, and a busy machine has slow ones."""
@@ -47,17 +46,17 @@ def wait_until_compacted(bootstrap: str, topic: str, within_s: float = 120.0) ->
 
     Tombstones of a key that nobody has follow one another: when the first one is gone, what stands before it was
     compacted.
-
-    Raises:
-        DeadlineExceeded: the cleaner did not come.
     """
-    partition, patience, pause = CURSORS.partition_for(topic), Deadline.after(within_s), threading.Event()
+    partition = CURSORS.partition_for(topic)
+    state_topic = Instance().state_topic(CURSORS)
     producer = Producer({"bootstrap.servers": bootstrap})
     first = _append(producer, partition)
-    while read_at(bootstrap, Instance().state_topic(CURSORS), partition, [first], tombstones=True):
-        patience.check(f"the cleaner in partition {partition} of {Instance().state_topic(CURSORS)}")
-        pause.wait(_LOOK_EVERY_S)
+
+    def is_compacted() -> bool:
         _append(producer, partition)  # an append is what closes a segment
+        return not read_at(bootstrap, state_topic, partition, [first], tombstones=True)
+
+    until(is_compacted, f"the cleaner in partition {partition} of {state_topic}", within_s)
 
 
 def _append(producer: Producer, partition: int) -> int:

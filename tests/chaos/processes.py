@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -21,22 +20,10 @@ from pulsar_on_kafka.base.waiting import wait_until
 from tests.chaos.evidence import Testimony
 from tests.chaos.worker import Orders
 from tests.pid_namespaces import are_permitted, in_own_pid_namespace, program_of
+from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
-_LOOK_EVERY_S = 0.02
 _STACKS_S = 2.0
-PATIENCE_S = 120.0
-"""For what must come, however busy the machine."""
-
-
-def eventually(what: str | Callable[[], str], condition: Callable[[], object], within_s: float = PATIENCE_S) -> None:
-    """Return once `condition()` holds; fail the test, naming `what` (asked for then), when it does not in time."""
-    deadline = Deadline.after(within_s)
-    pause = threading.Event()
-    while not condition():
-        if deadline.passed():
-            pytest.fail(f"after {within_s:g} s still not true: {what if isinstance(what, str) else what()}")
-        pause.wait(_LOOK_EVERY_S)
 
 
 class WorkerProcess:
@@ -76,7 +63,7 @@ class WorkerProcess:
         """Have it subscribe, and wait until it did."""
         before = self.count("s")
         self.try_to_subscribe()
-        self.until("subscribed", lambda: self.count("s") > before, 40)
+        self.until(lambda: self.count("s") > before, "subscribed")
 
     def try_to_subscribe(self) -> None:
         self.asked += 1
@@ -94,7 +81,7 @@ class WorkerProcess:
         """Have it flush and close its consumer, and wait until it did."""
         before = self.count("c")
         self.tell("close")
-        self.until("closed", lambda: self.count("c") > before, 30)
+        self.until(lambda: self.count("c") > before, "closed")
 
     def kill(self) -> None:
         """SIGKILL, and nothing of it is left when this returns."""
@@ -104,12 +91,12 @@ class WorkerProcess:
 
     def until_cut(self, name: str) -> None:
         """Wait until it got the signal of its orders, SIGKILL or SIGSTOP."""
-        eventually(f"worker {self.name} is cut short at {self.orders.cut}", lambda: self.count("z"), 400)
+        until(lambda: self.count("z"), f"worker {self.name} is cut short at {self.orders.cut}", 400)
         if name == "SIGKILL":
             self._process.wait(60)
             self.killed_at = time.monotonic()
         else:
-            eventually("it is stopped", lambda: psutil.Process(self._pid()).status() == psutil.STATUS_STOPPED)
+            until(lambda: psutil.Process(self._pid()).status() == psutil.STATUS_STOPPED, "it is stopped")
             self.stops.append((self.look().last("z").at, float("inf")))  # type: ignore[union-attr]
 
     def stop(self) -> None:
@@ -158,7 +145,7 @@ class WorkerProcess:
                 owned.clear()
         return owned
 
-    def until(self, what: str, condition: Callable[[], object], within_s: float = PATIENCE_S) -> None:
+    def until(self, condition: Callable[[], object], what: str, within_s: float = PATIENCE_S) -> None:
         def holds() -> bool:
             if condition():
                 return True
@@ -166,9 +153,9 @@ class WorkerProcess:
                 pytest.fail(f"worker {self.name} died by itself: {self.log.read_text()[-2000:]}")
             return False
 
-        eventually(
-            lambda: f"worker {self.name}: {what}; it said {self.look().last('wsbxfcol')}\n{self._log_and_stacks()}",
+        until(
             holds,
+            lambda: f"worker {self.name}: {what}; it said {self.look().last('wsbxfcol')}\n{self._log_and_stacks()}",
             within_s,
         )
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from tests.chaos.processes import PATIENCE_S, eventually
 from tests.clusters.cluster import Cluster
+from tests.waiting import PATIENCE_S, until
 
 _ROOT = Path(__file__).parents[2]
 FAULTS = ("kill", "stop", "kill source", "kill target")
@@ -143,7 +143,7 @@ def play(
 
     def goes_on() -> None:
         before = watching.copied()
-        eventually(lambda: f"copying goes on behind {before}: {watching} ({log})", lambda: watching.copied() > before)
+        until(lambda: watching.copied() > before, lambda: f"copying goes on behind {before}: {watching} ({log})")
 
     try:
         goes_on()
@@ -169,7 +169,7 @@ def play(
                 services[0].signal(signal.SIGCONT)
                 goes_on()
         total = publishing.end()
-        eventually(lambda: f"all {total} are copied: {watching} ({log})", lambda: watching.copied() >= total)
+        until(lambda: watching.copied() >= total, lambda: f"all {total} are copied: {watching} ({log})")
     finally:
         for service in (*services, *stopped):
             service.kill()

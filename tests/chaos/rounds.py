@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from tests.chaos.processes import WorkerProcess, eventually
+from tests.chaos.processes import WorkerProcess
 from tests.chaos.stage import ORDERED, Stage, Stand
 from tests.chaos.verdict import Verdict
+from tests.waiting import until
 
 MAX_WORKERS = 4
 TYPES = ("Shared", "Failover", "KeyShared", "Exclusive")
@@ -109,8 +110,8 @@ class Round:
             keys=97 if self.type == "KeyShared" else 0,
         )
         self._join()
-        eventually("the publisher is at work", lambda: publisher.confirmed, _FINISH_S)
-        eventually("the first worker is at work", lambda: self._stand.workers[0].received(), _FINISH_S)
+        until(lambda: publisher.confirmed, "the publisher is at work", _FINISH_S)
+        until(lambda: self._stand.workers[0].received(), "the first worker is at work", _FINISH_S)
         self._do(self._write_absurd_records)  # in each round, whatever chance does
         now = time.monotonic()
         ends, outage = now + self._seconds, now + self._seconds * self._random.uniform(0.2, 0.6)
@@ -127,7 +128,7 @@ class Round:
         for worker in self._stand.workers:
             assert worker.alive or worker.killed_at, f"{worker.name} died by itself: {worker.log.read_text()[-2000:]}"
         for worker in self._running():
-            worker.until("answers", lambda w=worker: self._answered(w), _FINISH_S)  # type: ignore[misc]
+            worker.until(lambda w=worker: self._answered(w), "answers", _FINISH_S)  # type: ignore[misc]
         self._finish()
         self._stage.check_publishing(self._stage.sent())
         found = self._stand.verdict()
@@ -140,7 +141,7 @@ class Round:
             worker.kill()
         last = self._stand.worker(flush_every=100, quick_cleaner=True)
         self._stand.warm(last)
-        eventually("the last worker is let in", last.is_let_in, _FINISH_S)
+        until(last.is_let_in, "the last worker is let in", _FINISH_S)
         self._stand.until_worked_off(within_s=_FINISH_S)
 
     # What chance may do -------------------------------------------------------------------------------------------
@@ -201,7 +202,7 @@ class Round:
         for worker in running:
             worker.tell("close")
         for worker in running:
-            worker.until("closed", lambda w=worker: self._is_out(w), _FINISH_S)  # type: ignore[misc]
+            worker.until(lambda w=worker: self._is_out(w), "closed", _FINISH_S)  # type: ignore[misc]
         self._stand.forget_group(_FINISH_S)
         running[0].try_to_subscribe()
 

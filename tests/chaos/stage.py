@@ -30,11 +30,12 @@ from pulsar_on_kafka.statelog.view import LogView
 from tests.chaos.cleaner import wait_until_compacted
 from tests.chaos.evidence import Position
 from tests.chaos.outside import Entries, Sample, Sampler, read_topic
-from tests.chaos.processes import PATIENCE_S, WorkerProcess, eventually
+from tests.chaos.processes import WorkerProcess
 from tests.chaos.verdict import Case, Verdict
 from tests.chaos.worker import Orders, position_of, residue
 from tests.foreign_records import ForeignProducer, some_absurd_records
 from tests.kafka_records import place_of
+from tests.waiting import PATIENCE_S, until
 
 SENTINEL = b"sentinel"
 _PATIENCE_MS = 300_000
@@ -215,13 +216,13 @@ class Stand:
 
     def warm(self, *workers: WorkerProcess) -> None:
         for worker in workers:
-            worker.until("connected", lambda worker=worker: worker.count("w"))  # type: ignore[misc]
+            worker.until(lambda worker=worker: worker.count("w"), "connected")  # type: ignore[misc]
 
     def join(self, **orders: Any) -> WorkerProcess:
         """A worker that subscribes at once."""
         worker = self.worker(**orders)
         worker.try_to_subscribe()
-        worker.until("subscribed", worker.is_let_in if self.type == "Exclusive" else lambda: worker.count("s"))
+        worker.until(worker.is_let_in if self.type == "Exclusive" else lambda: worker.count("s"), "subscribed")
         return worker
 
     def join_many(self, count: int, **orders: Any) -> list[WorkerProcess]:
@@ -229,7 +230,7 @@ class Stand:
         for worker in workers:
             worker.try_to_subscribe()
         for worker in workers:
-            worker.until("subscribed", lambda worker=worker: worker.count("s"))  # type: ignore[misc]
+            worker.until(lambda worker=worker: worker.count("s"), "subscribed")  # type: ignore[misc]
         return workers
 
     def received(self) -> set[Position]:
@@ -259,12 +260,12 @@ class Stand:
     def until_durable(self, positions: Iterable[Position], within_s: float = PATIENCE_S) -> None:
         """Until workers have said so of all these, or Kafka does."""
         wanted = set(positions)
-        eventually(
+        until(
+            lambda: not (missing := wanted - self.durable()) or self.are_saved(missing),
             lambda: (
                 f"{len(wanted)} messages durably acknowledged; missing {len(wanted - self.durable())}, never received "
                 f"{len(wanted - self.received())}; {[(w.name, w.look().last('sbxfcol')) for w in self.workers]}"
             ),
-            lambda: not (missing := wanted - self.durable()) or self.are_saved(missing),
             within_s,
         )
 
@@ -339,7 +340,7 @@ class Stand:
                 return bool(refused.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND)
             return True
 
-        eventually("Kafka forgets the group", forgotten, within_s)
+        until(forgotten, "Kafka forgets the group", within_s)
 
     def _remaining(self) -> set[Position]:
         """What the next consumer gets, up to a last message put into every partition."""
@@ -361,7 +362,7 @@ class Stand:
         def what() -> str:
             return f"the next consumer reaches the end with {len(found)}; missing {sorted(sentinels - found)}"
 
-        eventually(what, all_seen, 200)
+        until(all_seen, what, 200)
         for consumer in consumers:
             consumer.close()
         return found
@@ -383,7 +384,7 @@ class Stand:
                 )
             return bool(let_in)
 
-        eventually("the last consumer is let in", subscribed)
+        until(subscribed, "the last consumer is let in")
         return let_in[0]
 
     def _put_sentinels(self) -> set[Position]:

@@ -18,8 +18,9 @@ from pulsar_on_kafka.kafka.groups import membership as group
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from tests.chaos.processes import ROOT, eventually
+from tests.chaos.processes import ROOT
 from tests.chaos.stage import Stage
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -43,13 +44,13 @@ def test_everybody_continues_when_the_broker_comes_back(shaky_stage: MakeStage, 
     shared = on.subscription("Shared", "shared")
     failover = on.subscription("Failover", "failover")
     workers = [*shared.join_many(2, flush_every=37), *failover.join_many(2, flush_every=37)]
-    eventually("they are at work", lambda: len(shared.received()) > 500 and len(failover.received()) > 500)
+    until(lambda: len(shared.received()) > 500 and len(failover.received()) > 500, "they are at work")
     for outage in (restart, kill):
         outage(own_broker)
         before = len(shared.received()), len(failover.received())
-        eventually(
-            "both subscriptions go on",
+        until(
             lambda: len(shared.received()) > before[0] + 500 and len(failover.received()) > before[1] + 500,  # noqa: B023
+            "both subscriptions go on",
         )
     for publisher in publishers:
         publisher.stop()
@@ -95,7 +96,7 @@ def test_a_commit_that_is_not_answered_ends_a_membership_and_another_begins(
             consumer.acknowledge(message)
         if waits:
             flushing.start()
-        eventually("it is given up", lambda: "joining anew" in caplog.text)
+        until(lambda: "joining anew" in caplog.text, "it is given up")
     finally:
         own_broker.resume()
     if waits:
@@ -142,20 +143,20 @@ class Member:
         except StoreError as failure:
             self.failures.append(type(failure).__name__)
 
-    def until(self, *told: str) -> None:
-        eventually(f"it hears {told}", lambda: [self.consumer.poll_batch(1, 0.05), self.told == list(told)][1])
+    def until_told(self, *told: str) -> None:
+        until(lambda: [self.consumer.poll_batch(1, 0.05), self.told == list(told)][1], f"it hears {told}")
 
 
 def test_commits_in_callbacks_count_when_the_callback_ends(stage: MakeStage) -> None:
     on = stage(1)
     first = Member(on)
-    first.until("assigned")
+    first.until_told("assigned")
     assert first.consumer.committed([0], 5) == {0: CommittedOffset(1, "assigned")}
     first.consumer.close()
     assert first.told == ["assigned", "revoked"]
     second = Member(on)
     second.before = lambda: second.told.append(str(second.consumer.committed([0], 5)))
-    second.until("assigned", str({0: CommittedOffset(2, "revoked")}))
+    second.until_told("assigned", str({0: CommittedOffset(2, "revoked")}))
     second.before = lambda: None
     second.consumer.close()
     assert first.failures == second.failures == []
@@ -170,12 +171,12 @@ def test_a_commit_in_a_callback_is_not_waited_for_without_end(
     member = Member(shaky_stage(1))
     member.before = own_broker.pause
     try:
-        member.until("assigned")
+        member.until_told("assigned")
     finally:
         own_broker.resume()
     assert member.failures == ["CommitOutcomeUnknown"]
     member.before = lambda: None
-    member.until("assigned", "lost", "assigned")
+    member.until_told("assigned", "lost", "assigned")
     assert member.consumer.committed([0], 20) == {0: CommittedOffset(1, "assigned")}
     member.before = own_broker.pause
     try:
@@ -192,7 +193,7 @@ def test_a_consumer_dies_while_the_broker_is_away(shaky_stage: MakeStage, own_br
     publisher = on.publish(pace_ms=1)
     shared = on.subscription("Shared")
     doomed, other = shared.join_many(2, flush_every=23, persist_ms=5, shuffle=100)
-    eventually("both are at work", lambda: min(doomed.received(), other.received()) > 500)
+    until(lambda: min(doomed.received(), other.received()) > 500, "both are at work")
     own_broker.kill()
     doomed.kill()
     own_broker.start()
@@ -219,10 +220,10 @@ def test_questions_about_groups_outlive_a_broker(own_broker: EmbeddedBroker, tmp
         assert asker.poll() is None, f"the asking process ended with {asker.returncode}"
         return answers.read_text().split().count("yes")
 
-    eventually("it gets answers", answered)
+    until(answered, "it gets answers")
     own_broker.kill()
     own_broker.start()
     before = answered()
-    eventually("it gets answers again", lambda: answered() > before + 20)
+    until(lambda: answered() > before + 20, "it gets answers again")
     asker.communicate(timeout=60)
     assert asker.returncode == 0

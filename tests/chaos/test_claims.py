@@ -11,8 +11,9 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.node.node import Node
-from tests.chaos.processes import WorkerProcess, eventually
+from tests.chaos.processes import WorkerProcess
 from tests.chaos.stage import Stage
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -25,7 +26,7 @@ def race(workers: Sequence[WorkerProcess]) -> None:
     for worker in workers:
         worker.try_to_subscribe()
     for worker, before in zip(workers, answers, strict=True):
-        worker.until("answered", lambda w=worker, n=before: w.count("s") + w.count("b") > n)  # type: ignore[misc]
+        worker.until(lambda w=worker, n=before: w.count("s") + w.count("b") > n, "answered")  # type: ignore[misc]
 
 
 def holders(workers: Sequence[WorkerProcess]) -> list[WorkerProcess]:
@@ -44,7 +45,7 @@ def test_one_of_many_exclusive_subscribers_wins(stage: MakeStage) -> None:
         winners = holders(workers)
         assert len(winners) == 1, f"{len(winners)} won at once"
         winner = winners[0]
-        winner.until("served", lambda: winner.received() > before[winner.name])  # noqa: B023
+        winner.until(lambda: winner.received() > before[winner.name], "served")  # noqa: B023
         for loser in workers:
             assert loser is winner or loser.received() == before[loser.name], "a loser was served"
             said = loser.look().last("b")
@@ -75,7 +76,7 @@ def test_exclusive_and_shared_are_never_both_served(stage: MakeStage) -> None:
         order = list(workers)
         moment.shuffle(order)
         race(order)
-        eventually("somebody is served", lambda: any(w.received() > before[w.name] + 20 for w in workers))  # noqa: B023
+        until(lambda: any(w.received() > before[w.name] + 20 for w in workers), "somebody is served")  # noqa: B023
         served = {w.orders.type for w in workers if w.received() > before[w.name]}
         if len(served) > 1:
             both.append((turn, sorted(served)))
@@ -102,11 +103,11 @@ def test_a_shared_consumer_that_slips_in_before_the_claim_stands_is_seen(
     with SlowLook(on, monkeypatch) as claimant:
         sharer.subscribe()
         before = sharer.received()
-        sharer.until("served", lambda: sharer.received() > before)
+        sharer.until(lambda: sharer.received() > before, "served")
         outcome = claimant.finish()
     assert isinstance(outcome, pulsar.ConsumerBusy), outcome
     before = sharer.received()
-    sharer.until("still served", lambda: sharer.received() > before + 20)
+    sharer.until(lambda: sharer.received() > before + 20, "still served")
     assert sharer.owned() == {0, 1}
     publisher.stop()
     stand.until_worked_off()

@@ -10,8 +10,8 @@ from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from tests.chaos.processes import eventually
 from tests.chaos.stage import Stage
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -30,11 +30,11 @@ def test_only_the_last_commit_is_answered(stage: Callable[..., Stage]) -> None:
         group_id=on.topic, client_id="test", fetch_queue_kbytes=1024, partitioned=False
     )
     consumer = GroupConsumer(config, on.kafka_topic, callbacks)
-    eventually("it has the partition", lambda: [consumer.poll_batch(1, 0.05), assigned][1])
+    until(lambda: [consumer.poll_batch(1, 0.05), assigned][1], "it has the partition")
     consumer.commit_async({0: CommittedOffset(1, "first")})
     consumer.commit_async({0: CommittedOffset(2, "second")})
-    eventually("the second one is there", lambda: consumer.committed([0], 5).get(0) == CommittedOffset(2, "second"))
-    eventually("it is answered", lambda: [consumer.poll_batch(1, 0.05), answers][1])
+    until(lambda: consumer.committed([0], 5).get(0) == CommittedOffset(2, "second"), "the second one is there")
+    until(lambda: [consumer.poll_batch(1, 0.05), answers][1], "it is answered")
     consumer.poll_batch(1, 0.2)
     assert answers == [None]
     consumer.close()

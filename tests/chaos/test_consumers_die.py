@@ -17,9 +17,10 @@ from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.names.subscription_group import group_id
 from tests.chaos.evidence import Position
-from tests.chaos.processes import WorkerProcess, eventually
+from tests.chaos.processes import WorkerProcess
 from tests.chaos.stage import Stage
 from tests.chaos.worker import residue
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -32,9 +33,9 @@ def test_the_messages_of_a_killed_shared_consumer_come_to_the_other(stage: MakeS
     publisher = on.publish(pace_ms=0.3)
     shared = on.subscription("Shared")
     doomed, other = shared.join_many(2, flush_every=37)
-    eventually("both are at work", lambda: min(doomed.received(), other.received()) > 500)
+    until(lambda: min(doomed.received(), other.received()) > 500, "both are at work")
     doomed.kill()
-    eventually("the other one has it all", lambda: other.owned() == {0, 1, 2, 3})
+    until(lambda: other.owned() == {0, 1, 2, 3}, "the other one has it all")
     publisher.stop()
     shared.until_worked_off()
     assert other.owned() == {0, 1, 2, 3}
@@ -52,16 +53,16 @@ def test_a_killed_exclusive_consumer_is_followed_at_once(stage: MakeStage) -> No
     doomed = exclusive.join(flush_every=37)
     follower = exclusive.worker(flush_every=37, apart=False)
     exclusive.warm(follower)
-    eventually("it is at work", lambda: doomed.received() > 1000)
+    until(lambda: doomed.received() > 1000, "it is at work")
     doomed.kill()
     follower.try_to_subscribe()
-    follower.until("subscribed or refused", lambda: follower.look().last("sb"))
+    follower.until(lambda: follower.look().last("sb"), "subscribed or refused")
     said = follower.look().last("sb")
     assert said is not None
     assert said.kind == "s", f"refused: {said.text}"
     assert doomed.killed_at is not None
     assert said.at - doomed.killed_at < SESSION_TIMEOUT_S
-    follower.until("receives", follower.received)
+    follower.until(follower.received, "receives")
     publisher.stop()
     exclusive.until_worked_off()
     assert not exclusive.verdict().broken
@@ -73,14 +74,14 @@ def test_a_survivor_of_the_same_machine_goes_on_before_the_session_is_over(stage
     publisher = on.publish(pace_ms=1, keys=97 if type_ == "KeyShared" else 0)
     stand = on.subscription(type_)
     workers = [stand.join(flush_every=37, apart=False), stand.join(flush_every=37, apart=False)]
-    eventually("one of them owns it", lambda: [worker for worker in workers if worker.owned()])
+    until(lambda: [worker for worker in workers if worker.owned()], "one of them owns it")
     doomed, survivor = sorted(workers, key=lambda worker: not worker.owned())
-    eventually("it is at work", lambda: doomed.received() + survivor.received() > 1000)
+    until(lambda: doomed.received() + survivor.received() > 1000, "it is at work")
     sent = publisher.sent
     doomed.kill()
     assert doomed.killed_at is not None
-    survivor.until("takes over", survivor.owned)
-    survivor.until("receives what came then", lambda: any(r.position.offset > sent for r in survivor.look().receipts))
+    survivor.until(survivor.owned, "takes over")
+    survivor.until(lambda: any(r.position.offset > sent for r in survivor.look().receipts), "receives what came then")
     assert survivor.look().last("o").at - doomed.killed_at < SESSION_TIMEOUT_S / 2  # type: ignore[union-attr]
     publisher.stop()
     stand.until_worked_off()
@@ -92,11 +93,11 @@ def test_eight_that_close_together_leave_nobody_behind(stage: MakeStage) -> None
     publisher = on.publish(pace_ms=1)
     shared = on.subscription("Shared")
     workers = shared.join_many(8, flush_every=37)
-    eventually("all partitions are served", lambda: set().union(*(w.owned() for w in workers)) == {0, 1, 2, 3})
+    until(lambda: set().union(*(w.owned() for w in workers)) == {0, 1, 2, 3}, "all partitions are served")
     for worker in workers:
         worker.tell("close")
     for worker in workers:
-        worker.until("closed", lambda worker=worker: worker.count("c"))  # type: ignore[misc]
+        worker.until(lambda worker=worker: worker.count("c"), "closed")  # type: ignore[misc]
     group = group_id(on.kafka_topic, "sub")
     assert not on.admin.node.admin.describe_group(group, Deadline.after(20)).members
     for worker in workers:
@@ -119,13 +120,13 @@ def test_a_living_member_that_was_made_to_leave_can_commit_nothing(stage: MakeSt
     settings = KafkaSettings(on.bootstrap)
     config = settings.group_member(group_id=on.topic, client_id="living", fetch_queue_kbytes=1024, partitioned=False)
     member = GroupConsumer(config, on.kafka_topic, GroupCallbacks(take, lost.extend, lost.extend, lambda _: None))
-    eventually("it has the partition", lambda: [member.poll_batch(1, 0.05), assigned][1])
+    until(lambda: [member.poll_batch(1, 0.05), assigned][1], "it has the partition")
     member.commit({0: CommittedOffset(1, "before")})
     GoodByes(settings.common()).send(on.topic, [member.member_id()], Deadline.after(60))
     with pytest.raises(Fenced):
         member.commit({0: CommittedOffset(2, "after")})
     assert member.committed([0], 20) == {0: CommittedOffset(1, "before")}
-    eventually("it is told", lambda: [member.poll_batch(1, 0.05), lost][1])
+    until(lambda: [member.poll_batch(1, 0.05), lost][1], "it is told")
     member.close()
 
 
@@ -146,10 +147,10 @@ def test_a_process_stopped_beyond_its_session_changes_nothing_when_it_wakes(stag
     cast = [(stand, stand.join(**asleep), stand.worker(**others)) for stand in stands]
     for stand, sleeper, other in cast:
         stand.warm(other)
-        eventually("it is at work", lambda sleeper=sleeper: sleeper.received() > 1000)  # type: ignore[misc]
+        until(lambda sleeper=sleeper: sleeper.received() > 1000, "it is at work")  # type: ignore[misc]
         sleeper.stop()
-    eventually("the others are let in", lambda: sum(asked_again(other) for _, _, other in cast) == 3)
-    eventually("the others own it all", lambda: all(other.owned() == {0, 1, 2, 3} for _, _, other in cast))
+    until(lambda: sum(asked_again(other) for _, _, other in cast) == 3, "the others are let in")
+    until(lambda: all(other.owned() == {0, 1, 2, 3} for _, _, other in cast), "the others own it all")
     for stand, sleeper, _ in cast:
         stand.until_worked_off((5, 6, 7, 8))
         assert len(sleeper.look().acknowledged) > 100
@@ -157,18 +158,18 @@ def test_a_process_stopped_beyond_its_session_changes_nothing_when_it_wakes(stag
     for _, sleeper, _ in cast:
         sleeper.go_on()
     for _, sleeper, _ in cast:
-        sleeper.until("learns that it lost its partitions", lambda s=sleeper: s.count("l"))  # type: ignore[misc]
-        sleeper.until("is told what was not kept", lambda s=sleeper: s.count("x") + s.count("f"))  # type: ignore[misc]
+        sleeper.until(lambda s=sleeper: s.count("l"), "learns that it lost its partitions")  # type: ignore[misc]
+        sleeper.until(lambda s=sleeper: s.count("x") + s.count("f"), "is told what was not kept")  # type: ignore[misc]
     on.publish(2_000, name="q").wait()
     for stand, sleeper, other in cast:
         if stand.type == "Exclusive":
-            sleeper.until("has no consumer any more", lambda s=sleeper: s.count("f"))  # type: ignore[misc]
+            sleeper.until(lambda s=sleeper: s.count("f"), "has no consumer any more")  # type: ignore[misc]
             stand.until_worked_off((5, 6, 7, 8))
         else:
             # It goes on with the partitions that it gets again, and with what the other one left to acknowledge there.
-            sleeper.until("owns partitions again", sleeper.last_owned_after_loss)
+            sleeper.until(sleeper.last_owned_after_loss, "owns partitions again")
             sent = set(on.sent())
-            eventually("each message went to one of them", lambda: sent <= stand.received())  # noqa: B023
+            until(lambda: sent <= stand.received(), "each message went to one of them")  # noqa: B023
             sleeper.kill()
         other.close()
         stand.join(flush_every=37)
@@ -183,15 +184,15 @@ def test_a_sleeper_wakes_to_an_empty_group(stage: MakeStage) -> None:
     on.publish(4_000).wait()
     stand = on.subscription("Failover")
     sleeper = stand.join(flush_every=100_000, persist_ms=50, pace_ms=1)
-    eventually("it is at work", lambda: sleeper.received() > 500)
+    until(lambda: sleeper.received() > 500, "it is at work")
     sleeper.stop()
     other = stand.join(flush_every=37)
     stand.until_worked_off()
     other.close()
     before = stand.sampler.samples[-1]
     sleeper.go_on()
-    sleeper.until("learns that it lost its partition", lambda: sleeper.count("l"))
-    sleeper.until("gets it again", lambda: sleeper.owned() == {0})
+    sleeper.until(lambda: sleeper.count("l"), "learns that it lost its partition")
+    sleeper.until(lambda: sleeper.owned() == {0}, "gets it again")
     assert stand.sampler.samples[-1].offset >= before.offset
     assert not stand.verdict().broken
 
@@ -205,7 +206,7 @@ def test_a_rebalance_while_acknowledgements_are_in_flight(stage: MakeStage) -> N
         third = shared.worker(flush_every=23, persist_ms=5, shuffle=200)
         shared.warm(third)
         third.subscribe()
-        third.until("receives", lambda third=third: third.received() > 200)  # type: ignore[misc]
+        third.until(lambda third=third: third.received() > 200, "receives")  # type: ignore[misc]
         third.close()
     publisher.stop()
     shared.until_worked_off()
@@ -219,10 +220,10 @@ def test_failover_goes_on_in_order_when_the_active_process_dies(stage: MakeStage
     publisher = on.publish(pace_ms=1)
     failover = on.subscription("Failover")
     active, second, _ = failover.join_many(3, flush_every=37)
-    eventually("the first by name is active", lambda: active.received() > 500)
+    until(lambda: active.received() > 500, "the first by name is active")
     active.kill()
     before = second.received()
-    eventually("the second one continues", lambda: second.received() > before + 500)
+    until(lambda: second.received() > before + 500, "the second one continues")
     publisher.stop()
     failover.until_worked_off()
     assert not failover.verdict().broken
@@ -253,7 +254,7 @@ def test_a_topic_of_a_plain_kafka_producer_while_consumers_crash(stage: MakeStag
         else:
             plain.commit_transaction(30)
         if turn == 20:
-            eventually("both are at work", lambda: min(worker.received() for worker in workers) > 100)
+            until(lambda: min(worker.received() for worker in workers) > 100, "both are at work")
             workers[0].kill()
             shared.join(flush_every=37)
     shared.until_worked_off()
@@ -283,13 +284,13 @@ def test_it_is_there_in_time(stage: MakeStage) -> None:
     on.publish(3_000).wait()
     shared = on.subscription("Shared")
     first = shared.join(flush_every=37, pace_ms=1)
-    eventually("it is at work", lambda: first.received() > 300)
+    until(lambda: first.received() > 300, "it is at work")
     second = shared.worker(flush_every=37)
     shared.warm(second)
     first.close()
     began = time.monotonic()
     second.subscribe()
-    second.until("receives", second.received)
+    second.until(second.received, "receives")
     assert second.look().receipts[0].at - began < 3.0
     shared.until_worked_off()
     found = shared.verdict()

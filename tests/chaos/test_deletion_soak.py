@@ -17,8 +17,8 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.chaos.deletion_process import MAINTENANCE, WORKER
-from tests.chaos.processes import eventually
 from tests.chaos.test_deletions_cut_short import Process, Start, processes
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.soak, pytest.mark.timeout(0)]
 
@@ -117,12 +117,12 @@ def test_logs_start_where_the_lists_say_whatever_dies(
             left[:] = [topic for topic in left if not world.settled(topic)]
             return not left
 
-        eventually(
-            lambda: f"seed {seed}: {len(left)} logs do not start where they should: {left[:3]}", all_settled, PATIENCE_S
+        until(
+            all_settled, lambda: f"seed {seed}: {len(left)} logs do not start where they should: {left[:3]}", PATIENCE_S
         )
-        eventually(
-            lambda: f"seed {seed}: what was asked for is done: {admin.list_deletions()}",
+        until(
             lambda: admin.list_deletions(5).count == 0,
+            lambda: f"seed {seed}: what was asked for is done: {admin.list_deletions()}",
             PATIENCE_S,
         )
         for letter in admin.dead_deletions(100_000).first:

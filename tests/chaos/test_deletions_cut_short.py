@@ -20,7 +20,7 @@ from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from tests.chaos.deletion_process import MAINTENANCE, MAINTENANCE_CUTS, TOPIC_CUTS, WORKER, WORKER_CUTS, DeletionOrders
-from tests.chaos.processes import eventually
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -115,14 +115,14 @@ def test_whoever_dies_between_two_steps_of_a_deletion_others_finish_it(
                 producer.send_async(str(number).encode(), None)
             producer.flush()
             producer.close()
-        eventually("the lists are shared out", lambda: all(keeper.owned() for keeper in [*keepers, survivor]))
+        until(lambda: all(keeper.owned() for keeper in [*keepers, survivor]), "the lists are shared out")
         given_up = admin.dead_deletions().count
         for topic in topics:
             admin.skip(topic, "s", ACKNOWLEDGED)
         killed = [*keepers, *workers]
-        eventually(
-            lambda: f"all are killed, {[process.said for process in killed]}",
+        until(
             lambda: all(process.is_dead() for process in killed),
+            lambda: f"all are killed, {[process.said for process in killed]}",
         )
         assert [process.said[-1] for process in killed] == [f"cut {cut}" for cut in (*MAINTENANCE_CUTS, *WORKER_CUTS)]
         for topic in topics:
@@ -132,13 +132,13 @@ def test_whoever_dies_between_two_steps_of_a_deletion_others_finish_it(
         def starts() -> set[int]:
             return {admin.topic_stats(topic).start_offsets[0] for topic in topics}
 
-        eventually(
-            lambda: f"data of ledgers that nobody needs is gone, the logs start at {starts()}, {survivor.said}",
+        until(
             lambda: starts() == {FIRST_NEEDED_LEDGER * SIZE},
+            lambda: f"data of ledgers that nobody needs is gone, the logs start at {starts()}, {survivor.said}",
         )
-        eventually(
-            lambda: f"all that was asked for is done, {admin.list_deletions()}",
+        until(
             lambda: admin.list_deletions().count == 0,
+            lambda: f"all that was asked for is done, {admin.list_deletions()}",
         )
         assert admin.dead_deletions().count == given_up
         for topic in topics:
@@ -170,7 +170,7 @@ def test_a_topic_that_is_deleted_goes_whoever_dies_between_two_ledgers(
         keepers = [start(MAINTENANCE, cut=cut) for cut in TOPIC_CUTS[:2]]
         workers = [start(WORKER, cut=cut, nth=2) for cut in (*WORKER_CUTS, *TOPIC_CUTS[2:])]
         survivor = start(MAINTENANCE)  # without a worker that would leave nothing for those to be killed at
-        eventually("the lists are shared out", lambda: all(keeper.owned() for keeper in [*keepers, survivor]))
+        until(lambda: all(keeper.owned() for keeper in [*keepers, survivor]), "the lists are shared out")
         for topic in topics:
             admin.delete_topic(topic)
         assert not {name for topic in topics for name in admin.list_topics() if name.endswith(topic)}
@@ -180,23 +180,21 @@ def test_a_topic_that_is_deleted_goes_whoever_dies_between_two_ledgers(
         producer.send(b"of the next life")
         producer.close()
         killed = [*keepers, *workers]
-        eventually(
-            lambda: f"all are killed, {[process.said for process in killed]}",
+        until(
             lambda: all(process.is_dead() for process in killed),
+            lambda: f"all are killed, {[process.said for process in killed]}",
         )
         start(WORKER)
 
         def left() -> list[str]:
             return sorted(admin.node.admin.describe_topics(kafka_topics[1:], Deadline.after(30)))
 
-        eventually(lambda: f"every Kafka topic is gone, but {left()}, {survivor.said}", lambda: not left())
-        eventually(
-            lambda: f"all that was asked for is done, {admin.list_deletions()}",
+        until(lambda: not left(), lambda: f"every Kafka topic is gone, but {left()}, {survivor.said}")
+        until(
             lambda: admin.list_deletions().count == 0,
+            lambda: f"all that was asked for is done, {admin.list_deletions()}",
         )
         assert admin.dead_deletions().count == given_up
-        eventually(
-            "every deletion is on record as over", lambda: not admin.node.topics.being_deleted(Deadline.after(30))
-        )
+        until(lambda: not admin.node.topics.being_deleted(Deadline.after(30)), "every deletion is on record as over")
         assert admin.topic_stats(anew).entries == 1
     client.close()

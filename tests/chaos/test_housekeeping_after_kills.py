@@ -21,8 +21,8 @@ from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
 from pulsar_on_kafka.service.housekeeping.heartbeats import HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
 from pulsar_on_kafka.statelog.view import LogView
-from tests.chaos.processes import PATIENCE_S, eventually
 from tests.chaos.stage import Stage, Stand
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1800)]
 
@@ -98,7 +98,7 @@ def test_what_killed_consumers_wrote_for_saves_that_never_were_is_removed(stage:
         saved = [_saved(node, _opened(node, topic, point)) for point in stands]
         return all(copy == commit for commit, copy in saved)
 
-    eventually("nothing else is left", lambda: nothing_else_is_left() and what_idle_groups_have_is_copied())
+    until(lambda: nothing_else_is_left() and what_idle_groups_have_is_copied(), "nothing else is left")
     for point, stand in stands.items():
         subscription = _opened(node, topic, point)
         node.admin.delete_group(subscription.group, Deadline.after(PATIENCE_S))  # as Kafka forgets it after some days

@@ -8,8 +8,9 @@ from operator import attrgetter
 import pytest
 
 from tests.chaos.evidence import Position
-from tests.chaos.processes import WorkerProcess, eventually
+from tests.chaos.processes import WorkerProcess
 from tests.chaos.stage import Stage, Stand
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.kills]
 
@@ -23,9 +24,9 @@ ORDERS = {"flush_every": 37, "nack_every": 60, "pace_ms": 0.5, "residues": ALL}
 def go_on_by(stand: Stand, count: int, *workers: WorkerProcess) -> None:
     """Each of these receives so many messages more."""
     before = [worker.received() for worker in workers]
-    eventually(
-        f"{stand.type}: {[worker.name for worker in workers]} receive {count} more",
+    until(
         lambda: all(worker.received() >= had + count for worker, had in zip(workers, before, strict=True)),
+        f"{stand.type}: {[worker.name for worker in workers]} receive {count} more",
     )
 
 
@@ -39,7 +40,7 @@ def seek(worker: WorkerProcess) -> None:
     """To behind one of the messages that it received lately."""
     before = worker.count("K")
     worker.tell("seek")
-    worker.until("has sought", lambda: worker.count("K") > before)
+    worker.until(lambda: worker.count("K") > before, "has sought")
 
 
 def check_key_order(on: Stage, stand: Stand) -> None:
@@ -93,7 +94,7 @@ def deaths_and_sleep(on: Stage, type_: str, *, at_once: bool = False) -> None:
     if at_once:
         others.pop().kill()
     seek(others[0])  # done when the next owner has heard of it
-    eventually("another one owns it", lambda: any(worker.owned() for worker in others))
+    until(lambda: any(worker.owned() for worker in others), "another one owns it")
     go_on_by(stand, 100, *others)
     if not at_once:
         next(worker for worker in others if not worker.owned()).kill()

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from tests.chaos.replication_rounds import Service
 from tests.clusters.cluster import Cluster, clusters_of, embedded_broker
 from tests.clusters.program import Program
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.soak, pytest.mark.timeout(0)]
 
@@ -87,7 +87,7 @@ def _round(clusters: dict[str, Cluster], tenant: str, chance: random.Random, log
 
         def goes_on() -> None:
             before = len(program.received)
-            assert wait_until(lambda: len(program.received) > before + 200, Deadline.after(_PATIENCE_S)), log
+            until(lambda: len(program.received) > before + 200, lambda: f"messages to go on coming: {log}", _PATIENCE_S)
 
         goes_on()
         migrator.does("run", "--to", "east")

@@ -14,9 +14,10 @@ from random import Random
 import pytest
 
 import pulsar_on_kafka as pulsar
-from tests.chaos.processes import WorkerProcess, eventually
+from tests.chaos.processes import WorkerProcess
 from tests.chaos.stage import Stage, Stand
 from tests.chaos.worker import Orders, residue
+from tests.waiting import until
 
 MakeStage = Callable[..., Stage]
 
@@ -33,7 +34,7 @@ def kill_and_replace(stand: Stand, chance: Random, deaths: int, *, closes: bool,
         return [each for each in stand.workers if each.alive and each.received()]
 
     for _ in range(deaths):
-        eventually("somebody has received something", at_work)
+        until(at_work, "somebody has received something")
         worker = chance.choice(at_work())
         threading.Event().wait(chance.uniform(0.1, 1.0))
         following = stand.worker(**orders)
@@ -43,7 +44,7 @@ def kill_and_replace(stand: Stand, chance: Random, deaths: int, *, closes: bool,
             worker.end()
         else:
             worker.kill()
-        following.until("subscribed", lambda following=following: following.count("s"))  # type: ignore[misc]
+        following.until(lambda following=following: following.count("s"), "subscribed")  # type: ignore[misc]
 
 
 def poison_among_deaths(on: Stage, type_: str, seed: int, deaths: int, *, closes: bool = False) -> None:
@@ -67,7 +68,7 @@ def poison_among_deaths(on: Stage, type_: str, seed: int, deaths: int, *, closes
         except pulsar.Timeout:
             return buried.issuperset(poison.values())
 
-    eventually(lambda: f"{set(poison.values()) - buried} are buried", all_buried)
+    until(all_buried, lambda: f"{set(poison.values()) - buried} are buried")
     assert buried == set(poison.values())
     times = Counter(receipt.position for worker in stand.workers for receipt in worker.look().receipts)
     more = {position: count for position, count in times.items() if count > MOST_REDELIVERIES + 1}

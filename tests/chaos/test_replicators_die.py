@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pulsar_on_kafka.embedded import EmbeddedBroker, EmbeddedBrokerError
-from tests.chaos.processes import eventually
 from tests.chaos.replication_rounds import FAULTS, Service, play
 from tests.clusters.cluster import Cluster, clusters_of, embedded_broker
 from tests.integration.sdk_support import receive
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
@@ -104,6 +104,6 @@ def test_a_ring_of_three_does_not_loop(unique: Callable[..., str], tmp_path: Pat
             stats = [cluster.admin.topic_stats(topic) for cluster in made.values()]
             return all(found.backlog == 0 for each in stats for found in each.replication.values())
 
-        eventually("nothing is left to be copied", all_is_copied)
+        until(all_is_copied, "nothing is left to be copied")
         for cluster in made.values():  # not one more than each was sent or got
             assert cluster.admin.topic_stats(topic).entries == 300

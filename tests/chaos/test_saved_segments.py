@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.chaos.processes import eventually
 from tests.chaos.stage import Stage, Stand
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -31,10 +31,10 @@ def test_a_big_state_survives_kills_in_the_middle_of_saves(stage: MakeStage) -> 
     stand = on.subscription("Exclusive")
     for _ in range(2):
         worker = stand.join(**HOLEY, pace_ms=0.1)
-        worker.until("receives", worker.received)
+        worker.until(worker.received, "receives")
         before = worker.received()
-        eventually("its state is in segments", lambda: is_in_segments(stand))
-        eventually("it saves more", lambda w=worker, n=before: w.received() > n + 6_000)  # type: ignore[misc]
+        until(lambda: is_in_segments(stand), "its state is in segments")
+        until(lambda w=worker, n=before: w.received() > n + 6_000, "it saves more")  # type: ignore[misc]
         worker.kill()
     found = stand.verdict()
     assert not found.broken
@@ -46,15 +46,15 @@ def test_a_big_state_moves_while_saves_are_in_flight(stage: MakeStage) -> None:
     on.publish(60_000).wait()
     shared = on.subscription("Shared")
     first = shared.join(**HOLEY)
-    eventually("its state is in segments", lambda: is_in_segments(shared))
+    until(lambda: is_in_segments(shared), "its state is in segments")
     # What the first one has received and not acknowledged stays with it: the others live on what comes.
     more = on.publish(name="more", pace_ms=0.3)
     for _ in range(3):
         other = shared.worker(**HOLEY)
         shared.warm(other)
         other.subscribe()
-        other.until("owns a partition", other.owned)
-        other.until("receives", lambda other=other: other.received() > 2_000)  # type: ignore[misc]
+        other.until(other.owned, "owns a partition")
+        other.until(lambda other=other: other.received() > 2_000, "receives")  # type: ignore[misc]
         other.close()
     more.stop()
     first.close()
@@ -66,19 +66,19 @@ def test_a_former_owner_wakes_up_during_anothers_segment_save(stage: MakeStage) 
     on.publish(60_000).wait()
     stand = on.subscription("Failover")
     owner, other = stand.join(**HOLEY), stand.join(**HOLEY)
-    eventually("one of them has its state in segments", lambda: is_in_segments(stand))
+    until(lambda: is_in_segments(stand), "one of them has its state in segments")
     if not owner.received():
         owner, other = other, owner
     owner.stop()
-    eventually("the other one takes over", lambda: other.owned() == {0})
-    eventually("it saves", lambda: other.received() > 3_000)
+    until(lambda: other.owned() == {0}, "the other one takes over")
+    until(lambda: other.received() > 3_000, "it saves")
     owner.go_on()
-    owner.until("learns that it lost its partition", lambda: owner.count("l"))
+    owner.until(lambda: owner.count("l"), "learns that it lost its partition")
     on.publish(10_000, name="more")  # the other one may be through with the first ones by now
     before = len(stand.received())
-    eventually("it goes on, by leases to the woken one", lambda: len(stand.received()) > before + 3_000)
+    until(lambda: len(stand.received()) > before + 3_000, "it goes on, by leases to the woken one")
     other.kill()
-    eventually("the woken one takes over again", lambda: owner.last_owned_after_loss())
+    until(lambda: owner.last_owned_after_loss(), "the woken one takes over again")
     owner.close()
     found = stand.verdict()
     assert not found.broken

@@ -48,11 +48,11 @@ def test_a_former_owner_wakes_up_between_two_writes_of_a_save(stage: MakeStage) 
     for other in others.values():
         other.try_to_subscribe()
     for other in others.values():
-        other.until("takes over", other.owned, PATIENCE_S)
-        other.until("says that something is durable", lambda other=other: other.look().durable, PATIENCE_S)  # type: ignore[misc]
+        other.until(other.owned, "takes over", PATIENCE_S)
+        other.until(lambda other=other: other.look().durable, "says that something is durable", PATIENCE_S)  # type: ignore[misc]
     for worker in stopped.values():
         worker.go_on()
     for worker in stopped.values():
-        worker.until("learns that it lost its partition", lambda worker=worker: worker.count("l"), PATIENCE_S)  # type: ignore[misc]
+        worker.until(lambda worker=worker: worker.count("l"), "learns that it lost its partition", PATIENCE_S)  # type: ignore[misc]
     for point, stand in stands.items():
         assert not stand.verdict().broken, point

@@ -24,7 +24,7 @@ from pulsar_on_kafka.ledgers.group import maintenance_group
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.node import standing_in
-from tests.chaos.processes import PATIENCE_S, eventually
+from tests.waiting import PATIENCE_S, until
 
 _ROOT = Path(__file__).parents[2]
 _ALL = LEDGERS.partitions
@@ -55,7 +55,7 @@ class ServiceProcess:
             found[:] = [line for line in self.lines if line.startswith(beginning)]
             return bool(found) or self.process.poll() is not None
 
-        eventually(lambda: f"it says {beginning!r}: {self.lines[-5:]}", said)
+        until(said, lambda: f"it says {beginning!r}: {self.lines[-5:]}")
         assert found, self.lines
         return found[-1]
 
@@ -101,16 +101,16 @@ def test_services_share_the_work_take_over_and_outlast_their_broker(own_broker: 
     with served(url) as first, served(url, "--debug") as second:
         assert "maintenance" in first.says("serving ")
         second.says("serving ")
-        eventually("they share", lambda: 0 < first.owned() < _ALL and first.owned() + second.owned() == _ALL)
-        eventually("rounds are made", lambda: first.role("maintenance")["turns"]["ledgers"]["done"])
+        until(lambda: 0 < first.owned() < _ALL and first.owned() + second.owned() == _ALL, "they share")
+        until(lambda: first.role("maintenance")["turns"]["ledgers"]["done"], "rounds are made")
         assert "pok_duty_partitions{" in first.get("/metrics")[1]
         first.end(signal.SIGKILL)
-        eventually("the other one takes over", lambda: second.owned() == _ALL)
+        until(lambda: second.owned() == _ALL, "the other one takes over")
         group = maintenance_group(Instance())
         assert any(f"group={group} said good-bye for 1" in line for line in second.lines), "nobody waits for a session"
 
         own_broker.kill()
-        eventually("it is not ready without a broker", lambda: not second.is_ready())
+        until(lambda: not second.is_ready(), "it is not ready without a broker")
         assert second.get("/health/live")[0] == 200
         second.says("not ready: Kafka: ")
         with served(url) as early:
@@ -119,9 +119,9 @@ def test_services_share_the_work_take_over_and_outlast_their_broker(own_broker: 
             own_broker.start()
             early.says("serving ")
             second.says("ready again")
-            eventually("they share", lambda: 0 < early.owned() < _ALL and early.owned() + second.owned() == _ALL)
+            until(lambda: 0 < early.owned() < _ALL and early.owned() + second.owned() == _ALL, "they share")
             assert early.end(signal.SIGINT) == 0
-        eventually("the other one has all again", lambda: second.owned() == _ALL)
+        until(lambda: second.owned() == _ALL, "the other one has all again")
         assert second.end() == 0
         assert "stopping ..." in second.lines
 
@@ -141,15 +141,15 @@ def test_a_client_stands_in_while_no_service_is_there(
             described = node.admin.describe_group(maintenance_group(Instance()), Deadline.after(PATIENCE_S))
             return [member.client_id for member in described.members if not is_over(member.client_id)]
 
-        eventually("it stands in", lambda: node.stand_in.standing and any(map(stands_in, members())))
-        eventually("it has its share", lambda: sum(state.partitions for state in node.roles[0].states()) == _ALL)
+        until(lambda: node.stand_in.standing and any(map(stands_in, members())), "it stands in")
+        until(lambda: sum(state.partitions for state in node.roles[0].states()) == _ALL, "it has its share")
         with served(service_url) as service:
             service.says("serving ")
-            eventually("it leaves", lambda: not node.stand_in.standing and not any(map(stands_in, members())))
-            eventually("the service has all", lambda: service.owned() == _ALL)
+            until(lambda: not node.stand_in.standing and not any(map(stands_in, members())), "it leaves")
+            until(lambda: service.owned() == _ALL, "the service has all")
             service.end(signal.SIGKILL)
-        eventually("it stands in again", lambda: node.stand_in.standing)
-        eventually("it has its share", lambda: sum(state.partitions for state in node.roles[0].states()) == _ALL)
+        until(lambda: node.stand_in.standing, "it stands in again")
+        until(lambda: sum(state.partitions for state in node.roles[0].states()) == _ALL, "it has its share")
         child = os.fork()
         if child == 0:
             os._exit(0)

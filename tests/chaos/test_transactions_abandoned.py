@@ -14,8 +14,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.transactions.serving.group import coordinators_group
-from tests.chaos.processes import PATIENCE_S, eventually
 from tests.integration.transaction_support import markers_of
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.kafka
 
@@ -58,7 +58,7 @@ def test_a_program_without_transactions_goes_on_after_the_time_out(own_broker: E
         admin.create_topic(topic)
         txn = begin_and_die(url, topic)
         client.create_producer(topic).send(b"behind")
-        eventually(lambda: "the dead process is still in the group", lambda: nobody_serves(admin))
+        until(lambda: nobody_serves(admin), lambda: "the dead process is still in the group")
         timeout_ms = int(PATIENCE_S * 1000)
         if who == "consumer":
             consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)

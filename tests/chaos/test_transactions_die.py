@@ -26,9 +26,9 @@ from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.transactions.buffer.entries import TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.serving.group import coordinators_group
-from tests.chaos.processes import PATIENCE_S, eventually
 from tests.chaos.transaction_worker import TransactionOrders
 from tests.integration.transaction_support import Seen, buffer_of, data_of, on_record
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.kafka
 
@@ -68,9 +68,9 @@ class Worker:
 
     def until_more_commits(self, count: int = 3) -> None:
         wanted = self.commits() + count
-        eventually(
-            lambda: f"{count} more commits; last said {self.said[-3:]}, {self._log.read_text()[-2000:]}",
+        until(
             lambda: self.commits() >= wanted,
+            lambda: f"{count} more commits; last said {self.said[-3:]}, {self._log.read_text()[-2000:]}",
         )
 
     def end(self) -> None:
@@ -121,9 +121,9 @@ def test_every_outcome_is_all_or_nothing_whoever_is_killed_or_stopped(
         killed, stopped, spared = workers
         killed.kill()
         spared.until_more_commits()
-        eventually("the group to give the killed one up", lambda: len(members(judge) - others) == 2)
+        until(lambda: len(members(judge) - others) == 2, "the group to give the killed one up")
         stopped.signal(signal.SIGSTOP)
-        eventually("the group to give the stopped one up", lambda: len(members(judge) - others) == 1)
+        until(lambda: len(members(judge) - others) == 1, "the group to give the stopped one up")
         spared.until_more_commits()
         stopped.signal(signal.SIGCONT)
         stopped.until_more_commits()
@@ -158,7 +158,7 @@ def test_who_survives_a_coordinator_s_process_says_good_bye_for_it(
 
         (dying,) = {process for process in processes() if f":{worker.pid}:" in process}
         worker.kill()
-        eventually("its coordinators are others'", lambda: dying not in processes())
+        until(lambda: dying not in processes(), "its coordinators are others'")
     finally:
         worker.kill()
         client.close()
@@ -179,7 +179,7 @@ class TransactionsVerdict:
                 self._places.append((where, topic.kafka_topic))
 
     def reached(self) -> None:
-        eventually("every transaction to have ended everywhere", self._all_ended)
+        until(self._all_ended, "every transaction to have ended everywhere")
         seen = self._read()
         outcomes: dict[TxnId, set[bool]] = {}
         values: dict[TxnId, list[bytes | None]] = {}

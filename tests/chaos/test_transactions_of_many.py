@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pulsar_on_kafka.admin import AdminClient
-from tests.chaos.processes import PATIENCE_S
 from tests.integration.transaction_support import data_of
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.kafka
 

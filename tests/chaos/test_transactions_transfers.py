@@ -25,7 +25,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.chaos.bank import PATIENCE_S, BankStage
 from tests.chaos.bank_worker import Account, Leg
-from tests.chaos.processes import eventually
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -85,14 +85,14 @@ class Accounts:
         return sum(len(worker.said("d")) for worker in self._stage.workers)
 
     def until_committed(self, transfers: int) -> None:
-        eventually(f"{transfers} transfers are done", lambda: self.committed() >= transfers, PATIENCE_S)
+        until(lambda: self.committed() >= transfers, f"{transfers} transfers are done", PATIENCE_S)
 
     def judge(self) -> str:
         """After the last process was killed. Gives what was seen."""
         for worker in self._stage.workers:
             worker.kill()
         self._client.new_transaction().abort()  # who asks for transactions serves coordinators
-        eventually(lambda: f"{self._stage.unfinished()} are over", lambda: not self._stage.unfinished(), PATIENCE_S)
+        until(lambda: not self._stage.unfinished(), lambda: f"{self._stage.unfinished()} are over", PATIENCE_S)
         left = self._left()
         assert sorted(account.number for account in left) == list(range(_ACCOUNTS))
         assert sum(account.balance for account in left) == _ACCOUNTS * _BALANCE
@@ -104,7 +104,7 @@ class Accounts:
             balances[leg.account] += leg.amount
         assert all(len(amounts) == 2 and sum(amounts) == 0 for amounts in sums.values()), sums
         assert balances == dict(left)
-        eventually("who read along has read all", lambda: len(self.reading_along.legs) >= len(legs), PATIENCE_S)
+        until(lambda: len(self.reading_along.legs) >= len(legs), "who read along has read all", PATIENCE_S)
         self.reading_along.close()
         assert self.reading_along.legs == legs
         told = self.committed()
@@ -124,7 +124,7 @@ class Accounts:
             found[str(message.message_id())] = Account.read(message.data())
             return False
 
-        eventually(lambda: f"all accounts come: {sorted(found.values())}", all_there, PATIENCE_S)
+        until(all_there, lambda: f"all accounts come: {sorted(found.values())}", PATIENCE_S)
         consumer.close()
         return list(found.values())
 

@@ -10,13 +10,13 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.http_server import HttpServer
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.lookup_service.cluster_metadata import ClusterMetadata
 from pulsar_on_kafka.lookup_service.following_map import following_map
 from pulsar_on_kafka.lookup_service.gateway import LookupGateway
 from pulsar_on_kafka.service.replication.replication import Replication
 from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
+from tests.waiting import until
 
 PATIENCE_S = 90.0
 
@@ -62,7 +62,7 @@ class Cluster:
             stack.callback(metadata.close)
             server = HttpServer("127.0.0.1", 0, LookupGateway(followed, metadata))
             stack.callback(server.close)
-            assert wait_until(lambda: not followed.failure(), Deadline.after(PATIENCE_S))
+            until(lambda: not followed.failure(), "the lookup service to read its map")
             yield server.port
 
 

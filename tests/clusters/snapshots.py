@@ -10,7 +10,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.record_headers import MARKER
 from pulsar_on_kafka.mapping.records.subscription_markers import Snapshot, SubscriptionMarker, decode_marker
 from tests.clusters.cluster import PATIENCE_S, Cluster
-from tests.integration.sdk_support import until
+from tests.waiting import until
 
 
 def markers(cluster: Cluster, topic: str) -> list[SubscriptionMarker]:

@@ -9,7 +9,8 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.clusters.cluster import Cluster
-from tests.integration.sdk_support import payloads, receive, send, until
+from tests.integration.sdk_support import payloads, receive, send
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 

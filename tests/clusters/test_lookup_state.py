@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory
 from pulsar_on_kafka.metadata.tenant_moves import TenantMove
 from tests.clusters.cluster import PATIENCE_S, Cluster
+from tests.waiting import until
 
 
 def test_the_state_of_a_topic_of_a_moving_tenant(clusters: dict[str, Cluster], tenant: str) -> None:
@@ -26,7 +26,7 @@ def test_the_state_of_a_topic_of_a_moving_tenant(clusters: dict[str, Cluster], t
     consumer.flush()
     with west.lookup_port() as port:
         service, soon = HttpDirectory([f"127.0.0.1:{port}"]), Deadline.after(PATIENCE_S)
-        assert wait_until(lambda: service.topic_state(topic, soon)["state"] == "ACTIVE", soon)
+        until(lambda: service.topic_state(topic, soon)["state"] == "ACTIVE", "the topic to be active")
         here = service.topic_state(topic, soon)["clusters"]["west"]
         assert here["partitions"] == [{"partition": p, "start": 0, "end": 2} for p in (0, 1)]
         cursors = here["subscriptions"]["billing"]["partitions"]
@@ -35,7 +35,7 @@ def test_the_state_of_a_topic_of_a_moving_tenant(clusters: dict[str, Cluster], t
         consumer.close()
         west.admin.node.tenants.move(tenant, TenantMove.BEGIN_SWITCH, soon, "east")
         east.admin.create_subscription(topic, "billing")
-        assert wait_until(lambda: service.topic_state(topic, soon)["state"] == "SWITCHING", soon)
+        until(lambda: service.topic_state(topic, soon)["state"] == "SWITCHING", "the topic to be switching")
         both = service.topic_state(topic, soon)["clusters"]
         assert sorted(both) == ["east", "west"]
         assert both["east"]["partitions"] == [{"partition": p, "start": 0, "end": 0} for p in (0, 1)]

@@ -9,13 +9,13 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded, Refused
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import MigrationStep
 from pulsar_on_kafka.migration.tenant_sides import TenantSides
 from pulsar_on_kafka.migration.worker import MigrationWorker
 from tests.clusters.cluster import PATIENCE_S, Cluster, refuse_again
 from tests.clusters.program import Program
 from tests.integration.command_line import CommandLine
+from tests.waiting import until
 
 
 class Order(pulsar.schema.Record):
@@ -54,7 +54,7 @@ def test_a_tenant_moves_and_comes_back(
             stack.enter_context(cluster.replicating())
         port = stack.enter_context(clusters["west"].lookup_port())
         program = Program(f"pok+lookup://127.0.0.1:{port}", topic)
-        assert wait_until(lambda: len(program.received) > 500, Deadline.after(PATIENCE_S))
+        until(lambda: len(program.received) > 500, "500 messages")
         west.node.migrations.begin(tenant, "west", "east", Deadline.after(PATIENCE_S))
         with pytest.raises(Refused, match="cannot switch"):
             worker().switch()
@@ -76,10 +76,10 @@ def test_a_tenant_moves_and_comes_back(
         assert [line.split(" after ")[0] for line in news[-3:]] == [
             "nobody is on west", "everything is on east, and compared,", "programs go on, on east,",
         ]  # fmt: skip
-        assert wait_until(lambda: len(program.received) > before + 200, Deadline.after(PATIENCE_S)), "it goes on"
+        until(lambda: len(program.received) > before + 200, "the program to go on")
         assert worker().roll_back().step is MigrationStep.ROLLED_BACK
         before = len(program.received)
-        assert wait_until(lambda: len(program.received) > before + 200, Deadline.after(PATIENCE_S)), "it is back"
+        until(lambda: len(program.received) > before + 200, "the program to go on")
         program.end()
 
     program.check(20)

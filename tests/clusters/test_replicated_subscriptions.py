@@ -23,7 +23,8 @@ from pulsar_on_kafka.replicated.comparison import PartitionComparison
 from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
 from tests.clusters.cluster import PATIENCE_S, Cluster, refuse_again
 from tests.integration.command_line import CommandLine
-from tests.integration.sdk_support import nothing_comes, receive, receive_rest, until
+from tests.integration.sdk_support import nothing_comes, receive, receive_rest
+from tests.waiting import until
 
 AGAIN_MS = 2_000
 """Closing takes less: a redelivery that is saved, and not made as its consumer closes, counts in other clusters."""

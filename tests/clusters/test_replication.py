@@ -14,7 +14,8 @@ from pulsar_on_kafka.mapping.records.message_record import RecordHeaders, decode
 from pulsar_on_kafka.service.replication.replication import Replication
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.integration.command_line import CommandLine
-from tests.integration.sdk_support import nothing_comes, receive, until
+from tests.integration.sdk_support import nothing_comes, receive
+from tests.waiting import until
 
 Unique = Callable[..., str]
 

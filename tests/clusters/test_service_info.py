@@ -9,9 +9,8 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
-from tests.clusters.cluster import PATIENCE_S, Cluster, embedded_broker
+from tests.clusters.cluster import Cluster, embedded_broker
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 Unique = Callable[..., str]
@@ -59,7 +58,7 @@ def test_a_running_client_moves_where_its_provider_says(clusters: dict[str, Clus
 
     provider.tell(pulsar.ServiceInfo(clusters["east"].url))
     assert client.get_service_info().service_url == clusters["east"].url
-    assert wait_until(lambda: not producer.is_connected(), Deadline.after(PATIENCE_S))
+    until(lambda: not producer.is_connected(), "the producer to leave")
     for number in range(5):
         producer.send(b"e%d" % number)
     assert producer.last_sequence_id() == 9, "numbering goes on"
@@ -95,7 +94,7 @@ def test_a_client_goes_on_elsewhere_when_its_cluster_dies(west: Cluster, tenant:
         for number in range(10):
             producer.send_async(b"%d" % number, lambda result, _: answers.append(result))
         assert received(consumer, 10) == [b"%d" % number for number in range(10)], "what was not answered is sent again"
-        assert wait_until(lambda: len(answers) == 10, Deadline.after(PATIENCE_S))
+        until(lambda: len(answers) == 10, "ten answers")
         assert answers == [pulsar.Result.Ok] * 10
         assert client.get_service_info().service_url == west.url
         client.close()
@@ -103,7 +102,7 @@ def test_a_client_goes_on_elsewhere_when_its_cluster_dies(west: Cluster, tenant:
         late.create_producer(topic).send(b"though the primary is dead")
         late.close()
         dying.restart()  # or this process would try for long to leave it in order
-        assert wait_until(lambda: not leaving(), Deadline.after(PATIENCE_S))
+        until(lambda: not leaving(), "what left to be closed")
     finally:
         dying.stop()
 

@@ -12,12 +12,12 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.following.moving_consumer import GRACE_S
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory
 from pulsar_on_kafka.lookup.places import LookupFailed
 from pulsar_on_kafka.metadata.tenant_moves import TenantMove
 from tests.clusters.cluster import Cluster
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_clients_move_with_their_tenant(clusters: dict[str, Cluster], lookup_por
     with pytest.raises(pulsar.ConnectError, match="is on no cluster"):
         client.create_producer(topic)
     west.assign_tenant(tenant, "west")
-    assert wait_until(lambda: _is_there(lookup_port, tenant), Deadline.after(10))
+    until(lambda: _is_there(lookup_port, tenant), "the tenant to be in the directory")
 
     producer = client.create_producer(topic, "shop", block_if_queue_full=True)
     consumer = client.subscribe(topic, "billing", pulsar.ConsumerType.Shared)
@@ -54,13 +54,13 @@ def test_clients_move_with_their_tenant(clusters: dict[str, Cluster], lookup_por
 
     held, answers = threading.Event(), []
     tenants.move(tenant, TenantMove.BEGIN_SWITCH, Deadline.after(10), "east")
-    assert wait_until(lambda: not producer.is_connected(), Deadline.after(20))
+    until(lambda: not producer.is_connected(), "the producer to leave")
     for number in range(5):
         producer.send_async(b"e%d" % number, lambda result, _: answers.append(result))
     threading.Thread(target=lambda: (producer.flush(), held.set()), daemon=True).start()
     with pytest.raises(pulsar.Timeout):
         consumer.receive(300)
-    assert wait_until(lambda: not west.subscription_stats(topic, "billing").consumers, Deadline.after(20))
+    until(lambda: not west.subscription_stats(topic, "billing").consumers, "the consumers to leave the west")
     stats = west.subscription_stats(topic, "billing")
     assert stats.backlog == 1, "what was acknowledged is saved, and one message is not"
     assert not held.is_set()
@@ -104,9 +104,9 @@ def test_what_is_acknowledged_late_is_acknowledged_on_the_copies(
         elsewhere.close()
         _send_singly_and_in_a_batch(client, topic, 5)
         mine = {message.data(): message for message in (consumer.receive(20_000) for _ in range(11))}
-        assert wait_until(lambda: clusters["west"].has_copied(topic, clusters["east"]), Deadline.after(30))
+        until(lambda: clusters["west"].has_copied(topic, clusters["east"]), "everything to be copied")
         west.node.tenants.move(tenant, TenantMove.BEGIN_SWITCH, Deadline.after(10), "east")
-        assert wait_until(lambda: not west.subscription_stats(topic, "billing").consumers, Deadline.after(20))
+        until(lambda: not west.subscription_stats(topic, "billing").consumers, "the consumers to leave the west")
         for text in (b"w1", b"b2", b"e1"):
             consumer.acknowledge(mine[text])
         consumer.acknowledge(mine[b"w3"].message_id())
@@ -117,7 +117,7 @@ def test_what_is_acknowledged_late_is_acknowledged_on_the_copies(
             consumer.receive(1_000)
         for text in mine:  # after the switch: on the copies, too
             consumer.acknowledge(mine[text])
-        assert wait_until(lambda: east.subscription_stats(topic, "billing").backlog == 0, Deadline.after(30))
+        until(lambda: east.subscription_stats(topic, "billing").backlog == 0, "the backlog of the east to be empty")
     client.close()
 
 
@@ -134,7 +134,7 @@ def test_nobody_waits_for_an_application_that_holds_messages_back(
         for number in range(4):
             producer.send(b"%d" % number)
         held = [{int(each.data()): each for each in (mine.receive(20_000) for _ in range(4))} for mine in consumers]
-        assert wait_until(lambda: clusters["west"].has_copied(topic, clusters["east"]), Deadline.after(30))
+        until(lambda: clusters["west"].has_copied(topic, clusters["east"]), "everything to be copied")
         again: list[set[int]] = [set(), set()]
 
         def receive(which: int) -> None:
@@ -147,7 +147,7 @@ def test_nobody_waits_for_an_application_that_holds_messages_back(
         began_s = time.monotonic()
         west.node.tenants.move(tenant, TenantMove.BEGIN_SWITCH, Deadline.after(10), "east")
         for name in ("billing", "audit"):
-            assert wait_until(partial(_nobody_consumes, west, topic, name), Deadline.after(20))
+            until(partial(_nobody_consumes, west, topic, name), "the consumers to leave the west")
         assert time.monotonic() - began_s < GRACE_S
         west.node.tenants.move(tenant, TenantMove.FINISH_SWITCH, Deadline.after(10), "east")
         for mine, messages in zip(consumers, held, strict=True):
@@ -181,10 +181,10 @@ def test_late_cumulative_acknowledgements_and_chunks_take_effect_on_the_copies(
         mine = {message.data(): message for message in (consumer.receive(20_000) for _ in range(8))}
         chunks = {message.data()[:1]: message for message in (large.receive(30_000) for _ in range(4))}
         for name in (topic, chunked):
-            assert wait_until(partial(clusters["west"].has_copied, name, clusters["east"]), Deadline.after(30))
+            until(partial(clusters["west"].has_copied, name, clusters["east"]), "everything to be copied")
         west.node.tenants.move(tenant, TenantMove.BEGIN_SWITCH, Deadline.after(10), "east")
         for name in (topic, chunked):
-            assert wait_until(partial(_nobody_consumes, west, name), Deadline.after(20))
+            until(partial(_nobody_consumes, west, name), "the consumers to leave the west")
         consumer.acknowledge_cumulative(mine[b"w0"].message_id())
         consumer.acknowledge_cumulative(mine[b"b1"])
         with pytest.raises(pulsar.CumulativeAcknowledgementNotAllowedError):
@@ -201,7 +201,7 @@ def test_late_cumulative_acknowledgements_and_chunks_take_effect_on_the_copies(
         consumer.acknowledge_cumulative(mine[b"b3"])  # after the switch, too
         large.acknowledge(chunks[b"z"].message_id())
         for name in (topic, chunked):
-            assert wait_until(partial(_nothing_is_left, east, name), Deadline.after(30))
+            until(partial(_nothing_is_left, east, name), "the backlog of the east to be empty")
     client.close()
 
 
@@ -222,7 +222,7 @@ def _at_home(
             for subscription in subscriptions:
                 admin.create_subscription(topic, subscription, from_earliest=True)
     west.assign_tenant(tenant, "west")
-    assert wait_until(lambda: _is_there(lookup_port, tenant), Deadline.after(10))
+    until(lambda: _is_there(lookup_port, tenant), "the tenant to be in the directory")
     return pulsar.Client(f"pok+lookup://127.0.0.1:{lookup_port}", operation_timeout_seconds=20)
 
 

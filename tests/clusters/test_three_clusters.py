@@ -13,7 +13,8 @@ import pulsar_on_kafka as pulsar
 from tests.clusters.cluster import Cluster
 from tests.clusters.conftest import HUB
 from tests.clusters.snapshots import bodies, sent, wait_for_snapshot
-from tests.integration.sdk_support import nothing_comes, receive, receive_rest, until
+from tests.integration.sdk_support import nothing_comes, receive, receive_rest
+from tests.waiting import until
 
 ALL: Final = ("west", "east", HUB)
 ACKS, SNAPSHOTS = "by-acknowledgements", "by-snapshots"

@@ -17,6 +17,7 @@ from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.followed_log import FollowedLog
 from pulsar_on_kafka.statelog.view import LogView
 from tests.contract.conftest import Connected, a_state_topic, connect, following
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -106,14 +107,16 @@ def test_following_goes_on_after_the_broker_was_away(own_broker: EmbeddedBroker)
     own_broker.start()
     found = view.ask(lambda count: count.records, soon())
     assert found - known in (0, 1)
-    deadline = soon()
-    counting.readings = 1
-    while counting.readings:
-        deadline.check("following to go on")
+
+    def follows() -> bool:
+        nonlocal found
         counting.readings = 0
         before = found
         for n in range(20):
             found = append_and_read_back(view, n)
         assert found - before in (20, 21)  # what was perhaps written may come late
+        return not counting.readings
+
+    until(follows, "following to go on")
     log.close()
     connected.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -14,6 +13,7 @@ from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet
 from tests.contract.conftest import Connected, a_state_topic, connect
 from tests.contract.test_compare_and_set_contract import Keys, count_on, live_keys
+from tests.waiting import patience, until
 
 pytestmark = pytest.mark.kafka
 
@@ -35,20 +35,21 @@ def test_holes_in_the_log_are_read_over_and_readers_agree(eager_cleaner: Connect
     store = CompareAndSet(log, topic, 0, Keys())
     for _ in range(60):
         store.update("counter", count_on, Deadline.after(20))
-    patience = Deadline.after(90)
-    while len(left := [record for record in records(log, topic) if record.value is not None]) > 20:
-        patience.check(f"compaction, {len(left)} values are left")
-        threading.Event().wait(0.3)
-        store.update("counter", count_on, patience)  # an append is what rolls a segment
-    state = store.read("counter", patience)
+
+    def is_compacted() -> bool:
+        store.update("counter", count_on, patience())  # an append is what rolls a segment
+        return len([record for record in records(log, topic) if record.value is not None]) <= 20
+
+    until(is_compacted, "compaction to leave twenty values", every_s=0.3)
+    state = store.read("counter", patience())
     assert state is not None
     fresh = CompareAndSet(log, topic, 0, Keys())
-    assert fresh.read("counter", patience) == state
+    assert fresh.read("counter", patience()) == state
     assert live_keys(log, topic) == {Keys().encode("counter", state.version, state.attempt)}
     there = {record.offset for record in records(log, topic)}
     assert 0 not in there
     wanted = {0, 1, min(there), state.offset}
-    assert set(log.read_at(topic, 0, [*wanted], patience)) == wanted & there
+    assert set(log.read_at(topic, 0, [*wanted], patience())) == wanted & there
 
 
 def records(log: StateLog, topic: StateTopic) -> Iterator[LogRecord]:

@@ -21,11 +21,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.compat.java import JavaRuntime, JavaSdk, known_jars
 from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
 from tests.integration.command_line import CommandLine
+from tests.waiting import until
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(540)]
 
@@ -76,7 +75,7 @@ def there() -> Iterator[There]:
     with PulsarStandalone(PulsarOptions(start_timeout_s=300, heap_mb=1000)) as running:
         found = There(running)
         # It is healthy a little before it knows its own cluster.
-        assert wait_until(lambda: "standalone" in found.ask("GET", "/clusters"), Deadline.after(PATIENCE_S))
+        until(lambda: "standalone" in found.ask("GET", "/clusters"), "Pulsar to have made its cluster")
         yield found
         found.client.close()
 
@@ -408,7 +407,7 @@ def test_a_run_that_is_killed_is_gone_on_with(
             except pulsar.PulsarException:
                 return False
 
-        assert wait_until(has_copied, Deadline.after(PATIENCE_S))
+        until(has_copied, "the import to have copied something")
         process.send_signal(signal.SIGKILL)
         process.wait()
     pok = CommandLine(service_url, "migrate")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import pulsar_on_kafka as pulsar
-from pulsar_on_kafka.base.deadline import Deadline
 
 PATIENCE_MS = 60_000
 """For what must come."""
@@ -61,13 +59,3 @@ def send_fast(client: pulsar.Client, topic: str, count: int) -> None:
         producer.send_async(str(number).encode(), None)
     producer.flush()
     producer.close()
-
-
-def until(condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
-    """Ask until the answer is true, and give it."""
-    deadline = Deadline.after(timeout_s)
-    pause = threading.Event()
-    while not (answer := condition()):
-        deadline.check(what)
-        pause.wait(0.02)
-    return answer

@@ -26,7 +26,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient as Administrator
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, SecureListeners
 from tests.certificates import Authority
-from tests.integration.sdk_support import until
+from tests.waiting import until
 
 ACLS = Path(__file__).resolve().parents[2] / "docs" / "acls.md"
 

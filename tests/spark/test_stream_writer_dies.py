@@ -15,8 +15,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import pulsar_on_kafka as pulsar
-from tests.integration.sdk_support import until
 from tests.spark.test_transactional_writing import texts
+from tests.waiting import until
 
 _ROOT = Path(__file__).resolve().parents[2]
 _KILLS = int(os.environ.get("POK_SPARK_KILLS", "3"))

@@ -19,8 +19,8 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.spark.base.errors import NotReadable
 from pulsar_on_kafka.spark.streaming import stream
 from pulsar_on_kafka.spark.streaming.stream import BatchContext
-from tests.integration.sdk_support import until
 from tests.spark.streams import SHARED, Stream, produce, rest
+from tests.waiting import until
 
 Unique = Callable[..., str]
 

@@ -18,13 +18,13 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidTxnStatus
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.spark import InvalidWriteOption, NotWritten, pulsar_batches, write_pulsar
 from pulsar_on_kafka.spark.writing.batch_journal import Batch, BatchJournal
 from pulsar_on_kafka.spark.writing.job_attempts import JobAttempts
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient
 from tests.spark.test_writing import read
+from tests.waiting import until
 
 Unique = Callable[..., str]
 
@@ -91,7 +91,7 @@ def test_a_job_that_takes_longer_than_its_transaction_leaves_nothing(
 
     def begin_too_slowly(self: TransactionClient, timeout_ms: int, deadline: Deadline) -> ClientTransaction:
         txn = begin(self, timeout_ms, deadline)
-        assert wait_until(lambda: not txn.has_time(), deadline)
+        until(lambda: not txn.has_time(), "the transaction's time to be over")
         return txn
 
     monkeypatch.setattr(TransactionClient, "begin", begin_too_slowly)

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 import pulsar_on_kafka as pulsar
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from tests.integration.sdk_support import nothing_comes, payloads, receive
 from tests.integration.subscriptions.test_processes import a_program
+from tests.waiting import never
 
 Unique = Callable[..., str]
 MODE = pulsar.ProducerAccessMode
@@ -179,7 +178,7 @@ def test_waiting_for_exclusive(client: pulsar.Client, service_url: str, unique: 
         target=lambda: made.append(client.create_producer(topic, access_mode=MODE.WaitForExclusive))
     )
     waiting.start()
-    assert not wait_until(lambda: bool(made), Deadline.after(0.5))
+    never(lambda: made, "a producer beside the exclusive one")
     holder.close()
     waiting.join(20)
     made[0].send(b"at last")

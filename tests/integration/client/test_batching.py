@@ -15,7 +15,8 @@ from confluent_kafka import Producer as RawProducer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.integration.client.test_encryption import key_pair
-from tests.integration.sdk_support import PATIENCE_MS, counted, nothing_comes, payloads, receive, receive_rest, until
+from tests.integration.sdk_support import PATIENCE_MS, counted, nothing_comes, payloads, receive, receive_rest
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest

@@ -22,7 +22,8 @@ from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
-from tests.integration.sdk_support import nothing_comes, payloads, receive, until
+from tests.integration.sdk_support import nothing_comes, payloads, receive
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
@@ -510,7 +511,7 @@ def test_a_paused_holder_is_refused_when_it_runs_again(
     assert paused.stdin is not None
     assert paused.stdout.readline() == "sent\n"
     os.kill(paused.pid, signal.SIGSTOP)
-    producer = until(lambda: _opened(client, topic), "the name to be free", 30)
+    producer = until(lambda: _opened(client, topic), "the name to be free")
     assert producer.last_sequence_id() == 0
     producer.send(b"1")
     paused.stdin.write("go\n")

@@ -16,7 +16,8 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.mapping.records.message_record import decode_headers
-from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, receive_rest, send, until
+from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, receive_rest, send
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest

@@ -11,8 +11,9 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.metrics import MetricsCollector
-from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, until
+from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send
 from tests.integration.subscriptions.test_processes import a_program
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 

@@ -9,12 +9,11 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient, PublisherStats
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from tests.integration.cli.test_cli import Pok
 from tests.integration.cli.test_cli import done as done
 from tests.integration.cli.test_cli import pok as pok
 from tests.integration.client.test_access_modes import another
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -31,7 +30,7 @@ def _seen(
         found = admin.topic_stats(topic).publishers
         return wanted(found)
 
-    assert wait_until(as_wanted, Deadline.after(15.0)), found
+    until(as_wanted, lambda: f"the publishers to be as wanted: {found}")
     return found
 
 

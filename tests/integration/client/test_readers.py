@@ -12,7 +12,8 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.metrics import MetricsCollector
-from tests.integration.sdk_support import PATIENCE_MS, SILENCE_MS, send, until
+from tests.integration.sdk_support import PATIENCE_MS, SILENCE_MS, send
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST, LATEST = pulsar.MessageId.earliest, pulsar.MessageId.latest

@@ -9,7 +9,8 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.integration.sdk_support import nothing_comes, payloads, receive, until
+from tests.integration.sdk_support import nothing_comes, payloads, receive
+from tests.waiting import until
 
 Unique = Callable[..., str]
 

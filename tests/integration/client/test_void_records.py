@@ -17,8 +17,9 @@ from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import HeartbeatsAndFences
 from pulsar_on_kafka.metadata.producers.known_fences import KnownFences
 from pulsar_on_kafka.statelog.view import LogView
-from tests.integration.sdk_support import nothing_comes, payloads, receive, until
+from tests.integration.sdk_support import nothing_comes, payloads, receive
 from tests.integration.subscriptions.test_processes import a_program
+from tests.waiting import until
 
 Unique = Callable[..., str]
 MODE = pulsar.ProducerAccessMode

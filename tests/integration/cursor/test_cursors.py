@@ -18,7 +18,8 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_met
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, decode_key
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS
-from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, send_fast, until
+from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, send_fast
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
@@ -210,7 +211,7 @@ def test_holes_that_are_out_of_memory_count_as_ever(
             consumer.flush(60_000)
             return member.stats(Deadline.after(20))[0].ledgers_in_memory
 
-        until(lambda: in_memory() < 3_800, "ledgers to leave memory", 30)
+        until(lambda: in_memory() < 3_800, "ledgers to leave memory")
         assert member.stats(Deadline.after(20))[0].holes == len(held) - 1  # the last one has nothing above it
         random.Random(3).shuffle(held)
         for message_id in held[1:]:

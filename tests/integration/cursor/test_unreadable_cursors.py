@@ -28,7 +28,8 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from tests.integration.command_line import CommandLine
-from tests.integration.sdk_support import nothing_comes, payloads, receive, send, send_fast, until
+from tests.integration.sdk_support import nothing_comes, payloads, receive, send, send_fast
+from tests.waiting import until
 
 Unique = Callable[..., str]
 SHARED = pulsar.ConsumerType.Shared
@@ -184,7 +185,7 @@ def test_segments_that_go_under_a_living_owner_stop_their_partition_alone(own_br
             consumer.flush(60_000)
             return next(each for each in member.stats(Deadline.after(20)) if each.partition == 0).ledgers_in_memory
 
-        until(lambda: in_memory() < 3_800, "ledgers to leave memory", 30)
+        until(lambda: in_memory() < 3_800, "ledgers to leave memory")
         lose_segments(own_broker.bootstrap, name)
 
         for message in held[1:]:
@@ -224,5 +225,5 @@ def lose_segments(bootstrap: str, topic: str) -> None:
         return True
 
     set_policy("compact,delete")
-    until(deleted, "the broker to take the policy on", 20)
+    until(deleted, "the broker to take the policy on")
     set_policy("compact")

@@ -10,12 +10,12 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.reading.ascending import AscendingReader
 from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
 from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.integration.sdk_support import send, send_fast
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -41,7 +41,9 @@ def test_a_partition_that_is_made_while_it_is_asked_for_is_found(
         assert end_of(0) == 3
         assert end_of(1) is None
         admin.node.admin.grow_topic(kafka_topic, 2, Deadline.after(20))
-        assert wait_until(lambda: end_of(1) == 0, Deadline.after(15))  # librdkafka by itself looks every 30 s or later
+        until(
+            lambda: end_of(1) == 0, "the new partition to be seen", 15
+        )  # librdkafka by itself looks every 30 s or later
         assert [record.offset() for batch in batches for record in batch] == [0, 1, 2]
     finally:
         fetcher.close()

@@ -26,13 +26,14 @@ from pulsar_on_kafka.migration.acls import carry
 from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.certificates import Authority, Identity
-from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, until
+from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send
 from tests.integration.secure_support import (
     SecureCluster,
     granted_by_the_page,
     secure_cluster,
     unsecured_token,
 )
+from tests.waiting import until
 
 TOPIC, SUBSCRIPTION = "orders", "billing"
 

@@ -14,7 +14,6 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.connection.connection import INSTANCE_VARIABLE
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.mapping.state.instances import Instance
@@ -22,6 +21,7 @@ from pulsar_on_kafka.mapping.state.state_topics import ALL
 from pulsar_on_kafka.service.running import RunningRoles
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, send_fast
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -77,8 +77,8 @@ def use_everything(url: str, instance: Instance) -> None:
         leave_many_holes(client)
         roles = RunningRoles(admin.node, set(RoleName), SERVICE)
         try:
-            assert wait_until(lambda: all(each.joined for each in roles.states()), PATIENCE(120))
-            assert wait_until(lambda: bool(admin.list_ledgers(f"{ORDERS}-partition-0")), PATIENCE(120))
+            until(lambda: all(each.joined for each in roles.states()), "the service to have its shares")
+            until(lambda: admin.list_ledgers(f"{ORDERS}-partition-0"), "the service to keep the lists of ledgers")
         finally:
             roles.close(PATIENCE(30))
         client.close()

@@ -29,8 +29,9 @@ from pulsar_on_kafka.mapping.state.state_topics import ALL, TOPICS
 from pulsar_on_kafka.service.running import RunningRoles
 from pulsar_on_kafka.transactions.serving.group import coordinators_group
 from tests.certificates import Authority
-from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, until
+from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send
 from tests.integration.secure_support import SecureCluster, secure_cluster
+from tests.waiting import until
 
 USERS = {"producer": "producer", "consumer": "consumer", "reader": "reader", "admin": "admin", "service": "serving"}
 TENANTS = {"": "free", "acme": "shop", "acme2": "bank"}
@@ -110,7 +111,7 @@ def work(cluster: SecureCluster, instance: str) -> None:
         service = stack.enter_context(cluster.admin_as("serving", instance=instance))
         roles = RunningRoles(service.node, set(RoleName) - {RoleName.REPLICATION}, SERVICE)
         stack.callback(lambda: roles.close(Deadline.after(30)))
-        until(lambda: all(each.joined for each in roles.states()), "the service to have its shares", 120)
+        until(lambda: all(each.joined for each in roles.states()), "the service to have its shares")
 
         def client(user: str) -> pulsar.Client:
             made: pulsar.Client = cluster.as_user(user, instance=instance, enable_transaction=True)

@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.metrics import MetricsCollector
-from tests.integration.sdk_support import receive, send, until
+from tests.integration.sdk_support import receive, send
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -208,5 +209,5 @@ def test_a_process_counts_the_transactions_that_it_serves(service_url: str, uniq
             else:
                 transaction.abort()
         running = client.new_transaction()
-        until(as_expected, f"transactions to be counted, last {counted()}", 60)
+        until(as_expected, f"transactions to be counted, last {counted()}")
         running.abort()

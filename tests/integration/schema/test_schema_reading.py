@@ -33,7 +33,8 @@ from tests.integration.schema_support import (
     set_policies,
     shown,
 )
-from tests.integration.sdk_support import PATIENCE_MS, until
+from tests.integration.sdk_support import PATIENCE_MS
+from tests.waiting import until
 
 EARLIEST = pulsar.InitialPosition.Earliest
 SHARED, KEY_SHARED = pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared

@@ -40,6 +40,7 @@ from tests.integration.schema_support import (
     shown,
     soon,
 )
+from tests.waiting import until
 
 EARLIEST = pulsar.InitialPosition.Earliest
 SEPARATED = KeyValueEncodingType.SEPARATED
@@ -263,8 +264,9 @@ def test_a_topic_in_use_without_a_schema_has_no_consumers_with_one(
             producer.send(b"x")
             producer.close()
         else:
-            while not admin.node.producers.publishers(str(TopicName.parse(topic)), soon()):
-                threading.Event().wait(0.05)
+            until(
+                lambda: admin.node.producers.publishers(str(TopicName.parse(topic)), soon()), "the publisher to be seen"
+            )
     with pytest.raises(pulsar.IncompatibleSchema, match="in use without a schema"):
         client.subscribe(topic, "s", schema=AvroSchema(Order))
     assert registered(admin, topic) == []

@@ -12,7 +12,6 @@ from confluent_kafka import Producer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.ledgers.deletion_topics import DEAD_LETTERS, RETRIES, PendingDeleteLedger, event_schema
 from pulsar_on_kafka.ledgers.group import EVENTS, deletion_group
 from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
@@ -27,6 +26,7 @@ from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.statelog.view import LogView
 from tests.integration.command_line import CommandLine
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -53,8 +53,9 @@ class Deleting:
 
     def starts_at(self, topic: str, *offsets: int) -> None:
         """Wait until the partitions' logs start there."""
-        assert wait_until(lambda: self.starts(topic) == list(offsets), Deadline.after(PATIENCE_S)), (
-            f"{topic} starts at {self.starts(topic)}, not {offsets}: {self.counts()}, {self._admin.list_deletions()}"
+        until(
+            lambda: self.starts(topic) == list(offsets),
+            lambda: f"{topic} at {offsets}, not {self.starts(topic)}: {self.counts()}, {self._admin.list_deletions()}",
         )
 
     def starts(self, topic: str) -> list[int]:
@@ -187,7 +188,7 @@ def test_what_every_subscription_acknowledged_goes_and_what_anybody_needs_stays(
     deleting.starts_at(holed, 40)
     deleting.rounds()
     assert [deleting.starts(topic) for topic in (kept, small, compacted)] == [[0]] * 3
-    assert wait_until(lambda: admin.list_deletions().count == 0, Deadline.after(PATIENCE_S)), admin.list_deletions()
+    until(lambda: admin.list_deletions().count == 0, lambda: f"no deletion to be left: {admin.list_deletions()}")
     refused = CommandLine(service_url, "topics").refused("policy", "set", small, "retention_time_in_minutes", "0")
     assert "remove retention_size_in_mb first" in refused
 
@@ -244,7 +245,7 @@ def test_forged_events_delete_nothing_and_lie_among_the_dead_letters(
         admin.set_policy(name, "retention_size_in_mb", -1)
     assert deleting.maintenance.wait_for_round(Deadline.after(PATIENCE_S))
     # Those of the first life of `gone`, if there was time to ask for any, lie among the dead letters then.
-    assert wait_until(lambda: admin.list_deletions().count == 0, Deadline.after(PATIENCE_S)), admin.list_deletions()
+    until(lambda: admin.list_deletions().count == 0, lambda: f"no deletion to be left: {admin.list_deletions()}")
     full = [f"persistent://public/default/{name}" for name in (topic, other, gone)]
     live = admin.list_ledgers(topic)[0].ledger_id
     forged = {
@@ -272,13 +273,13 @@ def test_forged_events_delete_nothing_and_lie_among_the_dead_letters(
     def dead_letters() -> int:
         return admin.dead_deletions(0).count - dead_before
 
-    assert wait_until(lambda: dead_letters() == dead, Deadline.after(PATIENCE_S)), admin.dead_deletions()
+    until(lambda: dead_letters() == dead, lambda: f"the dead letters: {admin.dead_deletions()}")
     counts = deleting.counts()
     assert counts["REFUSE"] - before["REFUSE"] == dead - 1
     assert counts["WAIT"] - before["WAIT"] == 11, "the live one is tried ten times more"
     assert counts["DELETE"] == before["DELETE"]
     assert [deleting.starts(name) for name in (topic, other, gone)] == [[0]] * 3
-    assert wait_until(lambda: admin.list_deletions().count == 0, Deadline.after(PATIENCE_S)), admin.list_deletions()
+    until(lambda: admin.list_deletions().count == 0, lambda: f"no deletion to be left: {admin.list_deletions()}")
 
     pok = CommandLine(service_url, "ledgers")
     listed = pok.json("deletions", "dlq", "--limit", "1000")["first"]
@@ -292,8 +293,10 @@ def test_forged_events_delete_nothing_and_lie_among_the_dead_letters(
     replayed = pok.json("deletions", "replay", "--yes")["replayed"]
     assert replayed == dead_before + dead
     # The live ledger was deleted meanwhile, so that event is done; the others come back.
-    come_back = wait_until(lambda: admin.dead_deletions(0).count == replayed - 1, Deadline.after(PATIENCE_S))
-    assert come_back, (replayed, deleting.counts(), admin.dead_deletions(), admin.list_deletions())
+    until(
+        lambda: admin.dead_deletions(0).count == replayed - 1,
+        lambda: f"{replayed}: {deleting.counts()}, {admin.dead_deletions()}, {admin.list_deletions()}",
+    )
     assert "asked for" in pok("deletions", "list").stdout
     for name in (EVENTS, RETRIES, DEAD_LETTERS):
         assert len(admin.list_partitions(name)) == 4
@@ -322,27 +325,27 @@ def test_what_is_off_its_list_is_not_deleted_while_somebody_needs_it(
         for topic in (copied, sought):
             admin.clear_backlog(topic, "s")
             admin.skip(topic, "pulsar.repl.eu", 25)
-        assert wait_until(
-            lambda: [first_listed(topic) for topic in (copied, sought)] == [20, 20], Deadline.after(PATIENCE_S)
+        until(
+            lambda: [first_listed(topic) for topic in (copied, sought)] == [20, 20],
+            "the first ledgers to be unlisted",
         )
         admin.reset_cursor(sought, "s", timestamp_ms=1)
         worker = deletion.work()
-        assert wait_until(lambda: worker.counts()["WAIT"] >= 2, Deadline.after(PATIENCE_S)), worker.counts()
+        until(lambda: worker.counts()["WAIT"] >= 2, lambda: f"two deletions to wait: {worker.counts()}")
         assert list(admin.topic_stats(sought).start_offsets.values()) == [0]
         consumer = client.subscribe(sought, "s")
         assert [int(consumer.receive(30_000).data()) for _ in range(45)] == list(range(45))
         consumer.close()
-        starts = admin.topic_stats(copied).start_offsets
-        assert wait_until(lambda: admin.topic_stats(copied).start_offsets[0] == 20, Deadline.after(PATIENCE_S)), starts
+        until(lambda: admin.topic_stats(copied).start_offsets[0] == 20, "what is copied to be deleted")
         admin.clear_backlog(sought, "s")
-        assert wait_until(lambda: admin.topic_stats(sought).start_offsets[0] == 20, Deadline.after(PATIENCE_S))
+        until(lambda: admin.topic_stats(sought).start_offsets[0] == 20, "what is sought to be deleted")
         for topic in (copied, sought):
             admin.clear_backlog(topic, "pulsar.repl.eu")
-        assert wait_until(
+        until(
             lambda: [admin.topic_stats(topic).start_offsets[0] for topic in (copied, sought)] == [40, 40],
-            Deadline.after(PATIENCE_S),
+            "both topics to lose their second ledgers",
         )
-        assert wait_until(lambda: admin.list_deletions().count == 0, Deadline.after(PATIENCE_S))
+        until(lambda: admin.list_deletions().count == 0, lambda: f"no deletion to be left: {admin.list_deletions()}")
     finally:
         maintenance.close(Deadline.after(PATIENCE_S))
         deletion.close(Deadline.after(PATIENCE_S))
@@ -370,20 +373,18 @@ def test_a_topic_goes_ledger_by_ledger_and_its_name_is_free_at_once(
     dead_before, deleted_before = admin.dead_deletions(0).count, deleting.counts()["DELETE"]
     former = admin.list_ledgers(again)[0].ledger_id
     group = deletion_group(Instance())
-    assert wait_until(
+    until(
         lambda: admin.node.admin.describe_group(group, Deadline.after(PATIENCE_S)).members != (),
-        Deadline.after(PATIENCE_S),
+        "the group to have a member",
     )
 
     admin.delete_topic(topic)
     with pytest.raises(pulsar.exceptions.TopicNotFound):
         admin.topic_stats(topic)
-    assert wait_until(lambda: not there(kafka_topics[0]), Deadline.after(PATIENCE_S)), deleting.counts()
+    until(lambda: not there(kafka_topics[0]), "the first Kafka topic to go")
     life = admin.node.topics.last_life(TopicName.parse(topic), Deadline.after(PATIENCE_S))
     assert life is not None
-    assert wait_until(lambda: deleting.counts()["DELETE"] - deleted_before == ledgers, Deadline.after(PATIENCE_S)), (
-        f"each ledger had its own event: {deleting.counts()}"
-    )
+    until(lambda: deleting.counts()["DELETE"] - deleted_before == ledgers, "every ledger to be deleted")
 
     admin.delete_topic(again)
     _topic(client, admin, again, 5, "s")
@@ -392,17 +393,17 @@ def test_a_topic_goes_ledger_by_ledger_and_its_name_is_free_at_once(
     done_before = deleting.counts()["DONE"]
     with_schema.send(PendingDeleteLedger(topic=full, partition=1, ledger_id=former))
     with_schema.close()
-    assert wait_until(lambda: deleting.counts()["DONE"] > done_before, Deadline.after(PATIENCE_S)), deleting.counts()
+    until(lambda: deleting.counts()["DONE"] > done_before, "one more deletion to be done")
     assert admin.topic_stats(again).entries == 5
 
     consumer = client.subscribe(used, "s")
     assert consumer.receive(30_000).data() == b"0"
     asked_for = deleting.counts()["DELETE"]
     admin.delete_topic(used, force=True)
-    gone = wait_until(lambda: not there(kafka_topics[2]), Deadline.after(PATIENCE_S))
-    assert (gone, deleting.counts()["DELETE"]) == (True, asked_for), "who is connected would not hear of it otherwise"
+    until(lambda: not there(kafka_topics[2]), "the third Kafka topic to go")
+    assert deleting.counts()["DELETE"] == asked_for, "who is connected would not hear of it otherwise"
     consumer.close()
-    assert wait_until(lambda: admin.list_deletions().count == 0, Deadline.after(PATIENCE_S)), admin.list_deletions()
+    until(lambda: admin.list_deletions().count == 0, lambda: f"no deletion to be left: {admin.list_deletions()}")
     assert admin.dead_deletions(0).count == dead_before
 
 
@@ -434,7 +435,7 @@ def test_a_topic_whose_deletion_was_cut_short_is_deleted_by_whoever_comes(
         return sorted(admin.node.admin.describe_topics(sorted(left), Deadline.after(PATIENCE_S)))
 
     try:
-        assert wait_until(lambda: not there(), Deadline.after(PATIENCE_S)), (there(), deleting.counts())
+        until(lambda: not there(), "the Kafka topics to go")
     finally:
         deleting.close()
     assert admin.topic_stats(made_anew).entries == 5

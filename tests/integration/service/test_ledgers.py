@@ -14,7 +14,6 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient, LedgerInfo
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
 from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
@@ -22,6 +21,7 @@ from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.statelog.view import LogView
 from tests.integration.command_line import CommandLine
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -115,7 +115,7 @@ def test_two_processes_share_the_lists_and_one_takes_over(
         return bool(first.owned() and second.owned()) and sorted([*first.owned(), *second.owned()]) == every
 
     try:
-        assert wait_until(shared, Deadline.after(PATIENCE_S))
+        until(shared, "the ledgers to be shared out")
         topics = [unique(f"t{number}") for number in range(6)]
         for topic in topics:
             admin.create_topic(topic, entries_per_ledger=SIZE)
@@ -124,7 +124,7 @@ def test_two_processes_share_the_lists_and_one_takes_over(
         assert second.wait_until_listed(Deadline.after(PATIENCE_S))
         assert all(len(_listed(admin, topic)) == 2 for topic in topics)
         first.close(Deadline.after(PATIENCE_S))
-        assert wait_until(lambda: second.owned() == every, Deadline.after(PATIENCE_S))
+        until(lambda: second.owned() == every, "the second one to own every partition")
         for topic in topics:
             _send(client, topic, SIZE)
         assert second.wait_until_listed(Deadline.after(PATIENCE_S))
@@ -208,7 +208,7 @@ def test_pok_serve_keeps_lists_until_it_is_told_to_stop(
         try:
             assert process.stdout is not None
             assert process.stdout.readline().startswith("serving ")
-            assert wait_until(lambda: len(_listed(admin, topic)) == 2, Deadline.after(PATIENCE_S))
+            until(lambda: len(_listed(admin, topic)) == 2, "two ledgers to be listed")
         finally:
             process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE_S) == 0

@@ -13,11 +13,11 @@ from confluent_kafka import Producer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import payloads, receive, receive_rest
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -65,11 +65,11 @@ def test_producers_are_refused_then_held_then_let_go_on(
     pok = CommandLine(service_url, "topics")
     pok("policy", "set", topic, "backlog_quota_limit_size_action", "producer_exception")
     pok("policy", "set", topic, "backlog_quota_limit_size", "1K")
-    assert wait_until(lambda: bool(admin.topic_stats(topic).backlog_exceeded), _patiently())
+    until(lambda: admin.topic_stats(topic).backlog_exceeded, "the backlog to be found too large")
     with pytest.raises(pulsar.ProducerBlockedQuotaExceededException, match="1,024 bytes of partition 0 left"):
         client.create_producer(topic)
     refused = pulsar.ProducerBlockedQuotaExceededException
-    assert wait_until(lambda: _fails_to_send(there, refused), _patiently())
+    until(lambda: _fails_to_send(there, refused), "sends to be refused")
     assert "takes no further producer" in pok("stats", topic).stdout
 
     pok("policy", "set", topic, "backlog_quota_limit_size_action", "producer_request_hold")
@@ -83,8 +83,8 @@ def test_producers_are_refused_then_held_then_let_go_on(
             return False
         raise AssertionError("a producer was made")
 
-    assert wait_until(held, _patiently())
-    assert wait_until(lambda: _fails_to_send(hasty, pulsar.Timeout), _patiently())
+    until(held, "sends to be held")
+    until(lambda: _fails_to_send(hasty, pulsar.Timeout), "a send that does not wait to time out")
     answers: list[pulsar.Result] = []
     for number in range(3):
         there.send_async(f"held {number}".encode(), lambda result, _: answers.append(result))
@@ -100,7 +100,7 @@ def test_producers_are_refused_then_held_then_let_go_on(
             consumer.acknowledge(message)
         return len(answers) == 3
 
-    assert wait_until(let_go_on, _patiently()), admin.topic_stats(topic)
+    until(let_go_on, "sends to go on")
     found += payloads(receive_rest(consumer))
     assert answers == [pulsar.Result.Ok] * 3
     assert [text for text in found if text.startswith("held")] == ["held 0", "held 1", "held 2"]
@@ -141,12 +141,12 @@ def test_eviction_by_size_and_by_time_and_a_limit_of_the_cluster(
         assert pok.json("policy", "get", "backlog_quota_limit_time") == 300
         assert admin.get_policy(old, "backlog_quota_limit_time", applied_value=True) == -1  # its action is its own
         admin.set_policy(old, "backlog_quota_limit_time", 300)
-        assert wait_until(lambda: admin.topic_stats(old).subscriptions == {"slow": 40, "live": 40}, _patiently())
+        until(lambda: admin.topic_stats(old).subscriptions == {"slow": 40, "live": 40}, "what is old to be evicted")
 
         def evicted() -> bool:
             return all(40 <= left <= 50 for left in admin.topic_stats(large).subscriptions.values())
 
-        assert wait_until(evicted, _patiently()), admin.topic_stats(large)
+        until(evicted, "what is too much to be evicted")
     finally:
         pok("policy", "remove", "backlog_quota_limit_time")
     assert pok("policy", "get", "backlog_quota_limit_time").stdout.strip() == "-"
@@ -172,7 +172,7 @@ def test_what_nobody_uses_goes(
         record = admin.node.topics.records_of([opened.name], _patiently())[opened.name]
         return set() if record is None else set(record.unused)
 
-    assert wait_until(lambda: unused() == {"idle"}, _patiently())
+    until(lambda: unused() == {"idle"}, "the unused subscription to be found")
     record = admin.node.topics.records_of([opened.name], _patiently())[opened.name]
     assert record is not None
     for age_minutes, left in ((4, {"idle", "live"}), (6, {"live"})):
@@ -190,11 +190,11 @@ def test_what_nobody_uses_goes(
         admin.set_policy(name, "max_inactive_duration_seconds", 1)
         admin.set_policy(name, "inactive_topic_delete_mode", "delete_when_subscriptions_caught_up")
         admin.set_policy(name, "delete_while_inactive", True)
-    assert wait_until(lambda: drained not in str(admin.list_topics()), _patiently())
+    until(lambda: drained not in str(admin.list_topics()), "the drained topic to be deleted")
     assert maintenance.wait_for_round(_patiently())
     assert empty in str(admin.list_topics())
     in_use.close()
-    assert wait_until(lambda: empty not in str(admin.list_topics()), _patiently())
+    until(lambda: empty not in str(admin.list_topics()), "the empty topic to be deleted")
     assert topic in str(admin.list_topics())
 
 
@@ -211,7 +211,7 @@ def test_a_topic_is_compacted_when_enough_came(
         assert "never compacted" in pok("compaction-status", name).stdout
     pok("policy", "set", by_itself, "compaction_threshold", "1K")
     pok("compact", by_hand)
-    assert wait_until(lambda: admin.compaction_status(by_itself) == {0: 20}, _patiently())
+    until(lambda: admin.compaction_status(by_itself) == {0: 20}, "the topic to be compacted by itself")
     for name in (by_itself, by_hand):
         assert pok.json("compaction-status", name) == {"compacted_to": {"0": 20}}
         assert "20" in pok("compaction-status", name).stdout

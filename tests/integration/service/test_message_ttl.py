@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import receive
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -55,7 +55,7 @@ def test_what_is_too_old_is_acknowledged_everywhere(
     def backlogs(name: str) -> dict[str, int]:
         return dict(admin.topic_stats(name).subscriptions)
 
-    assert wait_until(lambda: backlogs(topic) == {"idle": 3, "live": 3}, Deadline.after(PATIENCE_S)), backlogs(topic)
+    until(lambda: backlogs(topic) == {"idle": 3, "live": 3}, "what is too old to expire")
     assert maintenance.wait_for_round(Deadline.after(PATIENCE_S))
     assert backlogs(topic) == {"idle": 3, "live": 3}
     assert backlogs(untouched) == {"idle": 12, "live": 12}
@@ -75,7 +75,7 @@ def test_a_namespace_gives_its_topics_a_ttl_which_a_topic_may_refuse(
         _publish(bootstrap, admin.topic_stats(name).kafka_topic, 0, [HOUR_MS] * 4)
     CommandLine(service_url, "topics")("policy", "set", keeping, "message_ttl_in_seconds", "0")
     CommandLine(service_url, "namespaces")("policy", "set", namespace, "message_ttl_in_seconds", "60")
-    assert wait_until(lambda: admin.topic_stats(expiring).subscriptions == {"s": 0}, Deadline.after(PATIENCE_S))
+    until(lambda: admin.topic_stats(expiring).subscriptions == {"s": 0}, "everything to expire")
     assert maintenance.wait_for_round(Deadline.after(PATIENCE_S))
     assert admin.topic_stats(keeping).subscriptions == {"s": 4}
     assert "takes a whole number" in CommandLine(service_url, "topics").refused(

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
@@ -28,6 +27,7 @@ from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, TopicKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES, PRODUCERS, SUBSCRIPTIONS, TOPICS, StateTopic
 from tests.integration.sdk_support import PATIENCE_MS
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -113,7 +113,7 @@ def test_forged_requests_acknowledge_nothing_that_is_not_written_yet(
         )
     assert raw.flush(20) == 0
     # What was in the log when the owner heard of it is acknowledged, what comes then is delivered.
-    assert wait_until(lambda: admin.subscription_stats(topic, "s").backlog == 0, Deadline.after(60))
+    until(lambda: admin.subscription_stats(topic, "s").backlog == 0, "the backlog to be worked off")
     for number in range(3):
         producer.send(b"%d" % number)
         message = consumer.receive(PATIENCE_MS)

@@ -13,10 +13,10 @@ from confluent_kafka import Producer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from tests.integration.sdk_support import nothing_comes, payloads, receive, send
+from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -57,7 +57,7 @@ def stopped_because(consumer: pulsar.Consumer) -> str | None:
 
 
 def wait_until_stopped(consumer: pulsar.Consumer) -> str:
-    assert wait_until(lambda: bool(stopped_because(consumer)), Deadline.after(60)), "the partition was not stopped"
+    until(lambda: stopped_because(consumer), "the partition to be stopped")
     return str(stopped_because(consumer))
 
 
@@ -121,7 +121,7 @@ def test_a_topic_made_again_ends_the_consumers_of_its_former_life(
     if behind_our_back:
         name = kafka_topic(TopicName.parse(topic))
         admin.node.admin.delete_topic(name, Deadline.after(60))
-        assert wait_until(lambda: admin.node.admin.create_topic(name, 1, {}, Deadline.after(60)), Deadline.after(60))
+        until(lambda: admin.node.admin.create_topic(name, 1, {}, Deadline.after(60)), "the topic to be made again")
     else:
         admin.delete_topic(topic, force=True)
         admin.create_topic(topic)

@@ -18,7 +18,8 @@ from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.subscriptions.requests import acks_by_readers
 from pulsar_on_kafka.subscriptions.requests.live_cursors import _life
-from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, send_fast, until
+from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, send_fast
+from tests.waiting import until
 
 Unique = Callable[..., str]
 SHARED = pulsar.ConsumerType.Shared

@@ -12,7 +12,8 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.subscriptions.member import fetching as reading
-from tests.integration.sdk_support import counted, payloads, receive, receive_rest, until
+from tests.integration.sdk_support import counted, payloads, receive, receive_rest
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest

@@ -13,8 +13,9 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, send, until
+from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, send
 from tests.integration.subscriptions.test_leases import Process, known_to_owner, processes
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest

@@ -12,7 +12,8 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.integration.sdk_support import counted, payloads, receive, receive_rest, until
+from tests.integration.sdk_support import counted, payloads, receive, receive_rest
+from tests.waiting import until
 
 Unique = Callable[..., str]
 KEY_SHARED = pulsar.ConsumerType.KeyShared

@@ -10,8 +10,9 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from tests.integration.pending_ack_support import begin
-from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, send, until
+from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, send
 from tests.integration.subscriptions.test_leases import EARLIEST, SHARED, Process, join, known_to_owner, processes
+from tests.waiting import until
 
 Unique = Callable[..., str]
 

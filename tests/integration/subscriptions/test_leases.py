@@ -15,16 +15,8 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient, ConsumerStats
-from tests.integration.sdk_support import (
-    PATIENCE_MS,
-    nothing_comes,
-    payloads,
-    receive,
-    receive_rest,
-    send,
-    send_fast,
-    until,
-)
+from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, receive_rest, send, send_fast
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest

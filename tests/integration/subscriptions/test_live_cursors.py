@@ -30,17 +30,9 @@ from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.subscriptions.member.serving import Serving
 from pulsar_on_kafka.subscriptions.requests.live_cursors import _life
-from tests.integration.sdk_support import (
-    PATIENCE_MS,
-    nothing_comes,
-    payloads,
-    receive,
-    receive_rest,
-    send,
-    send_fast,
-    until,
-)
+from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, receive_rest, send, send_fast
 from tests.integration.subscriptions.test_processes import a_program
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
@@ -228,7 +220,7 @@ def test_an_owner_that_dies_amid_a_request(
     process = a_program(OWNER, service_url, topic, moment)
     try:
         admin_client = AdminClient(service_url, operation_timeout_seconds=60)
-        until(lambda: admin.list_subscriptions(topic) == ["s"], "the subscription", 60)
+        until(lambda: admin.list_subscriptions(topic) == ["s"], "the subscription")
         send(client, topic, 10)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

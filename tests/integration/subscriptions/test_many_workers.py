@@ -16,7 +16,8 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from tests.integration.sdk_support import nothing_comes, until
+from tests.integration.sdk_support import nothing_comes
+from tests.waiting import until
 
 Unique = Callable[..., str]
 
@@ -100,7 +101,7 @@ def workers(*arguments: str) -> Iterator[list[WorkerProcess]]:
         for worker in started:
             stack.callback(worker.kill)
         for worker in started:
-            until(lambda worker=worker: "ready" in worker.said, "the consumers to be there", 120)  # type: ignore[misc]
+            until(lambda worker=worker: "ready" in worker.said, "the consumers to be there")  # type: ignore[misc]
         yield started
 
 
@@ -111,11 +112,11 @@ def test_two_hundred_consumers_share_one_partition(
 ) -> None:
     topic = unique()
     with workers(service_url, topic, kind) as started:
-        until(lambda: len(admin.subscription_consumers(topic, "s")) == CONSUMERS, "operators to see all", 120)
+        until(lambda: len(admin.subscription_consumers(topic, "s")) == CONSUMERS, "operators to see all")
         producer = client.create_producer(topic, block_if_queue_full=True)
 
         def all_received(messages: int) -> None:
-            until(lambda: sum(len(each.got) for each in started) >= messages, "all messages to be received", 120)
+            until(lambda: sum(len(each.got) for each in started) >= messages, "all messages to be received")
 
         deadline, numbers = Deadline.after(240), count(1)
         sent = 0

@@ -15,8 +15,9 @@ from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.service.housekeeping.non_durable import NonDurableHousekeeping
 from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse
-from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, until
+from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send
 from tests.integration.subscriptions.test_processes import a_program
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest

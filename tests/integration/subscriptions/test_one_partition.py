@@ -10,10 +10,9 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest
 from tests.integration.subscriptions.test_processes import a_program
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -252,4 +251,4 @@ def test_a_second_process_takes_the_partition_over(
     def owned() -> bool:
         return bool(admin.subscription_stats(topic, "s").partitions[0].owner)
 
-    assert wait_until(owned, Deadline.after(15.0))
+    until(owned, "the partition to be owned")

@@ -12,8 +12,9 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.integration.sdk_support import counted, nothing_comes, payloads, receive, receive_rest, send, until
+from tests.integration.sdk_support import counted, nothing_comes, payloads, receive, receive_rest, send
 from tests.integration.subscriptions.test_processes import a_program
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
@@ -97,7 +98,7 @@ def test_a_policy_that_comes_late_finds_the_counts_of_a_dead_process(
         process.communicate(timeout=60)
         assert process.returncode == -signal.SIGKILL
     indifferent = client.subscribe(topic, "s", SHARED, negative_ack_redelivery_delay_ms=100)
-    poison = until(lambda: receive(indifferent, 1), "the suspect", 20)[0]
+    poison = until(lambda: receive(indifferent, 1), "the suspect")[0]
     assert poison.data() == b"3"
     client.subscribe(topic, "s", SHARED, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2, None, "inspector"))
     indifferent.negative_acknowledge(poison)
@@ -165,7 +166,7 @@ def test_counts_and_delays_outlive_the_process(
     consumer = client.subscribe(topic, "s", SHARED, dead_letter_policy=policy)
     found = {}
     for _ in range(3):
-        message = until(lambda: receive(consumer, 1), "a suspect", 20)[0]
+        message = until(lambda: receive(consumer, 1), "a suspect")[0]
         found.update(dict(counted([message])))
         consumer.acknowledge(message)
     assert found == {"1": 2, "2": 1, "3": 1}

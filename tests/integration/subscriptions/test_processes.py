@@ -18,7 +18,8 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from tests.integration.sdk_support import nothing_comes, payloads, receive, send, send_fast, until
+from tests.integration.sdk_support import nothing_comes, payloads, receive, send, send_fast
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest

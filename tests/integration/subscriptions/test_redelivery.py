@@ -19,8 +19,8 @@ from tests.integration.sdk_support import (
     receive_rest,
     send,
     send_fast,
-    until,
 )
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest

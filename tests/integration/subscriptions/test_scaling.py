@@ -18,16 +18,9 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from tests.integration.pending_ack_support import begin
-from tests.integration.sdk_support import (
-    PATIENCE_MS,
-    nothing_comes,
-    payloads,
-    receive,
-    receive_rest,
-    send,
-    until,
-)
+from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send
 from tests.integration.subscriptions.test_leases import KEY_SHARED, SHARED, Process, join, known_to_owner, process
+from tests.waiting import never, until
 
 __all__ = ["process"]
 
@@ -162,8 +155,7 @@ def test_on_failover_messages_come_to_a_consumer_as_often_as_it_becomes_active(
             }
 
         until(lambda: not wrong(), f"what was sent to come to {active}")
-        threading.Event().wait(1.0)
-        assert not wrong(), (wrong(), active)
+        never(wrong, f"something to another one than {active}", 1.0)
     for holder in live.values():
         holder.leave()
 
@@ -266,13 +258,15 @@ def test_everything_that_is_done_with_a_message_works_where_its_partition_has_mo
     kept.commit()
     dropped.abort()
     again: list[str] = []
-    deadline = Deadline.after(PATIENCE_MS / 1000)
-    while Counter(again) != Counter("345cd345cd"):
-        deadline.check(f"everything to come again that was refused, left, or not acknowledged in time, not {again}")
+
+    def all_came_again() -> bool:
         for consumer in (first, *others):
             for message in receive_rest(consumer, 20):
                 again.append(message.data()[:10].decode())
                 consumer.acknowledge(message)
+        return Counter(again) == Counter("345cd345cd")
+
+    until(all_came_again, lambda: f"what was refused, left, or not acknowledged in time to come again, not {again}")
     for consumer in (first, *others):
         consumer.close()
     assert nothing_comes(join(process, topic))
@@ -293,13 +287,15 @@ def test_what_is_refused_where_its_partition_has_moved_is_buried_in_time(
     times = Counter(payloads(held))
     graves = join(process, f"{topic}-dead")
     dead: list[str] = []
-    deadline = Deadline.after(PATIENCE_MS / 1000)
-    while len(dead) < 20:
-        deadline.check("everything to be buried")
+
+    def all_buried() -> bool:
         for consumer in consumers:
             for message in receive_rest(consumer, 20):
                 times[message.data().decode()] += 1
                 consumer.negative_acknowledge(message)
-        dead += payloads(receive_rest(graves, 20))
+        dead.extend(payloads(receive_rest(graves, 20)))
+        return len(dead) >= 20
+
+    until(all_buried, "everything to be buried")
     assert_each_once(dead, 20)
     assert set(times.values()) == {3}, times

@@ -11,7 +11,8 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.integration.sdk_support import counted, nothing_comes, payloads, receive, receive_rest, send, until
+from tests.integration.sdk_support import counted, nothing_comes, payloads, receive, receive_rest, send
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest

@@ -12,7 +12,6 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -20,6 +19,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPart
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, Begin, End
 from pulsar_on_kafka.node.node import Node
 from tests.integration.transaction_support import PATIENCE_S
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -61,7 +61,7 @@ def test_there_are_more_and_open_transactions_keep_theirs(own_broker: EmbeddedBr
             client = transacting(url)
             client.new_transaction().abort()
             access = other.transactions._access
-            assert wait_until(lambda: len(access.candidates()) == 20, Deadline.after(PATIENCE_S))
+            until(lambda: len(access.candidates()) == 20, "twenty coordinators to be seen")
             begun: list[TxnId] = []
 
             def serves_the_last() -> bool:
@@ -71,7 +71,7 @@ def test_there_are_more_and_open_transactions_keep_theirs(own_broker: EmbeddedBr
                     return False
                 return True
 
-            assert wait_until(serves_the_last, Deadline.after(2 * PATIENCE_S))
+            until(serves_the_last, "the last coordinator to be served")
             (txn,) = begun
             assert txn.coordinator == 19
             assert access.ask(19, AddPartitions(txn, (TopicPartition(topic, 0),)), Deadline.after(PATIENCE_S)) == txn

@@ -12,8 +12,9 @@ import pulsar_on_kafka.asyncio as pulsar_asyncio
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.mapping.state.state_keys import CursorTakeoverKey
 from tests.integration.pending_ack_support import begin, pending_acks_on_record
-from tests.integration.sdk_support import counted, nothing_comes, payloads, receive, send, until
+from tests.integration.sdk_support import counted, nothing_comes, payloads, receive, send
 from tests.integration.transaction_support import PATIENCE_S
+from tests.waiting import until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
@@ -231,7 +232,7 @@ def test_nothing_stays_on_record_of_an_idle_subscription(client: pulsar.Client, 
     assert not is_clean(bootstrap, topic)
     kept.commit()
     dropped.abort()
-    until(lambda: is_clean(bootstrap, topic), "the state topic to be clean", PATIENCE_S)
+    until(lambda: is_clean(bootstrap, topic), "the state topic to be clean")
 
 
 def test_a_seek_comes_after_what_was_committed(client: pulsar.Client, unique: Unique) -> None:

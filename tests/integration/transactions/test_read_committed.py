@@ -15,10 +15,11 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.mapping.records.record_headers import TXN
 from pulsar_on_kafka.subscriptions.records import read_committed
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from tests.integration.sdk_support import payloads, receive, receive_rest, send, until
+from tests.integration.sdk_support import payloads, receive, receive_rest, send
 from tests.integration.transaction_support import read_all
 from tests.integration.transactions_by_hand import WrittenByHand
 from tests.kafka_records import headers_of, place_of
+from tests.waiting import until
 
 Unique = Callable[..., str]
 KIND = pulsar.ConsumerType
@@ -405,7 +406,7 @@ def test_a_table_view_shows_what_is_committed(client: pulsar.Client, hand: Hand)
     assert view.get("a") is None
     hand.abort(lost, offsets)
     hand.commit(txn)
-    until(lambda: view.get("a") == b"1", "the committed value", 60)
+    until(lambda: view.get("a") == b"1", "the committed value")
     assert view.get("b") is None
 
 
@@ -444,7 +445,7 @@ def test_who_meets_a_record_behind_its_marker_tells_the_others(client: pulsar.Cl
             hand.name, lambda entries: entries.void(where, txn), hand._deadline()
         )
 
-    until(known, "the late record to be on record as void", 60)
+    until(known, "the late record to be on record as void")
     reader = client.create_reader(hand.name, EARLIEST)
     reader.seek(pulsar.MessageId(-1, hand.topic.layout.position(0, late - 1)[0], late - 1, -1))
     assert reader.read_next(PATIENCE_MS).data() == b"behind"
@@ -469,7 +470,7 @@ def test_a_committed_transaction_is_seen_by_all_at_once(service_url: str, unique
             assert not reader.has_message_available()
         lost.abort()
         assert texts(consumer, 2) == [f"{number}a", f"{number}b"]
-        until(reader.has_message_available, "the reader to see what was committed", 60)
+        until(reader.has_message_available, "the reader to see what was committed")
         assert [reader.read_next(PATIENCE_MS).data() for _ in range(2)] == [b"%da" % number, b"%db" % number]
     assert receive_rest(consumer) == []
     client.close()

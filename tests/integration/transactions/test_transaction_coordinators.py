@@ -11,7 +11,6 @@ from confluent_kafka import KafkaError, Producer
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidTxnStatus
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.record_headers import TXN
@@ -37,6 +36,7 @@ from tests.integration.transaction_support import (
     on_record,
     topic_config,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -94,7 +94,7 @@ def test_a_commit_and_an_abort_as_plain_kafka_programs_see_them(
     topic = open_topic(node, unique())
     where = DataPartition(str(topic.name), 0, topic.layout.incarnation)
     client = node.transactions.client(patience())
-    assert wait_until(lambda: node.transactions.owned() == ALL, patience())
+    until(lambda: node.transactions.owned() == ALL, "the client to own all coordinators")
     kept, dropped = client.begin(60_000, patience()), client.begin(60_000, patience())
     send(bootstrap, topic, kept, b"a", b"b")
     assert buffer_of(bootstrap, str(topic.name)).open_bounds(where) == {kept.id: 0}
@@ -128,7 +128,7 @@ def test_a_time_out_aborts(nodes: Callable[[], Node], bootstrap: str, unique: Un
     topic = open_topic(node, unique())
     txn = node.transactions.client(patience()).begin(8_000, patience())
     send(bootstrap, topic, txn, b"a")
-    assert wait_until(lambda: markers_of(bootstrap, topic.kafka_topic) == {txn.id: {False}}, patience())
+    until(lambda: markers_of(bootstrap, topic.kafka_topic) == {txn.id: {False}}, "the abort's marker")
     assert txn.state is TransactionState.TIME_OUT
     with pytest.raises(InvalidTxnStatus):
         txn.commit(patience())
@@ -142,15 +142,15 @@ def test_another_process_takes_over_what_a_closed_one_left_open(
     left = first.transactions.client(patience()).begin(300_000, patience())
     send(bootstrap, topic, left, b"a")
     client = second.transactions.client(patience())
-    assert wait_until(
+    until(
         lambda: (
             len(second.transactions.owned()) == len(ALL) // 2
             and sorted([*first.transactions.owned(), *second.transactions.owned()]) == ALL
         ),
-        patience(),
+        "the coordinators to be shared out",
     )
     first.close(patience())
-    assert wait_until(lambda: second.transactions.owned() == ALL, patience())
+    until(lambda: second.transactions.owned() == ALL, "the second one to own all coordinators")
 
     own = client.begin(60_000, patience())
     send(bootstrap, topic, own, b"b")

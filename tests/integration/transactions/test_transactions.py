@@ -12,11 +12,10 @@ import pytest
 import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.asyncio
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from tests.integration.transaction_support import PATIENCE_S, Seen, data_of, markers_of, on_record, read_all
 from tests.kafka_records import headers_of
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -56,10 +55,6 @@ class Topic:
 @pytest.fixture
 def topics(admin: AdminClient, bootstrap: str, unique: Unique) -> Callable[..., Topic]:
     return lambda partitions=0: Topic(admin, bootstrap, unique(), partitions)
-
-
-def until(happened: Callable[[], bool]) -> None:
-    assert wait_until(happened, Deadline.after(PATIENCE_S))
 
 
 def test_a_commit_over_topics_and_partitions(client: pulsar.Client, topics: Callable[..., Topic]) -> None:
@@ -115,7 +110,7 @@ def test_a_time_out_aborts(client: pulsar.Client, topics: Callable[..., Topic]) 
     producer = client.create_producer(topic.name)
     txn = client.new_transaction(8_000)
     producer.send(b"a", txn=txn)
-    until(lambda: topic.markers() == {txn.txn_id: {False}})
+    until(lambda: topic.markers() == {txn.txn_id: {False}}, "the abort's marker")
     assert txn.state is State.TIME_OUT
     refusals: list[pulsar.Result] = []
     producer.send_async(b"b", lambda result, _: refusals.append(result), txn=txn)
@@ -226,8 +221,10 @@ def test_what_is_left_open_by_a_closed_client_ends(
     producer.send(b"a", txn=txn)
     gone.close()
     client.new_transaction().abort()  # somebody serves
-    until(lambda: topic.markers() == {txn.txn_id: {False}})
-    until(lambda: (found := on_record(bootstrap, txn.txn_id)) is None or found.finished)
+    until(lambda: topic.markers() == {txn.txn_id: {False}}, "the abort's marker")
+    until(
+        lambda: (found := on_record(bootstrap, txn.txn_id)) is None or found.finished, "the transaction to be finished"
+    )
 
 
 def test_asyncio(topics: Callable[..., Topic], service_url: str) -> None:

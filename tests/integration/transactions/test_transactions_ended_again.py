@@ -8,12 +8,11 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from tests.integration.transaction_support import PATIENCE_S, buffer_of, data_of
 from tests.integration.transactions_by_hand import WrittenByHand
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -36,9 +35,7 @@ def test_all_readers_leave_out_what_came_behind_the_first_marker(
     client = pulsar.Client(service_url, operation_timeout_seconds=120, enable_transaction=True)
     try:
         client.new_transaction().abort()  # from now on this process serves the coordinators
-        assert wait_until(
-            lambda: not buffer_of(bootstrap, topic).announced_bounds(where), Deadline.after(PATIENCE_S)
-        ), "its OPEN is still there"
+        until(lambda: not buffer_of(bootstrap, topic).announced_bounds(where), "its OPEN to be removed")
         markers = [seen.offset for seen in data_of(bootstrap, by_hand.topic.kafka_topic) if seen.ended is not None]
         assert markers == [late - 1]
         assert list(buffer_of(bootstrap, topic).snapshot(where).excluded) == [late]

@@ -8,13 +8,12 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from tests.integration.transaction_support import PATIENCE_S, buffer_of, data_of, on_record
+from tests.integration.transaction_support import buffer_of, data_of, on_record
 from tests.integration.transactions_by_hand import WrittenByHand
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -42,7 +41,7 @@ def test_what_another_owner_left_in_the_middle_of_its_commit_is_finished(
     client = pulsar.Client(service_url, operation_timeout_seconds=120, enable_transaction=True)
     try:
         client.new_transaction().abort()  # from now on this process serves the coordinators
-        assert wait_until(lambda: _is_over(bootstrap, txn), Deadline.after(PATIENCE_S)), "it does not end"
+        until(lambda: _is_over(bootstrap, txn), "the transaction to end")
     finally:
         client.close()
     assert not _open_in(bootstrap, by_hand, txn)

@@ -8,9 +8,8 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from tests.integration.transaction_support import PATIENCE_S, data_of
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -93,7 +92,7 @@ def test_a_topic_that_is_gone_refuses_a_transaction_at_once(
         producer.send(b"x", txn=txn)
     heard: list[pulsar.Result] = []
     producer.send_async(b"x", lambda result, _: heard.append(result), txn=txn)
-    assert wait_until(lambda: bool(heard), Deadline.after(PATIENCE_S))
+    until(lambda: heard, "the answer to the send")
     assert heard == [pulsar.Result.TopicNotFound]
     with pytest.raises(pulsar.InvalidTxnStatusError, match="was deleted"):
         txn.commit()

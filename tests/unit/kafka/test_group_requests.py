@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.consumer_groups import GroupRequests
 from tests.clocks import SetClock
+from tests.waiting import until
 
 AT_ONCE = 0.05
 
@@ -59,8 +60,7 @@ def test_an_answer_to_somebody_else_is_not_taken_for_ones_own() -> None:
     asker = threading.Thread(target=lambda: found.append(on.requests.describe("g", Deadline.after(30))))
     asker.start()
     on.handles[0].asked[0].set_result("as it was before")
-    while len(on.handles[0].asked) < 2 and asker.is_alive():
-        threading.Event().wait(0.001)
+    until(lambda: len(on.handles[0].asked) == 2, "the second question")
     on.handles[0].asked[1].set_result("as it is")
     asker.join(30)
     assert found == ["as it is"]
@@ -76,8 +76,7 @@ def test_a_coordinator_on_the_move_is_asked_again(code: int) -> None:
     asker = threading.Thread(target=lambda: found.append(on.requests.describe("g", Deadline.after(30))))
     asker.start()
     for asked in (1, 2):
-        while (not on.handles or len(on.handles[0].asked) < asked) and asker.is_alive():
-            threading.Event().wait(0.001)
+        until(lambda: on.handles and len(on.handles[0].asked) == asked, "the question")  # noqa: B023
         if asked == 1:
             on.handles[0].asked[0].set_exception(KafkaException(KafkaError(code)))
     on.handles[0].asked[1].set_result("as it is")
@@ -98,8 +97,7 @@ def test_what_a_coordinator_refuses_is_told_at_once() -> None:
 
     asker = threading.Thread(target=ask)
     asker.start()
-    while len(on.handles[0].asked) < 2 and asker.is_alive():
-        threading.Event().wait(0.001)
+    until(lambda: len(on.handles[0].asked) == 2, "the second question")
     on.handles[0].asked[1].set_exception(KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)))
     asker.join(30)
     assert told == [KafkaError.GROUP_AUTHORIZATION_FAILED]

@@ -9,11 +9,11 @@ import pytest
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.opening import open_admin
 from pulsar_on_kafka.kafka.security import Security, Token, TokenSource
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.node.node import Node
+from tests.waiting import until
 
 NOBODY = "127.0.0.1:9"
 
@@ -43,4 +43,4 @@ def test_a_node_that_reaches_nobody_leaves_nothing_behind() -> None:
     before = set(threading.enumerate())
     with pytest.raises(errors.ConnectFailed):
         Node(by_token(), Deadline.after(0.2))
-    assert wait_until(lambda: set(threading.enumerate()) <= before, Deadline.after(60))
+    until(lambda: set(threading.enumerate()) <= before, "the threads to end")

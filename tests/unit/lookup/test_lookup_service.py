@@ -17,7 +17,6 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, Corrupt, InvalidOption
 from pulsar_on_kafka.base.http_server import Guard, HttpServer, read_token
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.following.directory_url import directory_of
 from pulsar_on_kafka.lookup.file_directory import FileDirectory
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
@@ -37,6 +36,7 @@ from pulsar_on_kafka.mapping.state.clusters.tenant_records import TenantRecord, 
 from pulsar_on_kafka.registry.model import StoredSchema
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from tests.certificates import Authority
+from tests.waiting import until
 
 URLS = {"west": "kafka://west:9092", "east": "kafka://east:9092"}
 INSIDE = ClusterListener("kafka://inside:9092", ("10.0.0.0/8", "fd00::/8"))
@@ -77,7 +77,7 @@ class Service:
         self.map = FollowedMap(self._read, lambda deadline: ADDRESSES, SystemClock())
         self.server = HttpServer("127.0.0.1", 0, LookupGateway(self.map, Clusters()))
         self.directory = HttpDirectory(["127.0.0.1:1", f"127.0.0.1:{self.server.port}"])
-        assert wait_until(lambda: not self.map.failure(), Deadline.after(20))
+        until(lambda: not self.map.failure(), "the map to be read")
 
     def _read(self, deadline: Deadline) -> dict[str, TenantRecord]:
         if self.failure is not None:
@@ -137,7 +137,7 @@ def test_what_cannot_be_told(service: Service) -> None:
     with pytest.raises(LookupFailed, match=r"127.0.0.1:1: .*tenant nobody is on no cluster"):
         service.directory.place("nobody", Deadline.after(20))
     service.records["lost"] = TenantRecord("lost", "south", TenantState.ACTIVE, 1)
-    assert wait_until(lambda: "south" in service.get("/lookup/v1/tenants/lost")[1]["reason"], Deadline.after(20))
+    until(lambda: "south" in service.get("/lookup/v1/tenants/lost")[1]["reason"], "the south to be named as failed")
     assert service.get("/lookup/v1/tenants/acme?unless=x&wait_s=soon")[0] == 400
     assert service.get("/lookup/v1/tenants/acme", "PUT")[0] == 405
     assert service.get("/elsewhere")[0] == 404
@@ -162,12 +162,12 @@ def test_a_map_that_cannot_be_read_any_more_is_told_to_nobody(
 ) -> None:
     monkeypatch.setattr("pulsar_on_kafka.lookup_service.followed_map.STALE_S", 0.5)
     service.failure = AppendFailed("no broker")
-    assert wait_until(lambda: service.get("/health/ready")[0] == 503, Deadline.after(20))
+    until(lambda: service.get("/health/ready")[0] == 503, "the service not to be ready")
     with pytest.raises(LookupFailed, match="cannot be read now: no broker"):
         service.directory.place("acme", Deadline.after(20))
     assert service.get("/health/live")[0] == 200
     service.failure = None
-    assert wait_until(lambda: service.get("/health/ready")[0] == 200, Deadline.after(20))
+    until(lambda: service.get("/health/ready")[0] == 200, "the service to be ready")
 
 
 def test_a_file_tells_the_same(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_a_service_tells_each_its_address(service: Service) -> None:
     service.records["acme"] = TenantRecord("acme", "home", TenantState.SWITCHING, 2, "west")
     service.map.look()
     soon = Deadline.after(20)
-    assert wait_until(lambda: service.directory.place("acme", soon).cluster == "home", soon)
+    until(lambda: service.directory.place("acme", soon).cluster == "home", "the tenant to be at home")
     assert service.directory.place("acme", soon).service_url == "kafka://loop:9092", "this network's"
     address = f"127.0.0.1:{service.server.port}"
     named = HttpDirectory([address], listener="vpn")
@@ -259,7 +259,7 @@ def test_a_service_tells_each_its_address(service: Service) -> None:
         HttpDirectory([address], listener="none").place("acme", soon)
     service.records["acme"] = TenantRecord("acme", "home", TenantState.ACTIVE, 3)
     service.map.look()
-    assert wait_until(lambda: not service.directory.place("acme", soon).switching, soon)
+    until(lambda: not service.directory.place("acme", soon).switching, "the switch to be over")
     client = pulsar.Client(f"pok+lookup://{address}", listener_name="vpn", connection_timeout_ms=100)
     with pytest.raises(pulsar.ConnectError):
         client.create_producer("persistent://acme/ns/orders")
@@ -279,7 +279,7 @@ def test_the_state_of_a_topic_is_that_on_each_of_its_clusters(service: Service) 
     }  # fmt: skip
     service.records["acme"] = TenantRecord("acme", "west", TenantState.SWITCHING, 2, "east")
     service.map.look()
-    assert wait_until(lambda: service.directory.place("acme", soon).switching, soon)
+    until(lambda: service.directory.place("acme", soon).switching, "the switch to be seen")
     found = service.directory.topic_state(topic, soon)
     assert (found["state"], found["target"]) == ("SWITCHING", "east")
     assert found["clusters"] == {"west": west, "east": {"failure": "nobody answers"}}
@@ -307,7 +307,7 @@ def test_a_service_with_a_certificate_and_a_token_answers_those_who_have_it(tmp_
     server = HttpServer("127.0.0.1", 0, LookupGateway(followed, Clusters()), guard)
     address, soon = f"127.0.0.1:{server.port}", Deadline.after(20)
     try:
-        assert wait_until(lambda: not followed.failure(), soon)
+        until(lambda: not followed.failure(), "the directory to be read")
         knows = LookupAccess(tls=True, token="secret", authorities=str(authority.file))
         assert HttpDirectory([address], knows).place("acme", soon).cluster == "west"
         with pytest.raises(LookupFailed, match="wants its token"):

@@ -20,6 +20,7 @@ from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView, unreadable
 from tests.clocks import PacedClock
+from tests.waiting import until
 
 
 class Keys:
@@ -104,8 +105,7 @@ def test_callers_that_wait_together_share_one_reading() -> None:
     first = in_background(lambda: view.refresh(soon()))
     assert log.reading.acquire(timeout=5)
     waiting = [in_background(lambda: view.refresh(soon())) for _ in range(8)]
-    while len(view._changed._waiters) < 8:  # type: ignore[attr-defined]
-        threading.Event().wait(0.001)
+    until(lambda: len(view._changed._waiters) == 8, "eight callers to wait")  # type: ignore[attr-defined]
     before = log.ends_asked
     for _ in range(10):
         log.gate.release()

@@ -13,6 +13,7 @@ from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.tail import PartitionTail
+from tests.waiting import never, until
 
 DEADLINE = Deadline.never()
 PATIENCE_S = 30.0
@@ -111,8 +112,7 @@ def test_what_comes_while_reading_fails_is_heard_later() -> None:
     listening.write(3, b"first")
     assert listening.until_heard(b"first")
     listening.fail.set()
-    while listening.fail.is_set():
-        threading.Event().wait(0.01)
+    until(lambda: not listening.fail.is_set(), "the failure")
     listening.write(3, b"second")
     assert listening.until_heard(b"first", b"second"), listening.heard
     listening.tail.close(Deadline.after(PATIENCE_S))
@@ -145,8 +145,7 @@ def test_while_everybody_is_patient_it_rests_after_what_it_heard_unless_what_is_
     listening.write(3, b"first")
     assert listening.until_heard(b"first")
     listening.write(3, b"second")
-    threading.Event().wait(0.2)
-    assert listening.heard == [b"first"]
+    never(lambda: listening.heard != [b"first"], "something after the first", 0.2)
     listening.rest_s = 0.0
     listening.tail.look()
     assert listening.until_heard(b"first", b"second")

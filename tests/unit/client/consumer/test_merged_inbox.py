@@ -12,6 +12,7 @@ from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, NoSuchTopic
 from pulsar_on_kafka.client.consumer.merged_inbox import TURN, MergedInbox
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
+from tests.waiting import until
 
 
 def topic(name: str, capacity: int = 1000) -> Endpoint:
@@ -135,9 +136,7 @@ def test_a_waiting_receiver_is_woken_by_any_topic_and_by_close() -> None:
     receiver.start()
     for number in range(50):
         put(endpoints[number % 2], number)
-    deadline = Deadline.after(10)
-    while len(seen) < 50:
-        deadline.check("all messages")
+    until(lambda: len(seen) == 50, "all messages")
     inbox.close()
     receiver.join(10)
     assert sorted(seen[:50]) == list(range(50))  # type: ignore[type-var]

@@ -11,13 +11,13 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.homes import Homes
 from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import TenantState
+from tests.waiting import until
 
 SOON_S = 20.0
 
@@ -140,21 +140,17 @@ def world() -> Iterator[World]:
     made.close()
 
 
-def eventually(happened: Callable[[], bool]) -> bool:
-    return wait_until(happened, Deadline.after(SOON_S))
-
-
 def test_all_leave_and_arrive_together_where_somebody_looked_before(world: World) -> None:
     world.map.say(at("west", 2, "east"))
-    assert eventually(lambda: len(world.opened) == 2)
+    until(lambda: len(world.opened) == 2, "the other cluster to be looked at")
     ahead = world.opened[1]
     assert ahead.cluster == "east"
     assert ahead.connected.wait(SOON_S), "while the tenant is between the clusters"
     assert all(each.looked.wait(SOON_S) for each in world.both)
-    assert eventually(lambda: world.opened[0].closed)
+    until(lambda: world.opened[0].closed, "the first one to be closed")
     assert not world.are_at("east")
     world.map.say(at("east", 3))
-    assert eventually(lambda: world.are_at("east"))
+    until(lambda: world.are_at("east"), "both to be in the east")
     assert [each.at for each in world.both] == [ahead] * 2
     assert world.both[0].did == ["arrive", "pause", "depart", "arrive"]
     assert len(world.opened) == 2
@@ -172,12 +168,12 @@ def test_a_switch_that_is_abandoned_leaves_nothing_open_elsewhere(world: World) 
 
     world.connect = connect
     world.map.say(at("west", 2, "east"))
-    assert eventually(lambda: len(world.opened) == 2)
+    until(lambda: len(world.opened) == 2, "the other cluster to be looked at")
     world.map.say(at("west", 3))
-    assert eventually(lambda: world.are_at("west")), "though the other cluster does not answer yet"
+    until(lambda: world.are_at("west"), "both to be in the west, though the other cluster does not answer yet")
     assert not gave_up.is_set()
     hangs.set()
-    assert eventually(lambda: world.opened[1].closed)
+    until(lambda: world.opened[1].closed, "the second one to be closed")
     assert [(each.cluster, each.closed) for each in world.opened] == [("west", True), ("east", True), ("west", False)]
 
 
@@ -191,7 +187,7 @@ def test_a_cluster_that_is_away_is_tried_again(world: World) -> None:
 
     world.connect = connect
     world.map.say(at("east", 2))
-    assert eventually(lambda: world.are_at("east"))
+    until(lambda: world.are_at("east"), "both to be in the east")
     assert [each.closed for each in world.opened] == [True] * 4 + [False]
 
 
@@ -245,9 +241,9 @@ def test_a_traveller_that_raises_anything_keeps_nobody_from_moving() -> None:
     home.join(stumbles)
     home.join(goes)
     directory.say(at("east", 2))
-    assert eventually(lambda: getattr(goes.at, "cluster", "") == getattr(stumbles.at, "cluster", "") == "east")
+    until(lambda: getattr(goes.at, "cluster", "") == getattr(stumbles.at, "cluster", "") == "east", "both in the east")
     directory.say(at("west", 3))
-    assert eventually(lambda: goes.at is not None and goes.at.cluster == "west")
+    until(lambda: goes.at is not None and goes.at.cluster == "west", "one in the west")
     home.end()
     directory.close()
     home.close()

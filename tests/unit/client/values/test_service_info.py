@@ -9,9 +9,8 @@ import pulsar as official
 import pytest
 
 import pulsar_on_kafka as ours
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.connection.failover import Failover
+from tests.waiting import until
 
 URL = "kafka://localhost:9092"
 SOON_S = 20.0
@@ -201,20 +200,18 @@ def test_auto_cluster_failover_uses_the_cluster_that_answers(module: Any, scheme
         module.AutoClusterFailover(primary, [first, second], check_interval_ms=20, switch_back_threshold=2)
     )
 
-    def uses(name: str) -> bool:
-        return wait_until(
-            lambda: bool(client.get_service_info().service_url == brokers.url(name)), Deadline.after(SOON_S)
-        )
+    def until_used(name: str) -> None:
+        until(lambda: client.get_service_info().service_url == brokers.url(name), f"{name} to be used")
 
-    assert uses("primary")
+    until_used("primary")
     brokers.up("second")
     brokers.down("primary")
-    assert uses("second"), "the first that answers"
+    until_used("second")  # the first that answers
     brokers.up("first")
     brokers.up("primary")
-    assert uses("primary")
+    until_used("primary")
     brokers.down("primary")
-    assert uses("first")
+    until_used("first")
     client.close()
     for name in ("first", "second"):
         brokers.down(name)

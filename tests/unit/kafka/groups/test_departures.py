@@ -13,9 +13,9 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, NotAuthorized, NotSupportedYet, StoreError
 from pulsar_on_kafka.base.processes import member_client_id, process_of
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.groups.departures import NEXT, Departures, watched_by
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
+from tests.waiting import until
 
 
 class Group:
@@ -89,7 +89,7 @@ def test_a_survivor_sees_the_dead_off(other: tuple[subprocess.Popen[str], str]) 
     company.joining()
     assert company.watched == (process_of(client_id),)
     process.kill()
-    assert wait_until(lambda: bool(group.left), Deadline.after(60))
+    until(lambda: group.left, "the member to be taken out of the group")
     assert group.left == [f"{client_id}-id"]
     found.close()
 
@@ -103,7 +103,7 @@ def test_a_rebalance_has_the_group_looked_at_once(other: tuple[subprocess.Popen[
     assert company.watched == ()
     group.members.append(client_id)
     company.changed()
-    assert wait_until(lambda: bool(company.watched), Deadline.after(60))
+    until(lambda: company.watched, "the process to be watched")
     assert group.asked == 2
     found.close()
 
@@ -147,5 +147,5 @@ def test_a_cluster_that_does_not_answer_is_asked_again(other: tuple[subprocess.P
     found = departures(group)
     found.company("g", OWN).joining()
     group.refusal = None
-    assert wait_until(lambda: bool(group.left), Deadline.after(60))
+    until(lambda: group.left, "the member to be taken out of the group")
     found.close()

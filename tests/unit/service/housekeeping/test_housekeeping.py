@@ -11,7 +11,6 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed
 from pulsar_on_kafka.base.processes import this_process
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
@@ -55,6 +54,7 @@ from pulsar_on_kafka.service.housekeeping.work import DAY_MS
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
 from tests.clocks import PacedClock
+from tests.waiting import never, until
 
 NEVER = Deadline.never()
 NAME = "persistent://public/default/orders"
@@ -370,9 +370,9 @@ def test_each_partition_is_tidied_some_time_after_it_came_and_then_again_and_aga
     owned = [3, 5]
     rounds = HousekeepingRounds([bad, good], lambda: owned, first_s=0.0, every_s=0.01, look_s=0.001)
     within = Deadline.after(30)
-    assert wait_until(lambda: good.ran.count(3) >= 3 and good.ran.count(5) >= 3, within)
+    until(lambda: good.ran.count(3) >= 3 and good.ran.count(5) >= 3, "the good duty to run for both")
     owned.remove(3)
-    assert wait_until(lambda: good.ran[-3:] == [5, 5, 5], within)
+    until(lambda: good.ran[-3:] == [5, 5, 5], "the good duty to run for one alone")
     rounds.close(within)
     assert not rounds.is_alive()
     assert rounds.written == {"good": 2 * len(good.ran), "bad": 0}
@@ -380,5 +380,5 @@ def test_each_partition_is_tidied_some_time_after_it_came_and_then_again_and_aga
     assert (seen.done, seen.failed) == (len(good.ran), len(bad.ran))
     late = Counted("late")
     waiting = HousekeepingRounds([late], lambda: [1], look_s=0.001)
-    assert not wait_until(lambda: bool(late.ran), Deadline.after(0.05))
+    never(lambda: late.ran, "a duty before its time", 0.05)
     waiting.close(within)

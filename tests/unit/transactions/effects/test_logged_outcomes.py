@@ -39,6 +39,7 @@ from pulsar_on_kafka.transactions.records.outcomes import Ended, PartitionsFaile
 from pulsar_on_kafka.transactions.records.views import TransactionViews
 from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, StateLogRequests
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
+from tests.waiting import until
 
 NEVER = Deadline.never()
 TOPIC = "persistent://a/b/orders"
@@ -355,10 +356,7 @@ def test_what_was_done_in_some_of_many_partitions_is_not_done_again_in_others() 
     assert done == [TxnEntryStatus.OPEN] * 6 + [TxnEntryStatus.ABORTED] * 6
     assert not ended.done()
     world.data.refusing, world.data.silent = set(), set()
-    deadline = Deadline.after(30)
-    while not ended.done():
-        deadline.check("the rest")
-        coordinator.turn(NEVER)
+    until(lambda: (coordinator.turn(NEVER), ended.done())[1], "the rest to be ended")
     assert [world.data.partition(*each)[1:] for each in MANY] == [[(txn, False)]] * 12
 
 
