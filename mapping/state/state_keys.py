@@ -2,7 +2,7 @@
 
     ["t","persistent://public/default/orders",3,"9f86d081"]      a short tag of the kind, then the fields in order
 
-Compact JSON by orjson (text as UTF-8, no spaces), readable with Kafka's own tools. One key never carries two facts, so
+Compact JSON (text as UTF-8, no spaces), readable with Kafka's own tools. One key never carries two facts, so
 what is written by owners names their session, and takeovers name session and version. Decision:
 mapping/decisions/0005.
 
@@ -12,18 +12,23 @@ topic), `session` and `attempt` are hexadecimal text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from operator import attrgetter
-from typing import Any, Final, cast
+import re
+from typing import Final, Union
 
-import orjson
+import msgspec
 
 from pulsar_on_kafka.mapping.errors import MappingError, UnreadableKey
 
 
-@dataclass(frozen=True, slots=True)
-class TopicKey:
+class Key(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A key is one of the kinds below, whose fields are text and whole numbers of 64 bits.
+
+    Never give a tag to another kind: old records keep it. "sc" is taken: schemas without a Kafka topic's id, before any
+    release.
+    """
+
+
+class TopicKey(Key, frozen=True, tag="t"):
     """A record of `topics` has this key: the version that this attempt would create."""
 
     topic: str
@@ -31,16 +36,14 @@ class TopicKey:
     attempt: str
 
 
-@dataclass(frozen=True, slots=True)
-class EpochKey:
+class EpochKey(Key, frozen=True, tag="ep"):
     """An epoch ends others in `topics` and `subscriptions`: entities were removed from this partition before it, and
     whatever begins there has versions behind all of theirs (decision 0026)."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class NamespaceKey:
+class NamespaceKey(Key, frozen=True, tag="n"):
     """A record of `namespaces` has this key; `namespace` is `tenant/namespace`."""
 
     namespace: str
@@ -48,16 +51,14 @@ class NamespaceKey:
     attempt: str
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRegistryKey:
+class ClusterRegistryKey(Key, frozen=True, tag="cr"):
     """The one registry of clusters has this key in `namespaces`; it lies where the policies of the cluster do."""
 
     version: int
     attempt: str
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionKey:
+class SubscriptionKey(Key, frozen=True, tag="s"):
     """A record of `subscriptions` has this key."""
 
     topic: str
@@ -66,8 +67,7 @@ class SubscriptionKey:
     attempt: str
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaKey:
+class SchemaKey(Key, frozen=True, tag="sv"):
     """A record of `schemas` has this key: a topic's schemas live as long as the Kafka topic, whose id is Kafka's
     own."""
 
@@ -77,8 +77,7 @@ class SchemaKey:
     attempt: str
 
 
-@dataclass(frozen=True, slots=True)
-class CursorSegmentKey:
+class CursorSegmentKey(Key, frozen=True, tag="c"):
     """A record of `cursors` has this key: one segment of one save; segment -1 is the save's marker, -2, -3 ... are the
     pages of its index."""
 
@@ -90,8 +89,7 @@ class CursorSegmentKey:
     segment: int
 
 
-@dataclass(frozen=True, slots=True)
-class CursorCheckpointKey:
+class CursorCheckpointKey(Key, frozen=True, tag="cc"):
     """A record of `cursor_checkpoints` has this key."""
 
     topic: str
@@ -100,8 +98,7 @@ class CursorCheckpointKey:
     session: str
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerKey:
+class LedgerKey(Key, frozen=True, tag="l"):
     """A record of `ledgers` has this key: operation number `op` of a session, about one ledger; the id tells the
     topic's life and the partition.
 
@@ -113,8 +110,7 @@ class LedgerKey:
     op: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryKey:
+class DeliveryKey(Key, frozen=True, tag="d"):
     """A record of `deliveries` has this key; it is not compacted, so it names only whom the record concerns."""
 
     topic: str
@@ -122,8 +118,7 @@ class DeliveryKey:
     subscription: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerKey:
+class ProducerKey(Key, frozen=True, tag="p"):
     """A record of `producers` has this key."""
 
     topic: str
@@ -132,8 +127,7 @@ class ProducerKey:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerClaimsKey:
+class ProducerClaimsKey(Key, frozen=True, tag="pc"):
     """A record of `producers` under this key says who may produce to a topic, by compare-and-set."""
 
     topic: str
@@ -141,16 +135,14 @@ class ProducerClaimsKey:
     attempt: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerSessionKey:
+class ProducerSessionKey(Key, frozen=True, tag="ps"):
     """A process with producers on a topic says in `producers`, under this key, that it lives."""
 
     topic: str
     session: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerBoundsKey:
+class ProducerBoundsKey(Key, frozen=True, tag="pb"):
     """A record of `producers` under this key says where an exclusive epoch can begin at the earliest."""
 
     topic: str
@@ -158,8 +150,7 @@ class ProducerBoundsKey:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicatorFenceKey:
+class ReplicatorFenceKey(Key, frozen=True, tag="rf"):
     """A record of `producers` under this key says where a replicator's epoch begins in a partition; `origin` is the
     cluster that it copies from."""
 
@@ -169,8 +160,7 @@ class ReplicatorFenceKey:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerSequenceKey:
+class ProducerSequenceKey(Key, frozen=True, tag="pq"):
     """A record of `producers` under this key holds the highest sequence id of a producer name in a partition, as its
     holder of one epoch knows it."""
 
@@ -180,8 +170,7 @@ class ProducerSequenceKey:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionLogKey:
+class TransactionLogKey(Key, frozen=True, tag="tl"):
     """A record of `__transaction_log` has this key: operation number `op` of one transaction by one session."""
 
     coordinator: int
@@ -191,8 +180,7 @@ class TransactionLogKey:
     op: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionAnswerKey:
+class TransactionAnswerKey(Key, frozen=True, tag="ta"):
     """A record of `__transaction_log` under this key, operation number `op` of a session, is its answer to a
     request."""
 
@@ -202,8 +190,7 @@ class TransactionAnswerKey:
     op: int
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionRequestKey:
+class TransactionRequestKey(Key, frozen=True, tag="tr"):
     """A record of `transaction_requests` has this key; it is not compacted, and the request's id is hexadecimal
     text."""
 
@@ -211,8 +198,7 @@ class TransactionRequestKey:
     request: str
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionBufferKey:
+class TransactionBufferKey(Key, frozen=True, tag="tb"):
     """A record of `__transaction_buffer_snapshot` has this key: `kind` is OPEN, ABORTED or VOID; `part` counts from 0
     the records over which a large bitmap is spread (0 for OPEN)."""
 
@@ -225,16 +211,14 @@ class TransactionBufferKey:
     part: int
 
 
-@dataclass(frozen=True, slots=True)
-class LowWaterKey:
+class LowWaterKey(Key, frozen=True, tag="lw"):
     """A coordinator's low-water mark has this key in `__transaction_buffer_snapshot`."""
 
     coordinator: int
     session: str
 
 
-@dataclass(frozen=True, slots=True)
-class PendingAckKey:
+class PendingAckKey(Key, frozen=True, tag="pa"):
     """A record of `__transaction_pending_ack` has this key: ack number `ack` of a transaction, as one session took
     it."""
 
@@ -247,8 +231,7 @@ class PendingAckKey:
     ack: int
 
 
-@dataclass(frozen=True, slots=True)
-class PendingAckEndKey:
+class PendingAckEndKey(Key, frozen=True, tag="pe"):
     """The outcome of a transaction has this key in `__transaction_pending_ack`."""
 
     topic: str
@@ -258,8 +241,7 @@ class PendingAckEndKey:
     txn_least: int
 
 
-@dataclass(frozen=True, slots=True)
-class CursorTakeoverKey:
+class CursorTakeoverKey(Key, frozen=True, tag="ct"):
     """A new owner of a cursor claims it under this key, in `__transaction_pending_ack` and `deliveries`.
 
     The session is in it because two owners may claim one version: two facts.
@@ -272,8 +254,7 @@ class CursorTakeoverKey:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorTakeoverKey:
+class CoordinatorTakeoverKey(Key, frozen=True, tag="tt"):
     """A new owner of a coordinator claims it under this key, in `__transaction_log`."""
 
     coordinator: int
@@ -281,8 +262,7 @@ class CoordinatorTakeoverKey:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class MaintenanceTakeoverKey:
+class MaintenanceTakeoverKey(Key, frozen=True, tag="mt"):
     """A new maintenance owner of a partition of `ledgers` claims it under this key."""
 
     state_partition: int
@@ -290,8 +270,7 @@ class MaintenanceTakeoverKey:
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class TenantKey:
+class TenantKey(Key, frozen=True, tag="tn"):
     """A record of `tenants` under this key says which cluster has a tenant, by compare-and-set; `*` stands for tenants
     without a record of theirs."""
 
@@ -300,8 +279,7 @@ class TenantKey:
     attempt: str
 
 
-@dataclass(frozen=True, slots=True)
-class MigrationKey:
+class MigrationKey(Key, frozen=True, tag="mg"):
     """A record of `tenants` under this key says how far a tenant's migration is, by compare-and-set."""
 
     tenant: str
@@ -309,8 +287,7 @@ class MigrationKey:
     attempt: str
 
 
-@dataclass(frozen=True, slots=True)
-class ImportKey:
+class ImportKey(Key, frozen=True, tag="im"):
     """A record of `tenants` under this key says how far a tenant's import from Pulsar is, by compare-and-set."""
 
     tenant: str
@@ -318,8 +295,7 @@ class ImportKey:
     attempt: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressHeadKey:
+class ProgressHeadKey(Key, frozen=True, tag="sp"):
     """A record of `subscription_progress` under this key is what `cluster` says of a subscription, or is known to know
     of it (`about`); see `subscription_progress.SAYS`. The highest (version, session) counts."""
 
@@ -332,8 +308,7 @@ class ProgressHeadKey:
     session: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressSegmentKey:
+class ProgressSegmentKey(Key, frozen=True, tag="sg"):
     """A record of `subscription_progress` under this key is segment `number` of save `save` of the head of the same
     version and session."""
 
@@ -348,91 +323,10 @@ class ProgressSegmentKey:
     number: int
 
 
-Key = (
-    TopicKey
-    | EpochKey
-    | NamespaceKey
-    | ClusterRegistryKey
-    | SubscriptionKey
-    | SchemaKey
-    | CursorSegmentKey
-    | CursorCheckpointKey
-    | LedgerKey
-    | DeliveryKey
-    | ProducerKey
-    | ProducerClaimsKey
-    | ProducerSessionKey
-    | ProducerBoundsKey
-    | ReplicatorFenceKey
-    | ProducerSequenceKey
-    | TransactionLogKey
-    | TransactionAnswerKey
-    | TransactionRequestKey
-    | TransactionBufferKey
-    | LowWaterKey
-    | PendingAckKey
-    | PendingAckEndKey
-    | CursorTakeoverKey
-    | CoordinatorTakeoverKey
-    | MaintenanceTakeoverKey
-    | TenantKey
-    | MigrationKey
-    | ImportKey
-    | ProgressHeadKey
-    | ProgressSegmentKey
-)
-
-TAGS: Final[Mapping[str, type[Key]]] = {
-    "t": TopicKey,
-    "ep": EpochKey,
-    "n": NamespaceKey,
-    "cr": ClusterRegistryKey,
-    "s": SubscriptionKey,
-    "sv": SchemaKey,
-    "c": CursorSegmentKey,
-    "cc": CursorCheckpointKey,
-    "l": LedgerKey,
-    "d": DeliveryKey,
-    "p": ProducerKey,
-    "pc": ProducerClaimsKey,
-    "ps": ProducerSessionKey,
-    "pb": ProducerBoundsKey,
-    "rf": ReplicatorFenceKey,
-    "pq": ProducerSequenceKey,
-    "tl": TransactionLogKey,
-    "ta": TransactionAnswerKey,
-    "tr": TransactionRequestKey,
-    "tb": TransactionBufferKey,
-    "lw": LowWaterKey,
-    "pa": PendingAckKey,
-    "pe": PendingAckEndKey,
-    "ct": CursorTakeoverKey,
-    "tt": CoordinatorTakeoverKey,
-    "mt": MaintenanceTakeoverKey,
-    "tn": TenantKey,
-    "mg": MigrationKey,
-    "im": ImportKey,
-    "sp": ProgressHeadKey,
-    "sg": ProgressSegmentKey,
-}
-"""Never give a tag to another kind: old records keep it. "sc" is taken: schemas without a Kafka topic's id, before any
-release."""
-
+_KEYS: Final[msgspec.json.Decoder[Key]] = msgspec.json.Decoder(Union[tuple(Key.__subclasses__())])  # noqa: UP007 - of all kinds
+_ENCODER: Final = msgspec.json.Encoder()
 _EPOCH: Final = b'["ep",'
-_TYPES: Final[Mapping[str, type[object]]] = {"str": str, "int": int}  # annotations are text here
-_FIELD_TYPES: Final[Mapping[type[Key], tuple[type[object], ...]]] = {
-    kind: tuple(_TYPES[cast("str", field.type)] for field in fields(kind)) for kind in TAGS.values()
-}
-
-
-def _values_of(names: Sequence[str]) -> Callable[[Key], tuple[Any, ...]]:
-    get = attrgetter(*names)
-    return get if len(names) > 1 else lambda key: (get(key),)
-
-
-_WRITERS: Final[Mapping[type[Key], tuple[str, Callable[[Key], tuple[Any, ...]]]]] = {
-    kind: (tag, _values_of([field.name for field in fields(kind)])) for tag, kind in TAGS.items()
-}
+_LONG: Final = re.compile(rb",-?\d{19,}")
 
 
 def encode_key(key: Key) -> bytes:
@@ -441,16 +335,15 @@ def encode_key(key: Key) -> bytes:
     Raises:
         MappingError: text with lone surrogates, or a number beyond 64 bits.
     """
-    # What orjson 3.13 makes has room for 4 kB as long as it lives, and keys live long: a copy has just what it needs.
-    return b"".join((_dumped(key), b""))
-
-
-def _dumped(key: Key) -> bytes:
-    tag, values = _WRITERS[type(key)]
     try:
-        return orjson.dumps((tag, *values(key)))
-    except TypeError as error:
+        data = _ENCODER.encode(key)
+    except ValueError as error:
         raise MappingError(f"{key!r} cannot be written: {error}") from error
+    if _LONG.search(data) is not None and not all(
+        -(2**63) <= each < 2**64 for each in msgspec.structs.astuple(key) if isinstance(each, int)
+    ):
+        raise MappingError(f"{key!r:.200} cannot be written: a number has more than 64 bits")
+    return data
 
 
 def decode_key(data: bytes) -> Key:
@@ -460,20 +353,12 @@ def decode_key(data: bytes) -> Key:
         UnreadableKey: the bytes are the form of no key (only canonical ones are taken).
     """
     try:
-        parsed = orjson.loads(data)
-    except orjson.JSONDecodeError as error:
-        raise UnreadableKey(f"state key {data[:100]!r} is no JSON: {error}") from error
-    tag = parsed[0] if isinstance(parsed, list) and parsed else None
-    kind = TAGS.get(tag) if isinstance(tag, str) else None
-    if kind is None:
-        raise UnreadableKey(f"state key {data[:100]!r} does not begin with a known tag")
-    values = parsed[1:]
-    if tuple(type(value) for value in values) != _FIELD_TYPES[kind]:
-        expected = ", ".join(f"{field.name}: {field.type}" for field in fields(kind))
-        raise UnreadableKey(f"state key {data[:100]!r} does not have the fields of {kind.__name__}: {expected}")
-    key = kind(*values)
-    if _dumped(key) != data:
-        raise UnreadableKey(f"state key {data[:100]!r} is not canonical, expected {encode_key(key)!r}")
+        key = _KEYS.decode(data)
+        canonical = encode_key(key)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableKey(f"state key {data[:100]!r} cannot be read: {error}") from error
+    if canonical != data:
+        raise UnreadableKey(f"state key {data[:100]!r} is not canonical, expected {canonical!r}")
     return key
 
 

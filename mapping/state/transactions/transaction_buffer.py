@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
+import msgspec
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.encoding.varint import write_varint
@@ -97,7 +98,7 @@ def buffer_records(key: TransactionBufferKey, entry: BufferEntry) -> list[tuple[
     if isinstance(entry, AbortedEntry):
         entry = replace(entry, parts=len(found))
     return [
-        (replace(key, part=part), encode_buffer_entry(replace(entry, offsets=piece)))
+        (msgspec.structs.replace(key, part=part), encode_buffer_entry(replace(entry, offsets=piece)))
         for part, piece in enumerate(found)
     ]
 

@@ -63,10 +63,20 @@ def test_a_key_that_is_not_canonical_is_corrupt(data: bytes) -> None:
         decode_key(data)
 
 
-@pytest.mark.parametrize("key", [LedgerKey(2**64, "s", 0), LedgerKey(1, "\ud800", 0)])
+@pytest.mark.parametrize("key", [LedgerKey(2**64, "s", 0), LedgerKey(-(2**63) - 1, "s", 0), LedgerKey(1, "\ud800", 0)])
 def test_what_json_cannot_hold_is_refused(key: LedgerKey) -> None:
     with pytest.raises(MappingError):
         encode_key(key)
+
+
+def test_digits_in_a_name_are_no_number() -> None:
+    key = LedgerKey(2**64 - 1, "a,99999999999999999999,-99999999999999999999", -(2**63))
+    assert decode_key(encode_key(key)) == key
+
+
+def test_a_number_of_thousands_of_digits_is_no_key() -> None:
+    with pytest.raises(CorruptRecord):
+        decode_key(b'["l",' + b"9" * 10_000 + b',"s",1]')
 
 
 def test_a_key_that_is_kept_takes_no_more_than_it_needs() -> None:
