@@ -24,6 +24,7 @@ def until(
     what: str | Callable[[], str],
     within_s: float = PATIENCE_S,
     every_s: float = 0.02,
+    progress: Callable[[], object] | None = None,
 ) -> T:
     """Ask again and again until the answer is true, and give it.
 
@@ -31,11 +32,16 @@ def until(
         what: the name of what is waited for ("the owner to know every consumer"), or a function that is asked for it
             when it did not come: it can say what there is instead.
         every_s: seconds between two questions.
+        progress: what changes while it is on its way, where there is much to come: each change gives it `within_s`
+            seconds anew.
 
     Raises AssertionError: `within_s` seconds were not enough.
     """
     deadline, pause = Deadline.after(within_s), threading.Event()
+    so_far = None if progress is None else progress()
     while not (answer := condition()):
+        if progress is not None and (now := progress()) != so_far:
+            deadline, so_far = Deadline.after(within_s), now
         if deadline.passed():
             raise AssertionError(f"did not come within {within_s:g} s: {what if isinstance(what, str) else what()}")
         pause.wait(every_s)

@@ -258,7 +258,7 @@ class Stand:
         return all(where.partition in saved and saved[where.partition].has(where) for where in positions)
 
     def until_durable(self, positions: Iterable[Position], within_s: float = PATIENCE_S) -> None:
-        """Until workers have said so of all these, or Kafka does."""
+        """Until workers have said so of all these, or Kafka does; `within_s` counts from the last that became so."""
         wanted = set(positions)
         until(
             lambda: not (missing := wanted - self.durable()) or self.are_saved(missing),
@@ -267,6 +267,7 @@ class Stand:
                 f"{len(wanted - self.received())}; {[(w.name, w.look().last('sbxfcol')) for w in self.workers]}"
             ),
             within_s,
+            progress=lambda: len(wanted & self.durable()),
         )
 
     def until_worked_off(self, residues: Iterable[int] = range(9), within_s: float = PATIENCE_S) -> None:
