@@ -17,7 +17,9 @@ from hypothesis import HealthCheck, settings
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.embedded import Broker, BrokerKind, BrokerOptions, EmbeddedBroker, EmbeddedBrokerError, open_broker
+from pulsar_on_kafka.embedded import Broker, BrokerKind, BrokerOptions, EmbeddedBroker, open_broker
+from tests.brokers import available
+from tests.steps import Missing, Process
 
 # Machines are busy, and many drawings are dropped on purpose (of two schemas the second must be one that may follow the
 # first): no example has a deadline (the whole test has pytest's), nor has making one. With CI set, hypothesis draws the
@@ -100,14 +102,10 @@ def missing(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 @pytest.fixture(scope="session")
-def kafka_broker(request: pytest.FixtureRequest, missing: Callable[[str, str], None]) -> Iterator[Broker]:
+def kafka_broker(request: pytest.FixtureRequest, missing: Missing) -> Iterator[Broker]:
     """The broker that the whole run shares. Do not stop it: ask for `own_broker`."""
     kind = cast("BrokerKind", request.config.getoption("--broker"))
-    with ExitStack() as stack:
-        try:
-            broker = stack.enter_context(open_broker(kind, BrokerOptions()))
-        except EmbeddedBrokerError as error:
-            missing("kafka", f"no broker: {error}")
+    with available(missing, open_broker(kind, BrokerOptions())) as broker:
         yield broker
 
 
@@ -132,25 +130,43 @@ def client(service_url: str) -> Iterator[pulsar.Client]:
 
 
 @pytest.fixture
+def process(service_url: str) -> Iterator[Process]:
+    """`process(**options)`: a client that shares nothing with the test's others, as that of another process does."""
+    with ExitStack() as stack:
+
+        def make(**options: Any) -> pulsar.Client:
+            made = pulsar.Client(service_url, kafka_config={"client.rack": secrets.token_hex(4)}, **options)
+            stack.callback(made.close)
+            return made
+
+        yield make
+
+
+@pytest.fixture
 def admin(service_url: str) -> Iterator[AdminClient]:
-    """An administrator of the shared broker, closed at the end of the test."""
-    with AdminClient(service_url) as made:
+    """An administrator of the shared broker, closed at the end of the test. It is patient: state topics are made while
+    the first owner begins to listen."""
+    with AdminClient(service_url, operation_timeout_seconds=120) as made:
         yield made
 
 
 @pytest.fixture
-def own_broker(missing: Callable[[str, str], None], tmp_path: Path) -> Iterator[EmbeddedBroker]:
+def admin_elsewhere(service_url: str) -> Iterator[AdminClient]:
+    """The same in another process than the test's clients: it shares nothing with them."""
+    options = {"client.rack": secrets.token_hex(4)}
+    with AdminClient(service_url, operation_timeout_seconds=120, kafka_config=options) as made:
+        yield made
+
+
+@pytest.fixture
+def own_broker(missing: Missing, tmp_path: Path) -> Iterator[EmbeddedBroker]:
     """An embedded broker of this test's own, free to be killed, paused and restarted, whatever `--broker` says.
 
     Its log lies beside what the test writes, and outlives the broker.
     """
     extra = {"log.cleaner.backoff.ms": "200"}  # chaos rounds have it compact within seconds
     options = BrokerOptions(heap_mb=512, start_timeout_s=300, log_file=tmp_path / "broker.log", extra=extra)
-    with ExitStack() as stack:
-        try:
-            broker = stack.enter_context(EmbeddedBroker(options))
-        except EmbeddedBrokerError as error:
-            missing("kafka", f"no broker: {error}")
+    with available(missing, EmbeddedBroker(options)) as broker:
         yield broker
 
 

@@ -29,6 +29,7 @@ from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
 from tests.chaos.bank_worker import BankOrders
 from tests.integration.transaction_support import Seen, data_of, log_record, read_all
+from tests.steps import Unique
 from tests.waiting import until
 
 PATIENCE_S: Final = 150.0
@@ -120,7 +121,7 @@ class Outcome:
 class BankStage:
     """A source for each worker, two targets for all. Ends everything it started."""
 
-    def __init__(self, service_url: str, directory: Path, unique: Callable[..., str]) -> None:
+    def __init__(self, service_url: str, directory: Path, unique: Unique) -> None:
         self.url = service_url
         self.bootstrap = service_url.removeprefix("kafka://")
         self._directory = directory

@@ -12,12 +12,13 @@ import pytest
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from tests.chaos.cleaner import hasten
 from tests.chaos.stage import Stage
+from tests.steps import Unique
 
 MakeStage = Callable[..., Stage]
 
 
 @pytest.fixture
-def stage(service_url: str, tmp_path: Path, unique: Callable[..., str]) -> Iterator[MakeStage]:
+def stage(service_url: str, tmp_path: Path, unique: Unique) -> Iterator[MakeStage]:
     """`stage(partitions)`: a stage with a new topic on the shared broker."""
     with ExitStack() as stack:
 
@@ -28,13 +29,13 @@ def stage(service_url: str, tmp_path: Path, unique: Callable[..., str]) -> Itera
 
 
 @pytest.fixture
-def new_stage(service_url: str, tmp_path: Path, unique: Callable[..., str]) -> MakeStage:
+def new_stage(service_url: str, tmp_path: Path, unique: Unique) -> MakeStage:
     """The same, to be entered and left by the test."""
     return lambda partitions, **creation: Stage(service_url, tmp_path, unique(), partitions, **creation)
 
 
 @pytest.fixture
-def shaky_stage(own_broker: EmbeddedBroker, tmp_path: Path, unique: Callable[..., str]) -> Iterator[MakeStage]:
+def shaky_stage(own_broker: EmbeddedBroker, tmp_path: Path, unique: Unique) -> Iterator[MakeStage]:
     """The same on `own_broker`, which the test may kill and restart."""
     with ExitStack() as stack:
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from tests.chaos.rounds import Tally, run_rounds
+from tests.steps import Unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("quick_cleaner"), pytest.mark.timeout(900)]
 
@@ -22,7 +22,7 @@ _BEGIN_ROUNDS_S = 70.0
 _ROUND_S = 18.0
 
 
-def test_random_faults_for_two_minutes(own_broker: EmbeddedBroker, tmp_path: Path, unique: Callable[..., str]) -> None:
+def test_random_faults_for_two_minutes(own_broker: EmbeddedBroker, tmp_path: Path, unique: Unique) -> None:
     until = time.monotonic() + _BEGIN_ROUNDS_S
     seed = int(os.environ.get("POK_CHAOS_SEED", "0")) or _SEED
     tally = Tally()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.chaos.deletion_process import MAINTENANCE, WORKER
 from tests.chaos.test_deletions_cut_short import Process, Start, processes
+from tests.steps import Unique
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.soak, pytest.mark.timeout(0)]
@@ -94,9 +94,7 @@ class World:
         return stats.start_offsets[0] == topic.kept_from()
 
 
-def test_logs_start_where_the_lists_say_whatever_dies(
-    service_url: str, tmp_path: Path, unique: Callable[..., str]
-) -> None:
+def test_logs_start_where_the_lists_say_whatever_dies(service_url: str, tmp_path: Path, unique: Unique) -> None:
     seed = int(os.environ.get("POK_SEED", time.time_ns() % 1_000_000))
     rng = random.Random(seed)
     print(f"seed {seed}")

@@ -20,6 +20,7 @@ from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from tests.chaos.deletion_process import MAINTENANCE, MAINTENANCE_CUTS, TOPIC_CUTS, WORKER, WORKER_CUTS, DeletionOrders
+from tests.steps import Unique
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -87,7 +88,7 @@ def processes(service_url: str, logs: Path) -> Iterator[Start]:
         yield start
 
 
-def one_topic_in_each_partition(unique: Callable[..., str]) -> list[str]:
+def one_topic_in_each_partition(unique: Unique) -> list[str]:
     """Names of topics whose lists lie in all the partitions of `ledgers`."""
     found: dict[int, str] = {}
     number = 0
@@ -99,7 +100,7 @@ def one_topic_in_each_partition(unique: Callable[..., str]) -> list[str]:
 
 
 def test_whoever_dies_between_two_steps_of_a_deletion_others_finish_it(
-    service_url: str, tmp_path: Path, unique: Callable[..., str]
+    service_url: str, tmp_path: Path, unique: Unique
 ) -> None:
     topics = one_topic_in_each_partition(unique)
     client = pulsar.Client(service_url)
@@ -153,7 +154,7 @@ def test_whoever_dies_between_two_steps_of_a_deletion_others_finish_it(
 
 
 def test_a_topic_that_is_deleted_goes_whoever_dies_between_two_ledgers(
-    service_url: str, tmp_path: Path, unique: Callable[..., str]
+    service_url: str, tmp_path: Path, unique: Unique
 ) -> None:
     topics = one_topic_in_each_partition(unique)
     client = pulsar.Client(service_url)

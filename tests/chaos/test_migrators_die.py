@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from tests.chaos.replication_rounds import Service
 from tests.clusters.cluster import Cluster, clusters_of, embedded_broker
 from tests.clusters.program import Program
+from tests.steps import Unique
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.soak, pytest.mark.timeout(0)]
@@ -60,7 +60,7 @@ class Migrator:
         pytest.fail(f"pok migrate {words} was not done in {_PATIENCE_S} s: {self._log.read_text()[-2000:]}")
 
 
-def test_whoever_moves_a_tenant_dies(unique: Callable[..., str], tmp_path: Path) -> None:
+def test_whoever_moves_a_tenant_dies(unique: Unique, tmp_path: Path) -> None:
     """For POK_CHAOS_SECONDS (600); POK_CHAOS_SEED runs a printed round again."""
     seed = int(os.environ.get("POK_CHAOS_SEED", "0")) or random.SystemRandom().randrange(1, 2**31)
     with ExitStack() as stack:

@@ -20,11 +20,10 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.transaction import Transaction
 from tests.chaos.pending_ack_worker import AFTER_THE_COMMIT, BEFORE_THE_ANSWER
+from tests.steps import SHARED, Unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1800)]
 
-Unique = Callable[..., str]
-SHARED = pulsar.ConsumerType.Shared
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 240.0
 SILENCE_MS = 1_500

@@ -5,28 +5,26 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from pulsar_on_kafka.embedded import EmbeddedBroker, EmbeddedBrokerError
+from pulsar_on_kafka.embedded import EmbeddedBroker
+from tests.brokers import available
 from tests.chaos.replication_rounds import FAULTS, Service, play
 from tests.clusters.cluster import Cluster, clusters_of, embedded_broker
-from tests.integration.sdk_support import receive
+from tests.steps import Missing, Unique, receive
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
-def brokers(missing: Callable[[str, str], None]) -> Iterator[tuple[EmbeddedBroker, EmbeddedBroker]]:
-    with ExitStack() as stack:
-        try:
-            yield stack.enter_context(embedded_broker()), stack.enter_context(embedded_broker())
-        except EmbeddedBrokerError as error:
-            missing("kafka", f"no broker: {error}")
+def brokers(missing: Missing) -> Iterator[tuple[EmbeddedBroker, EmbeddedBroker]]:
+    with available(missing, embedded_broker()) as eu, available(missing, embedded_broker()) as us:
+        yield eu, us
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +41,7 @@ def _ready(cluster: Cluster, topic: str, to: str) -> None:
 def test_a_replicator_is_killed_and_another_one_stopped(
     clusters: dict[str, Cluster],
     brokers: tuple[EmbeddedBroker, EmbeddedBroker],
-    unique: Callable[..., str],
+    unique: Unique,
     tmp_path: Path,
 ) -> None:
     topic = unique()
@@ -59,7 +57,7 @@ def test_a_replicator_is_killed_and_another_one_stopped(
 def test_whatever_dies(
     clusters: dict[str, Cluster],
     brokers: tuple[EmbeddedBroker, EmbeddedBroker],
-    unique: Callable[..., str],
+    unique: Unique,
     tmp_path: Path,
 ) -> None:
     """For POK_CHAOS_SECONDS (600); POK_CHAOS_SEED runs a printed round again."""
@@ -79,7 +77,7 @@ def test_whatever_dies(
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_a_ring_of_three_does_not_loop(unique: Callable[..., str], tmp_path: Path) -> None:
+def test_a_ring_of_three_does_not_loop(unique: Unique, tmp_path: Path) -> None:
     with ExitStack() as stack:
         urls = {name: f"kafka://{stack.enter_context(embedded_broker()).bootstrap}" for name in "abc"}
         made = stack.enter_context(clusters_of(urls))

@@ -6,7 +6,7 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
@@ -24,6 +24,7 @@ from pulsar_on_kafka.registry.model import StoredSchema
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy, check_compatibility
 from tests.chaos.schema_worker import SchemaOrders
 from tests.registries import avro
+from tests.steps import Unique
 
 pytestmark = pytest.mark.kafka
 
@@ -88,13 +89,7 @@ def register_at_once(all_orders: Sequence[SchemaOrders]) -> list[Outcome]:
 
 
 @pytest.fixture
-def admin(service_url: str) -> Iterator[AdminClient]:
-    with AdminClient(service_url) as made:
-        yield made
-
-
-@pytest.fixture
-def orders(admin: AdminClient, bootstrap: str, unique: Callable[..., str]) -> SchemaOrders:
+def orders(admin: AdminClient, bootstrap: str, unique: Unique) -> SchemaOrders:
     """For a topic of this test's own, without schemas yet."""
     topic = str(TopicName.parse(unique()))
     admin.create_topic(topic)

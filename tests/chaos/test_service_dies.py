@@ -10,7 +10,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from pulsar_on_kafka.ledgers.group import maintenance_group
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.node import standing_in
+from tests.steps import Unique
 from tests.waiting import PATIENCE_S, until
 
 _ROOT = Path(__file__).parents[2]
@@ -126,9 +127,7 @@ def test_services_share_the_work_take_over_and_outlast_their_broker(own_broker: 
         assert "stopping ..." in second.lines
 
 
-def test_a_client_stands_in_while_no_service_is_there(
-    service_url: str, unique: Callable[..., str], monkeypatch: Any
-) -> None:
+def test_a_client_stands_in_while_no_service_is_there(service_url: str, unique: Unique, monkeypatch: Any) -> None:
     for name in ("FIRST_S", "SURE_S", "WHILE_S", "EVERY_S", "LOOK_S"):
         monkeypatch.setattr(standing_in, name, 0.05)
     monkeypatch.setattr("pulsar_on_kafka.client.connection.session.LOOK_S", 0.05)

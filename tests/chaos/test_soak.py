@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from tests.chaos.rounds import Tally, run_rounds
+from tests.steps import Unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("quick_cleaner"), pytest.mark.soak]
 
 
-def test_random_faults(own_broker: EmbeddedBroker, tmp_path: Path, unique: Callable[..., str]) -> None:
+def test_random_faults(own_broker: EmbeddedBroker, tmp_path: Path, unique: Unique) -> None:
     until = time.monotonic() + float(os.environ.get("POK_CHAOS_SECONDS", "600"))
     seed = int(os.environ.get("POK_CHAOS_SEED", "0")) or secrets.randbits(32)
     tally = Tally()

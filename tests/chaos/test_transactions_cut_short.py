@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.chaos.bank import BankStage
 from tests.chaos.transaction_cuts import STEPS
+from tests.steps import Unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -24,7 +25,7 @@ _ALL = [f"{when} {step}" for step in STEPS for when in ("before", "after")]
 
 
 @pytest.fixture
-def stage(service_url: str, tmp_path: Path, unique: Callable[..., str]) -> Iterator[BankStage]:
+def stage(service_url: str, tmp_path: Path, unique: Unique) -> Iterator[BankStage]:
     with BankStage(service_url, tmp_path, unique) as made:
         yield made
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,12 @@ from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.serving.group import coordinators_group
 from tests.chaos.transaction_worker import TransactionOrders
 from tests.integration.transaction_support import Seen, buffer_of, data_of, on_record
+from tests.steps import Unique
 from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.kafka
 
 _ROOT = Path(__file__).parents[2]
-Unique = Callable[..., str]
 
 
 class Worker:

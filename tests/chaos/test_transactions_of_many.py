@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pulsar_on_kafka.admin import AdminClient
 from tests.integration.transaction_support import data_of
+from tests.steps import Unique
 from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.kafka
@@ -58,7 +58,7 @@ print(said.count(b"c"))
 """Forks processes that meet when each has begun a transaction; says how many committed theirs."""
 
 
-def test_processes_without_coordinators_take_part(service_url: str, bootstrap: str, unique: Callable[..., str]) -> None:
+def test_processes_without_coordinators_take_part(service_url: str, bootstrap: str, unique: Unique) -> None:
     topic = unique()
     with AdminClient(service_url) as admin:
         admin.create_topic(topic)

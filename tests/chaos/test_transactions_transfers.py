@@ -15,7 +15,7 @@ import secrets
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.chaos.bank import PATIENCE_S, BankStage
 from tests.chaos.bank_worker import Account, Leg
+from tests.steps import Unique
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -138,9 +139,7 @@ class Accounts:
 
 
 @pytest.fixture(params=_PARTITIONS)
-def accounts(
-    request: pytest.FixtureRequest, service_url: str, tmp_path: Path, unique: Callable[..., str]
-) -> Iterator[Accounts]:
+def accounts(request: pytest.FixtureRequest, service_url: str, tmp_path: Path, unique: Unique) -> Iterator[Accounts]:
     with BankStage(service_url, tmp_path, unique) as stage:
         yield Accounts(stage, request.param)
 

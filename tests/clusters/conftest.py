@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.embedded import EmbeddedBrokerError
+from tests.brokers import available
 from tests.clusters.cluster import Cluster, administrators, clients_of, delete_tenant, embedded_broker
+from tests.steps import Missing, Unique
 
 _HERE = Path(__file__).parent
 HUB = "hub"
@@ -25,13 +26,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="package")
-def two_brokers(missing: Callable[[str, str], None]) -> Iterator[dict[str, str]]:
+def two_brokers(missing: Missing) -> Iterator[dict[str, str]]:
     """Their URLs, by the names of the clusters. They end with the last test of this directory. Do not stop them."""
-    with ExitStack() as stack:
-        try:
-            yield {name: f"kafka://{stack.enter_context(embedded_broker()).bootstrap}" for name in ("west", "east")}
-        except EmbeddedBrokerError as error:
-            missing("kafka", f"no broker: {error}")
+    with available(missing, embedded_broker()) as west, available(missing, embedded_broker()) as east:
+        yield {"west": f"kafka://{west.bootstrap}", "east": f"kafka://{east.bootstrap}"}
 
 
 @pytest.fixture(scope="package")
@@ -41,7 +39,7 @@ def admins(two_brokers: dict[str, str]) -> Iterator[dict[str, AdminClient]]:
 
 
 @pytest.fixture
-def tenant(unique: Callable[..., str]) -> str:
+def tenant(unique: Unique) -> str:
     """The test's own, on no cluster yet. What the test has made of it is deleted in the end, on both."""
     return unique("tenant")
 
@@ -66,13 +64,10 @@ def east(clusters: dict[str, Cluster]) -> Cluster:
 
 
 @pytest.fixture(scope="package")
-def third_broker(missing: Callable[[str, str], None]) -> Iterator[str]:
+def third_broker(missing: Missing) -> Iterator[str]:
     """The URL of one more, for tests of three."""
-    with ExitStack() as stack:
-        try:
-            yield f"kafka://{stack.enter_context(embedded_broker()).bootstrap}"
-        except EmbeddedBrokerError as error:
-            missing("kafka", f"no broker: {error}")
+    with available(missing, embedded_broker()) as broker:
+        yield f"kafka://{broker.bootstrap}"
 
 
 @pytest.fixture

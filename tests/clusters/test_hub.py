@@ -8,7 +8,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.mapping.records.message_record import decode_headers
 from tests.clusters.cluster import Cluster
 from tests.clusters.conftest import HUB
-from tests.integration.sdk_support import nothing_comes, receive, receive_rest
+from tests.steps import nothing_comes, receive, receive_rest
 from tests.waiting import until
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.clusters.cluster import Cluster
-from tests.integration.sdk_support import payloads, receive, send
+from tests.steps import Unique, payloads, receive, send
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -17,9 +15,7 @@ pytestmark = pytest.mark.kafka
 HERE, THERE = "left", "right"
 
 
-def test_copies_go_to_the_instance_that_the_cluster_s_entry_names(
-    two_brokers: dict[str, str], unique: Callable[..., str]
-) -> None:
+def test_copies_go_to_the_instance_that_the_cluster_s_entry_names(two_brokers: dict[str, str], unique: Unique) -> None:
     topic = unique()
     urls = {"west": two_brokers["west"], "east": two_brokers["east"]}
     with AdminClient(urls["west"], instance=HERE) as west, AdminClient(urls["east"], instance=THERE) as east:

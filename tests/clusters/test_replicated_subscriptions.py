@@ -23,7 +23,7 @@ from pulsar_on_kafka.replicated.comparison import PartitionComparison
 from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
 from tests.clusters.cluster import PATIENCE_S, Cluster, refuse_again
 from tests.integration.command_line import CommandLine
-from tests.integration.sdk_support import nothing_comes, receive, receive_rest
+from tests.steps import nothing_comes, receive, receive_rest
 from tests.waiting import until
 
 AGAIN_MS = 2_000

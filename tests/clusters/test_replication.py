@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
@@ -14,10 +13,8 @@ from pulsar_on_kafka.mapping.records.message_record import RecordHeaders, decode
 from pulsar_on_kafka.service.replication.replication import Replication
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.integration.command_line import CommandLine
-from tests.integration.sdk_support import nothing_comes, receive
+from tests.steps import Unique, nothing_comes, receive
 from tests.waiting import until
-
-Unique = Callable[..., str]
 
 
 class Reading(pulsar.schema.Record):

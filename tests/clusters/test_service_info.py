@@ -13,7 +13,6 @@ from tests.clusters.cluster import Cluster, embedded_broker
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
-Unique = Callable[..., str]
 RECEIVE_MS = 30_000
 
 

@@ -13,7 +13,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.clusters.snapshots import bodies, sent, wait_for_snapshot
 from tests.integration.command_line import CommandLine
-from tests.integration.sdk_support import nothing_comes, receive, receive_rest
+from tests.steps import nothing_comes, receive, receive_rest
 from tests.waiting import until
 
 BOTH = ("west", "east")

@@ -9,7 +9,7 @@ from pulsar_on_kafka.replicated.progress_heads import Subject
 from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.integration.command_line import CommandLine
-from tests.integration.sdk_support import receive, receive_rest
+from tests.steps import receive, receive_rest
 from tests.waiting import until
 
 

@@ -13,7 +13,7 @@ import pulsar_on_kafka as pulsar
 from tests.clusters.cluster import Cluster
 from tests.clusters.conftest import HUB
 from tests.clusters.snapshots import bodies, sent, wait_for_snapshot
-from tests.integration.sdk_support import nothing_comes, receive, receive_rest
+from tests.steps import nothing_comes, receive, receive_rest
 from tests.waiting import until
 
 ALL: Final = ("west", "east", HUB)

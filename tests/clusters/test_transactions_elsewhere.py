@@ -19,8 +19,8 @@ from pulsar_on_kafka.mapping.state.state_topics import (
 from pulsar_on_kafka.transactions.coordinator.state import txn_id
 from tests.clusters.cluster import Cluster
 from tests.integration.command_line import CommandLine
-from tests.integration.sdk_support import receive, send
 from tests.integration.transaction_support import PATIENCE_S, on_record
+from tests.steps import receive, send
 
 STATE = (
     TRANSACTION_BUFFER_SNAPSHOT,

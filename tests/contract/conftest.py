@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -21,6 +21,7 @@ from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.followed_log import FollowedLog
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES, KafkaStateLog
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.steps import Unique
 
 
 class Connected(NamedTuple):
@@ -78,7 +79,7 @@ def log(request: pytest.FixtureRequest, state_topic: StateTopic) -> Iterator[Sta
 
 
 @pytest.fixture
-def state_topic(unique: Callable[..., str]) -> StateTopic:
+def state_topic(unique: Unique) -> StateTopic:
     return a_state_topic(unique("state"))
 
 

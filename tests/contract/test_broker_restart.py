@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -14,6 +13,7 @@ from pulsar_on_kafka.statelog.api import StateTopicMismatch
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Versioned
 from tests.contract.conftest import a_state_topic, connect
 from tests.contract.test_compare_and_set_contract import Keys, count_on
+from tests.steps import Unique
 
 pytestmark = pytest.mark.kafka
 
@@ -66,7 +66,7 @@ def test_a_paused_broker_leaves_an_append_unknown_and_reading_settles_it(own_bro
     connected.close()
 
 
-def test_the_number_of_partitions_must_be_the_catalogues(bootstrap: str, unique: Callable[..., str]) -> None:
+def test_the_number_of_partitions_must_be_the_catalogues(bootstrap: str, unique: Unique) -> None:
     name = unique("state")
     connected = connect(bootstrap)
     connected.log.append(a_state_topic(name, 2), 0, b"k", b"v", Deadline.after(20))
@@ -77,7 +77,7 @@ def test_the_number_of_partitions_must_be_the_catalogues(bootstrap: str, unique:
     other.close()
 
 
-def test_a_record_too_large_is_certainly_not_written(bootstrap: str, unique: Callable[..., str]) -> None:
+def test_a_record_too_large_is_certainly_not_written(bootstrap: str, unique: Unique) -> None:
     topic = a_state_topic(unique("state"), max_message_bytes="10000")
     connected = connect(bootstrap)
     for size in (20_000, 20_000_000):  # refused by the broker, and by the client already
@@ -87,7 +87,7 @@ def test_a_record_too_large_is_certainly_not_written(bootstrap: str, unique: Cal
     connected.close()
 
 
-def test_a_closed_log_says_so(bootstrap: str, unique: Callable[..., str]) -> None:
+def test_a_closed_log_says_so(bootstrap: str, unique: Unique) -> None:
     topic = a_state_topic(unique("state"))
     connected = connect(bootstrap)
     connected.log.append(topic, 0, b"k", b"v", Deadline.after(20))

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet
+from tests.brokers import available
 from tests.contract.conftest import Connected, a_state_topic, connect
 from tests.contract.test_compare_and_set_contract import Keys, count_on, live_keys
+from tests.steps import Missing
 from tests.waiting import patience, until
 
 pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
-def eager_cleaner(missing: Callable[[str, str], None]) -> Iterator[Connected]:
-    try:
-        with EmbeddedBroker(BrokerOptions(heap_mb=512, extra={"log.cleaner.backoff.ms": "100"})) as broker:
-            connected = connect(broker.bootstrap)
-            yield connected
-            connected.close()
-    except EmbeddedBrokerError as error:
-        missing("kafka", f"no broker: {error}")
+def eager_cleaner(missing: Missing) -> Iterator[Connected]:
+    options = BrokerOptions(heap_mb=512, extra={"log.cleaner.backoff.ms": "100"})
+    with available(missing, EmbeddedBroker(options)) as broker:
+        connected = connect(broker.bootstrap)
+        yield connected
+        connected.close()
 
 
 def test_holes_in_the_log_are_read_over_and_readers_agree(eager_cleaner: Connected) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -17,6 +16,7 @@ from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, check_compatibility
 from pulsar_on_kafka.statelog.api import StateLog
 from tests.registries import avro, process
+from tests.steps import Unique
 
 PROCESSES = 10
 
@@ -35,13 +35,13 @@ def register_at_once(log: StateLog, topic: TopicName, schemas: list[SchemaInfo])
         return list(threads.map(register, range(len(schemas))))
 
 
-def test_a_hundred_with_the_same_new_schema_get_one_version(log: StateLog, unique: Callable[..., str]) -> None:
+def test_a_hundred_with_the_same_new_schema_get_one_version(log: StateLog, unique: Unique) -> None:
     topic = TopicName.parse(unique("same"))
     assert register_at_once(log, topic, [avro("a")] * 100) == [SchemaVersion(0)] * 100
     assert len(process(log).versions(topic, Deadline.after(30))) == 1
 
 
-def test_fifty_with_compatible_schemas_get_fifty_dense_versions(log: StateLog, unique: Callable[..., str]) -> None:
+def test_fifty_with_compatible_schemas_get_fifty_dense_versions(log: StateLog, unique: Unique) -> None:
     topic = TopicName.parse(unique("different"))
     schemas = [avro(f"field_{number}") for number in range(50)]
     told = register_at_once(log, topic, schemas)
@@ -55,7 +55,7 @@ def test_fifty_with_compatible_schemas_get_fifty_dense_versions(log: StateLog, u
         assert check_compatibility(new.info, [old.info], CompatibilityStrategy.FULL).is_compatible
 
 
-def test_deletion_and_what_follows(log: StateLog, unique: Callable[..., str]) -> None:
+def test_deletion_and_what_follows(log: StateLog, unique: Unique) -> None:
     topic, deadline = TopicName.parse(unique("deleted")), Deadline.after(60)
     one, other = process(log), process(log)
     assert one.for_producer(topic, avro("a", defaults=False), deadline) == SchemaVersion(0)
@@ -65,7 +65,7 @@ def test_deletion_and_what_follows(log: StateLog, unique: Callable[..., str]) ->
     assert [stored.version.number for stored in one.versions(topic, deadline)] == [2]
 
 
-def test_a_forced_deletion_leaves_what_comes_after_it(log: StateLog, unique: Callable[..., str]) -> None:
+def test_a_forced_deletion_leaves_what_comes_after_it(log: StateLog, unique: Unique) -> None:
     topic, deadline = TopicName.parse(unique("forced")), Deadline.after(60)
     one, other = process(log), process(log)
     for number in range(20):

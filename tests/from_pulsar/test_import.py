@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +24,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.compat.java import JavaRuntime, JavaSdk, known_jars
 from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
 from tests.integration.command_line import CommandLine
+from tests.steps import Unique
 from tests.waiting import until
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(540)]
@@ -81,7 +82,7 @@ def there() -> Iterator[There]:
 
 
 @pytest.fixture
-def tenant(unique: Callable[..., str], admin: AdminClient) -> Iterator[str]:
+def tenant(unique: Unique, admin: AdminClient) -> Iterator[str]:
     name = unique("tenant")
     yield name
     for namespace in admin.list_namespaces(name):

@@ -6,12 +6,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import pulsar_on_kafka
+from tests.steps import Unique
 
 pytestmark = pytest.mark.kafka
 
@@ -53,7 +53,7 @@ def _run(where: Path, *command: object) -> str:
 
 
 @pytest.mark.timeout(600)
-def test_it_lives_beside_a_user_s_own_modules(service_url: str, unique: Callable[..., str], tmp_path: Path) -> None:
+def test_it_lives_beside_a_user_s_own_modules(service_url: str, unique: Unique, tmp_path: Path) -> None:
     _run(ROOT, sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path / "built", ".")
     (wheel,) = (tmp_path / "built").glob("*.whl")
     uv, python = (sys.executable, "-m", "uv"), tmp_path / "empty" / "bin" / "python"

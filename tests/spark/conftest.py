@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.spark
 from pulsar_on_kafka.spark import SparkNotReady
+from tests.steps import Missing
 
 SETTINGS = {
     "spark.driver.memory": "1g",
@@ -44,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(missing: Callable[[str, str], None]) -> Iterator[SparkSession]:
+def spark(missing: Missing) -> Iterator[SparkSession]:
     try:
         made = pulsar_on_kafka.spark.session("tests", master=MASTER, config=SETTINGS)
     except SparkNotReady as reason:

@@ -13,8 +13,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.spark import stream_pulsar
+from tests.steps import SHARED
 
-SHARED = pulsar.ConsumerType.Shared
 SILENCE_MS = 1_500
 PATIENCE_MS = 30_000
 BRIEFLY_MS = 600

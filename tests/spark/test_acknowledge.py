@@ -12,8 +12,8 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.spark import acknowledge, read_pulsar
 from pulsar_on_kafka.spark.base.errors import InvalidReadOption, NotReadable
 from tests.spark.streams import produce, rest
+from tests.steps import Unique
 
-Unique = Callable[..., str]
 VALUE = "cast(cast(value as string) as int)"
 
 

@@ -20,16 +20,14 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.spark import acknowledge, read_pulsar
 from pulsar_on_kafka.spark.streaming.stream import BatchContext
 from tests.integration.client.test_encryption import key_pair
-from tests.integration.sdk_support import receive_rest
-from tests.spark.streams import SHARED, Stream, receive_all
+from tests.spark.streams import Stream, receive_all
 from tests.spark.test_subscriptions import EVERYTHING, Shown, rows_of, shown
+from tests.steps import EARLIEST, SHARED, Unique, receive_rest
 from tests.waiting import until
 
-Unique = Callable[..., str]
 RECORD_BYTES = 4096
 LARGE = bytes(range(256)) * 40
 """Four chunks and more."""
-EARLIEST = pulsar.InitialPosition.Earliest
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import csv
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,8 +15,7 @@ from typer.testing import CliRunner
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.schema import AvroSchema, Integer, Record, String
-
-Unique = Callable[..., str]
+from tests.steps import Unique
 
 
 class Order(Record):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,8 +18,8 @@ from tests.certificates import Authority
 from tests.integration.secure_support import PASSWORDS, SecureCluster
 from tests.spark.streams import produce
 from tests.spark.test_subscriptions import plan_of
+from tests.steps import Missing, Unique
 
-Unique = Callable[..., str]
 BLOCK = 65_536
 
 
@@ -87,9 +86,7 @@ def test_values_of_batch_entries_are_decoded(
     assert rows == [(f"item {number}", number, f"k{number % 2}".encode()) for number in range(5)]
 
 
-def test_executors_read_over_tls_with_a_login(
-    spark: SparkSession, missing: Callable[[str, str], None], tmp_path: Path
-) -> None:
+def test_executors_read_over_tls_with_a_login(spark: SparkSession, missing: Missing, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     listeners = SecureListeners(authority.issue("broker", address="127.0.0.1").both, authority.file, PASSWORDS)
     try:

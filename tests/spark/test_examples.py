@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import pulsar_on_kafka as pulsar
-from tests.integration.sdk_support import receive
-from tests.spark.streams import SHARED
+from tests.programs import run_example
+from tests.steps import SHARED, Unique, receive
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -23,7 +19,7 @@ def test_what_the_demo_leaves_is_counted(
     spark: SparkSession,
     client: pulsar.Client,
     service_url: str,
-    unique: Callable[..., str],
+    unique: Unique,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("pandas")
@@ -50,16 +46,9 @@ def test_what_the_demo_leaves_is_counted(
 def test_delays_are_summed_up_once_in_spite_of_a_kill(bootstrap: str, tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     picture = tmp_path / "delays.png"
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "spark_delays.py"), "--flights", "20000", "--png", str(picture)],
-        env={**os.environ, "POK_BOOTSTRAP": bootstrap},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
+    said = run_example(
+        "spark_delays.py", "--flights", "20000", "--png", str(picture), timeout_s=500, bootstrap=bootstrap
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "killed with -9 in batch 2" in done.stdout
-    assert "Exactly once" in done.stdout
+    assert "killed with -9 in batch 2" in said
+    assert "Exactly once" in said
     assert picture.stat().st_size > 10_000

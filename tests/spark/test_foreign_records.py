@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pyspark.sql import SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.spark import read_pulsar
 from tests.foreign_records import ForeignProducer, absurd_records
+from tests.steps import Unique
 
 
 def test_a_read_goes_on(
-    spark: SparkSession, client: pulsar.Client, bootstrap: str, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, client: pulsar.Client, bootstrap: str, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     producer = client.create_producer(topic)

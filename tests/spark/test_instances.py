@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -11,10 +9,11 @@ from pyspark.sql import functions as F  # noqa: N812
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.spark import NotReadable, read_pulsar, write_pulsar
+from tests.steps import Unique
 
 
 def test_what_is_written_and_acknowledged_in_an_instance_is_seen_there_alone(
-    spark: SparkSession, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, service_url: str, unique: Unique
 ) -> None:
     topic, where = unique(), {"service_url": service_url, "instance": "acme"}
     rows = spark.range(10).select(F.col("id").cast("string").cast("binary").alias("value"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient as KafkaTool
@@ -14,6 +12,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.spark import InvalidReadOption, NotReadable, PulsarReader, read_pulsar
 from pulsar_on_kafka.spark.options.read_options import HEADER_COLUMNS
+from tests.steps import Unique
 
 COLUMNS = "all"
 
@@ -28,7 +27,7 @@ def read_all(client: pulsar.Client, topic: str) -> list[pulsar.Message]:
 
 
 def test_columns_are_what_messages_show(
-    spark: SparkSession, client: pulsar.Client, admin: AdminClient, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique
 ) -> None:
     topics = {unique(f"of-{partitions}"): partitions for partitions in (0, 3, 40)}
     messages = {}
@@ -69,7 +68,7 @@ def test_columns_are_what_messages_show(
 
 
 def test_the_fluent_form_reads_several_topics(
-    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
     names = [unique("a"), unique("b")]
     for name in names:
@@ -80,7 +79,7 @@ def test_the_fluent_form_reads_several_topics(
 
 
 def test_what_is_not_there_is_said_in_one_line(
-    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     with pytest.raises(NotReadable, match="does not exist"):
@@ -96,7 +95,7 @@ def plan_of(frame: DataFrame) -> str:
 
 
 def test_headers_are_read_where_somebody_may_have_written_more_than_plain_messages(
-    spark: SparkSession, client: pulsar.Client, service_url: str, bootstrap: str, unique: Callable[..., str]
+    spark: SparkSession, client: pulsar.Client, service_url: str, bootstrap: str, unique: Unique
 ) -> None:
     topic = unique()
     options = {"service_url": service_url, "topic": topic, "columns": "value,__key,__messageId"}
@@ -118,7 +117,7 @@ def test_headers_are_read_where_somebody_may_have_written_more_than_plain_messag
 
 
 def test_topics_of_transactions_are_read_without_headers_but_for_what_was_aborted_just_now(
-    spark: SparkSession, transactional: pulsar.Client, service_url: str, bootstrap: str, unique: Callable[..., str]
+    spark: SparkSession, transactional: pulsar.Client, service_url: str, bootstrap: str, unique: Unique
 ) -> None:
     topic = unique()
     options = {"service_url": service_url, "topic": topic, "columns": "value,__key,__messageId"}
@@ -169,7 +168,7 @@ def test_topics_of_transactions_are_read_without_headers_but_for_what_was_aborte
 
 
 def test_every_kind_of_record_that_headers_tell_of_is_announced(
-    spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
     kinds = ("batches", "delays", "null", "chunks", "null-in-a-transaction", "delays-in-a-transaction")
     topics = {kind: unique(kind) for kind in kinds}

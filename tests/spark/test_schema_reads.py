@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -28,8 +27,7 @@ from pulsar_on_kafka.spark import InvalidReadOption, NotReadable, SparkNotReady,
 from pulsar_on_kafka.spark.values.protobuf_values import has_protobuf_functions
 from tests.integration.schema_support import set_policies
 from tests.spark.test_decoding import AMOUNT, ITEM, NOTE, PLACE, Everything, as_python, avro, everything, plain
-
-Unique = Callable[..., str]
+from tests.steps import Unique
 
 
 def send(client: pulsar.Client, topic: str, schema: Schema, *values: Any) -> None:

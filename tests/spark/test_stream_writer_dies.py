@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from pyspark.sql import SparkSession
 
 import pulsar_on_kafka as pulsar
 from tests.spark.test_transactional_writing import texts
+from tests.steps import Unique
 from tests.waiting import until
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +48,7 @@ started.trigger(availableNow=True).start().awaitTermination()
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 def test_every_row_once(
-    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Callable[..., str], tmp_path: Path
+    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique, tmp_path: Path
 ) -> None:
     """`spark` is asked for only because the test needs what it needs."""
     seed = random.randrange(2**32)

@@ -19,10 +19,9 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.spark.base.errors import NotReadable
 from pulsar_on_kafka.spark.streaming import stream
 from pulsar_on_kafka.spark.streaming.stream import BatchContext
-from tests.spark.streams import SHARED, Stream, produce, rest
+from tests.spark.streams import Stream, produce, rest
+from tests.steps import SHARED, Unique
 from tests.waiting import until
-
-Unique = Callable[..., str]
 
 
 @pytest.fixture

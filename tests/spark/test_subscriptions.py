@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import reduce
@@ -23,8 +22,8 @@ from pulsar_on_kafka.spark import DataLoss, InvalidReadOption, NotReadable, ackn
 from pulsar_on_kafka.spark.planning import read_bounds as bounds
 from pulsar_on_kafka.spark.planning import visibility
 from tests.integration.client.test_void_records import a_paused_producer_writes
-from tests.integration.sdk_support import receive, receive_rest
 from tests.spark.streams import receive_all
+from tests.steps import Unique, receive, receive_rest
 
 Shown = tuple[object, ...]
 _OPEN_MS = 900_000
@@ -182,7 +181,7 @@ def test_rows_are_what_the_next_consumer_gets(
     transactional: pulsar.Client,
     admin: AdminClient,
     service_url: str,
-    unique: Callable[..., str],
+    unique: Unique,
     seeds: range,
 ) -> None:
     """Each history has its own topic; they are played side by side (most of that is waiting), and read by one job."""
@@ -218,7 +217,7 @@ def plan_of(frame: DataFrame) -> str:
 
 
 def test_the_plan_is_compiled_and_has_one_broadcast_join(
-    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     consumer = client.subscribe(topic, "s", consumer_type=pulsar.ConsumerType.Shared)
@@ -245,7 +244,7 @@ def test_what_a_transaction_moves_while_topics_are_looked_at_is_never_in_both(
     spark: SparkSession,
     transactional: pulsar.Client,
     service_url: str,
-    unique: Callable[..., str],
+    unique: Unique,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     source, target = unique("source"), unique("target")
@@ -269,7 +268,7 @@ def test_what_a_transaction_moves_while_topics_are_looked_at_is_never_in_both(
 
 
 def test_an_open_transaction_at_the_end_holds_back_what_lies_behind_its_first_record(
-    spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     producer = transactional.create_producer(topic)
@@ -291,7 +290,7 @@ def test_an_open_transaction_at_the_end_holds_back_what_lies_behind_its_first_re
 
 
 def test_messages_of_later_are_given_to_those_who_get_them_at_once(
-    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     for name, kind in (("shared", pulsar.ConsumerType.Shared), ("failover", pulsar.ConsumerType.Failover)):
@@ -310,7 +309,7 @@ def test_messages_of_later_are_given_to_those_who_get_them_at_once(
 
 
 def test_bounds_are_ids_and_times_and_both_ends_belong_to_it(
-    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1_000)
@@ -342,7 +341,7 @@ def test_bounds_are_ids_and_times_and_both_ends_belong_to_it(
 
 
 def test_what_kafka_deleted_is_told_apart_from_what_nobody_misses(
-    spark: SparkSession, client: pulsar.Client, bootstrap: str, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, client: pulsar.Client, bootstrap: str, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     consumer = client.subscribe(topic, "s", consumer_type=pulsar.ConsumerType.Shared)
@@ -371,7 +370,7 @@ def test_what_holds_no_message_is_passed_by_who_acknowledges_what_is_behind_it(
     transactional: pulsar.Client,
     bootstrap: str,
     service_url: str,
-    unique: Callable[..., str],
+    unique: Unique,
     tmp_path: Path,
 ) -> None:
     topic = unique()
@@ -407,7 +406,7 @@ def test_what_holds_no_message_is_passed_by_who_acknowledges_what_is_behind_it(
 
 
 def test_a_subscription_that_is_not_there_is_named_beside_those_that_are(
-    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     client.subscribe(topic, "here").close()
@@ -416,7 +415,7 @@ def test_a_subscription_that_is_not_there_is_named_beside_those_that_are(
 
 
 def test_what_a_former_exclusive_producer_wrote_too_late_is_left_out(
-    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     first = client.create_producer(topic)
@@ -434,7 +433,7 @@ def test_what_a_former_exclusive_producer_wrote_too_late_is_left_out(
 
 
 def test_many_aborted_transactions_cost_no_more_than_their_offsets(
-    spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Callable[..., str]
+    spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     producer = transactional.create_producer(topic, block_if_queue_full=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,8 @@ from pulsar_on_kafka.spark.writing.batch_journal import Batch, BatchJournal
 from pulsar_on_kafka.spark.writing.job_attempts import JobAttempts
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient
 from tests.spark.test_writing import read
+from tests.steps import Unique
 from tests.waiting import until
-
-Unique = Callable[..., str]
 
 _MINUTE_MS = 60_000
 

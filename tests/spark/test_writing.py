@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
 from datetime import datetime, timezone
 from functools import reduce
 from typing import Any
@@ -36,8 +35,7 @@ from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaTy
 from pulsar_on_kafka.spark import InvalidWriteOption, write_pulsar
 from pulsar_on_kafka.spark.values.value_encoding import encoded
 from tests.integration.schema_support import latest_version, registered
-
-Unique = Callable[..., str]
+from tests.steps import Unique
 
 
 class Order(Record):

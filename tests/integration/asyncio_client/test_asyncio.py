@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -13,9 +13,8 @@ import pytest
 import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.asyncio as pulsar_asyncio
 from pulsar_on_kafka.asyncio import PulsarException
+from tests.steps import EARLIEST, Unique
 
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
 PATIENCE_S = 15.0
 
 

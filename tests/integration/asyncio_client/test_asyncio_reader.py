@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.asyncio as pulsar_asyncio
+from tests.steps import Unique
 
-Unique = Callable[..., str]
 PATIENCE_S = 15.0
 
 

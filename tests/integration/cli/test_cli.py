@@ -24,6 +24,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.metadata.policies import POLICIES
+from tests.steps import Unique
 
 pytestmark = pytest.mark.kafka
 
@@ -107,7 +108,7 @@ def running(service_url: str, *arguments: str) -> Iterator[subprocess.Popen[str]
 # Topics and namespaces ------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_from_creation_to_deletion(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+def test_a_topic_from_creation_to_deletion(done: Pok, refused: Pok, unique: Unique) -> None:
     topic = unique()
     full = f"persistent://public/default/{topic}"
     assert done("topics", "create", topic, "--partitions", "2", "--entries-per-ledger", "10").lines == [
@@ -136,19 +137,17 @@ def test_a_topic_from_creation_to_deletion(done: Pok, refused: Pok, unique: Call
 
 
 @pytest.mark.parametrize("partitions", ["0", "-1", "8193"])
-def test_bad_numbers_of_partitions(refused: Pok, unique: Callable[..., str], partitions: str) -> None:
+def test_bad_numbers_of_partitions(refused: Pok, unique: Unique, partitions: str) -> None:
     assert "8192" in refused("topics", "create", unique(), "--partitions", partitions).err
 
 
-def test_a_topic_can_only_grow_when_it_is_partitioned(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+def test_a_topic_can_only_grow_when_it_is_partitioned(done: Pok, refused: Pok, unique: Unique) -> None:
     topic = unique()
     done("topics", "create", topic)
     assert "not partitioned" in refused("topics", "partitions", topic, "--grow", "2").err
 
 
-def test_a_partition_cannot_be_deleted_and_takes_nothing_with_it(
-    done: Pok, refused: Pok, unique: Callable[..., str]
-) -> None:
+def test_a_partition_cannot_be_deleted_and_takes_nothing_with_it(done: Pok, refused: Pok, unique: Unique) -> None:
     topic = unique()
     done("topics", "create", topic, "--partitions", "2")
     assert "only the whole topic" in refused("topics", "delete", f"{topic}-partition-0", "--force", "--yes").err
@@ -170,7 +169,7 @@ def test_a_partition_cannot_be_deleted_and_takes_nothing_with_it(
         ["subscriptions", "unsubscribe", "-s", "s", "--yes"],
     ],
 )
-def test_an_unknown_topic(refused: Pok, unique: Callable[..., str], arguments: list[str]) -> None:
+def test_an_unknown_topic(refused: Pok, unique: Unique, arguments: list[str]) -> None:
     topic = unique("unknown")
     noun, verb, *options = arguments
     assert f"{topic} does not exist" in refused(noun, verb, topic, *options).err
@@ -182,7 +181,7 @@ def test_names_that_no_topic_can_have(refused: Pok) -> None:
     assert "no/where" in refused("topics", "list", "no/where").err
 
 
-def test_a_kafka_topic_is_bound(done: Pok, refused: Pok, bootstrap: str, unique: Callable[..., str]) -> None:
+def test_a_kafka_topic_is_bound(done: Pok, refused: Pok, bootstrap: str, unique: Unique) -> None:
     theirs, ours = unique("theirs"), unique("ours")
     with AdminClient(f"kafka://{bootstrap}") as admin:
         from pulsar_on_kafka.base.deadline import Deadline
@@ -199,7 +198,7 @@ def test_a_kafka_topic_is_bound(done: Pok, refused: Pok, bootstrap: str, unique:
     assert "no Kafka topic" in refused("topics", "bind", unique("more"), unique("nothing")).err
 
 
-def test_a_namespace_from_creation_to_deletion(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+def test_a_namespace_from_creation_to_deletion(done: Pok, refused: Pok, unique: Unique) -> None:
     tenant = unique("tenant")
     assert done("namespaces", "create", f"{tenant}/eu").lines == [f"created {tenant}/eu"]
     assert "exists" in refused("namespaces", "create", f"{tenant}/eu").err
@@ -217,14 +216,14 @@ def test_a_namespace_from_creation_to_deletion(done: Pok, refused: Pok, unique: 
 # Produce and consume --------------------------------------------------------------------------------------------------
 
 
-def test_what_is_produced_is_consumed(done: Pok, unique: Callable[..., str]) -> None:
+def test_what_is_produced_is_consumed(done: Pok, unique: Unique) -> None:
     topic = unique()
     ids = done("produce", topic, "-m", "hello", "-m", "two\nlines", "--key", "AA", "-p", "a=1", "-p", "b=x=y").lines
     taken = done("consume", topic, "-s", "audit", "--initial", "earliest", "-n", "2").lines
     assert taken == [f"{ids[0]}\tAA\ta=1,b=x=y\thello", rf"{ids[1]}" + "\tAA\ta=1,b=x=y\ttwo\\nlines"]
 
 
-def test_json_tells_everything(done: Pok, unique: Callable[..., str]) -> None:
+def test_json_tells_everything(done: Pok, unique: Unique) -> None:
     topic = unique()
     done("topics", "create", topic, "--partitions", "1")
     sent = [json.loads(line) for line in done("produce", topic, "-m", "Grüße", "--output", "json").lines]
@@ -235,7 +234,7 @@ def test_json_tells_everything(done: Pok, unique: Callable[..., str]) -> None:
     assert abs(taken["publish_time_ms"] - time.time() * 1000) < 60_000
 
 
-def test_lines_of_a_file_and_of_standard_input(done: Pok, unique: Callable[..., str], tmp_path: Path) -> None:
+def test_lines_of_a_file_and_of_standard_input(done: Pok, unique: Unique, tmp_path: Path) -> None:
     topic = unique()
     file = tmp_path / "lines"
     file.write_bytes(b"one\r\n\n\xff\xfe\nlast")
@@ -245,7 +244,7 @@ def test_lines_of_a_file_and_of_standard_input(done: Pok, unique: Callable[..., 
     assert [line.split("\t")[3] for line in taken] == [*(["one", "", "base64://4=", "last"] * 2), "in"]
 
 
-def test_many_messages_and_a_rate(done: Pok, unique: Callable[..., str]) -> None:
+def test_many_messages_and_a_rate(done: Pok, unique: Unique) -> None:
     topic = unique()
     ids = done("produce", topic, "-m", "x", "-n", "20000").lines
     assert len(set(ids)) == 20_000
@@ -255,13 +254,13 @@ def test_many_messages_and_a_rate(done: Pok, unique: Callable[..., str]) -> None
     assert done("--output", "json", "topics", "stats", topic).json["entries"] == 20_011
 
 
-def test_a_message_that_is_too_big(refused: Pok, unique: Callable[..., str], tmp_path: Path) -> None:
+def test_a_message_that_is_too_big(refused: Pok, unique: Unique, tmp_path: Path) -> None:
     file = tmp_path / "big"
     file.write_bytes(b"x" * (5 * 1024 * 1024 + 1))
     assert "5242880" in refused("produce", unique(), "--file", str(file)).err
 
 
-def test_without_ack_messages_stay(done: Pok, unique: Callable[..., str]) -> None:
+def test_without_ack_messages_stay(done: Pok, unique: Unique) -> None:
     topic = unique()
     done("produce", topic, "-m", "a")
     for _ in range(2):
@@ -271,7 +270,7 @@ def test_without_ack_messages_stay(done: Pok, unique: Callable[..., str]) -> Non
     assert done("subscriptions", "stats", topic, "-s", "s", "--output", "json").json["backlog"] == 0
 
 
-def test_fewer_messages_than_asked_for_are_a_failure(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+def test_fewer_messages_than_asked_for_are_a_failure(done: Pok, refused: Pok, unique: Unique) -> None:
     topic = unique()
     done("produce", topic, "-m", "a", "-m", "b")
     few = refused("consume", topic, "-s", "s", "--initial", "earliest", "-n", "3", "--timeout-ms", "500")
@@ -280,7 +279,7 @@ def test_fewer_messages_than_asked_for_are_a_failure(done: Pok, refused: Pok, un
     assert done("consume", topic, "-s", "s", "-n", "0", "--timeout-ms", "300").out == ""
 
 
-def test_ctrl_c_keeps_what_was_printed(done: Pok, refused: Pok, service_url: str, unique: Callable[..., str]) -> None:
+def test_ctrl_c_keeps_what_was_printed(done: Pok, refused: Pok, service_url: str, unique: Unique) -> None:
     topic = unique()
     done("produce", topic, "-m", "a", "-n", "5", "-q")
     with running(service_url, "consume", topic, "-s", "s", "-n", "0", "--initial", "earliest") as process:
@@ -298,7 +297,7 @@ def test_ctrl_c_keeps_what_was_printed(done: Pok, refused: Pok, service_url: str
     assert done("subscriptions", "stats", topic, "-s", "s", "--output", "json").json["backlog"] == 0
 
 
-def test_a_live_consumer_is_moved_and_ended(done: Pok, service_url: str, unique: Callable[..., str]) -> None:
+def test_a_live_consumer_is_moved_and_ended(done: Pok, service_url: str, unique: Unique) -> None:
     topic = unique()
     done("produce", topic, "-m", "a", "-m", "b", "-q")
     with running(service_url, "consume", topic, "-s", "s", "-n", "0", "--initial", "earliest") as process:
@@ -317,7 +316,7 @@ def test_a_live_consumer_is_moved_and_ended(done: Pok, service_url: str, unique:
     assert done("subscriptions", "list", topic).out == ""
 
 
-def test_a_reader_that_goes_away_is_no_traceback(service_url: str, done: Pok, unique: Callable[..., str]) -> None:
+def test_a_reader_that_goes_away_is_no_traceback(service_url: str, done: Pok, unique: Unique) -> None:
     topic = unique()
     done("produce", topic, "-m", "x" * 100, "-n", "2000", "-q")
     with running(service_url, "consume", topic, "-s", "s", "-n", "2000", "--initial", "earliest") as process:
@@ -332,7 +331,7 @@ def test_a_reader_that_goes_away_is_no_traceback(service_url: str, done: Pok, un
 # Subscriptions --------------------------------------------------------------------------------------------------------
 
 
-def test_a_subscription_from_creation_to_deletion(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+def test_a_subscription_from_creation_to_deletion(done: Pok, refused: Pok, unique: Unique) -> None:
     topic = unique()
     done("topics", "create", topic)
     done("produce", topic, "-m", "a", "-n", "4", "-q")
@@ -359,7 +358,7 @@ def test_a_subscription_from_creation_to_deletion(done: Pok, refused: Pok, uniqu
         ["unsubscribe", "--yes"],
     ],
 )
-def test_an_unknown_subscription(done: Pok, refused: Pok, unique: Callable[..., str], arguments: list[str]) -> None:
+def test_an_unknown_subscription(done: Pok, refused: Pok, unique: Unique, arguments: list[str]) -> None:
     topic = unique()
     done("topics", "create", topic)
     verb, *options = arguments
@@ -371,7 +370,7 @@ def _next_payload(done: Pok, topic: str) -> str:
     return taken.out.rstrip("\n").split("\t")[3]
 
 
-def test_reset_to_a_place(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+def test_reset_to_a_place(done: Pok, refused: Pok, unique: Unique) -> None:
     topic = unique()
     ids = done("produce", topic, "-m", "a", "-m", "b").lines
     time.sleep(0.05)
@@ -398,7 +397,7 @@ def test_reset_to_a_place(done: Pok, refused: Pok, unique: Callable[..., str]) -
     )
 
 
-def test_reset_beyond_the_end_loses_nothing_to_come(done: Pok, unique: Callable[..., str]) -> None:
+def test_reset_beyond_the_end_loses_nothing_to_come(done: Pok, unique: Unique) -> None:
     topic = unique()
     (sent,) = done("produce", topic, "-m", "a").lines
     done("subscriptions", "create", topic, "-s", "s")
@@ -407,7 +406,7 @@ def test_reset_beyond_the_end_loses_nothing_to_come(done: Pok, unique: Callable[
     assert _next_payload(done, topic) == "b"
 
 
-def test_skip_and_clear(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+def test_skip_and_clear(done: Pok, refused: Pok, unique: Unique) -> None:
     topic = unique()
     done("produce", topic, "-m", "a", "-m", "b", "-m", "c", "-m", "d")
     done("subscriptions", "create", topic, "-s", "s", "--initial", "earliest")
@@ -481,7 +480,7 @@ def test_doctor_says_that_nobody_is_there(pok: Pok, nobody: str) -> None:
     assert "standalone" in outcome.json[-1]["advice"]
 
 
-def test_debug_shows_the_traceback(pok: Pok, unique: Callable[..., str]) -> None:
+def test_debug_shows_the_traceback(pok: Pok, unique: Unique) -> None:
     outcome = pok("topics", "stats", unique("unknown"), "--debug")
     assert outcome.code == 1
     assert "Traceback" in outcome.err
@@ -529,7 +528,7 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def test_policies(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+def test_policies(done: Pok, refused: Pok, unique: Unique) -> None:
     namespace = f"public/{unique()}"
     topic = f"{namespace}/t"
     done("namespaces", "create", namespace)
@@ -563,7 +562,7 @@ def test_policies(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
 
 
 def test_show_draws_the_holes_and_tells_their_costs(
-    done: Pok, refused: Pok, service_url: str, unique: Callable[..., str], tmp_path: Path
+    done: Pok, refused: Pok, service_url: str, unique: Unique, tmp_path: Path
 ) -> None:
     topic = unique()
     done("topics", "create", topic, "--partitions", "2", "--entries-per-ledger", "10")
@@ -599,7 +598,7 @@ def test_show_draws_the_holes_and_tells_their_costs(
     client.close()
 
 
-def test_show_tells_the_segments_of_a_big_state(done: Pok, service_url: str, unique: Callable[..., str]) -> None:
+def test_show_tells_the_segments_of_a_big_state(done: Pok, service_url: str, unique: Unique) -> None:
     topic, messages = unique(), 12_000
     done("topics", "create", topic, "--entries-per-ledger", "3000")
     client = pulsar.Client(service_url)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 import pulsar_on_kafka as pulsar
-from tests.integration.sdk_support import nothing_comes, payloads, receive
-from tests.integration.subscriptions.test_processes import a_program
+from tests.programs import a_program
+from tests.steps import EARLIEST, Unique, nothing_comes, payloads, receive
 from tests.waiting import never
 
-Unique = Callable[..., str]
 MODE = pulsar.ProducerAccessMode
-EARLIEST = pulsar.InitialPosition.Earliest
 
 _ANOTHER_PRODUCER = """
     import json

@@ -15,12 +15,9 @@ from confluent_kafka import Producer as RawProducer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.integration.client.test_encryption import key_pair
-from tests.integration.sdk_support import PATIENCE_MS, counted, nothing_comes, payloads, receive, receive_rest
+from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Unique, counted, nothing_comes, payloads, receive, receive_rest
 from tests.waiting import until
 
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
-SHARED = pulsar.ConsumerType.Shared
 LATE_MS = 600_000
 """A delay that does not pass in a test, which has three minutes: batches end by a limit or by flush()."""
 

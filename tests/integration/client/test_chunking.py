@@ -24,16 +24,14 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.mapping.records.message_record import decode_headers
 from tests.integration.client.test_encryption import key_pair
-from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, receive_rest, send
-from tests.integration.subscriptions.test_processes import a_program
 from tests.kafka_records import headers_of
+from tests.programs import a_program
+from tests.steps import EARLIEST, PATIENCE_MS, Unique, nothing_comes, payloads, receive, receive_rest, send
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
-Unique = Callable[..., str]
 Topics = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
 SHARED, EXCLUSIVE = pulsar.ConsumerType.Shared, pulsar.ConsumerType.Exclusive
 KINDS = [EXCLUSIVE, SHARED, pulsar.ConsumerType.Failover, pulsar.ConsumerType.KeyShared]
 LARGE = bytes(range(256)) * 10_000

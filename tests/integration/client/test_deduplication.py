@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
-import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,12 +19,10 @@ from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
-from tests.integration.sdk_support import nothing_comes, payloads, receive
+from tests.programs import a_program
+from tests.steps import EARLIEST, Unique, nothing_comes, payloads, receive
 from tests.waiting import until
 
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
-ROOT = Path(__file__).resolve().parents[3]
 NO_ID = (-1, -1)
 
 pytestmark = pytest.mark.kafka
@@ -390,18 +385,14 @@ def programs() -> Iterator[Callable[..., subprocess.Popen[str]]]:
     running: list[subprocess.Popen[str]] = []
 
     def start(text: str, *arguments: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(text), *arguments],
-            cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        running.append(process)
-        return process
+        running.append(a_program(text, *arguments))
+        return running[-1]
 
     yield start
     for process in running:
         process.kill()
         process.wait()
-        for stream in (process.stdin, process.stdout):
+        for stream in (process.stdin, process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
 

@@ -5,7 +5,6 @@ The expectations of the failure actions were taken down from pulsar-client 3.13.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,19 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 import pulsar_on_kafka as pulsar
-from tests.integration.sdk_support import PATIENCE_MS, SILENCE_MS, nothing_comes, payloads, receive, receive_rest
+from tests.steps import (
+    EARLIEST,
+    PATIENCE_MS,
+    SHARED,
+    SILENCE_MS,
+    Unique,
+    nothing_comes,
+    payloads,
+    receive,
+    receive_rest,
+)
 
 pytestmark = pytest.mark.kafka
-
-EARLIEST = pulsar.InitialPosition.Earliest
-SHARED = pulsar.ConsumerType.Shared
 
 
 def key_pair(folder: Path, name: str) -> pulsar.CryptoKeyReader:
@@ -66,7 +72,7 @@ def value_in_kafka(bootstrap: str, topic: str) -> bytes | None:
 
 
 def test_only_the_key_s_holder_can_read(
-    client: pulsar.Client, bootstrap: str, keys: pulsar.CryptoKeyReader, unique: Callable[..., str]
+    client: pulsar.Client, bootstrap: str, keys: pulsar.CryptoKeyReader, unique: Unique
 ) -> None:
     topic = unique()
     consumer = client.subscribe(topic, "s", initial_position=EARLIEST, crypto_key_reader=keys)
@@ -98,7 +104,7 @@ def test_only_the_key_s_holder_can_read(
 @pytest.mark.parametrize("held", ["none", "wrong", "missing"])
 @pytest.mark.parametrize("action", list(pulsar.ConsumerCryptoFailureAction))
 def test_what_becomes_of_a_message_that_cannot_be_decrypted(
-    client: pulsar.Client, keys: pulsar.CryptoKeyReader, wrong: pulsar.CryptoKeyReader, unique: Callable[..., str],
+    client: pulsar.Client, keys: pulsar.CryptoKeyReader, wrong: pulsar.CryptoKeyReader, unique: Unique,
     kind: pulsar.ConsumerType, held: str, action: pulsar.ConsumerCryptoFailureAction,
 ) -> None:  # fmt: skip
     topic = unique()
@@ -124,7 +130,7 @@ def test_what_becomes_of_a_message_that_cannot_be_decrypted(
 
 
 def test_redelivered_messages_are_decrypted_again(
-    client: pulsar.Client, keys: pulsar.CryptoKeyReader, unique: Callable[..., str]
+    client: pulsar.Client, keys: pulsar.CryptoKeyReader, unique: Unique
 ) -> None:
     topic = unique()
     consumer = client.subscribe(
@@ -140,7 +146,7 @@ def test_redelivered_messages_are_decrypted_again(
 
 
 def test_dead_letters_are_readable_for_who_has_the_key(
-    client: pulsar.Client, keys: pulsar.CryptoKeyReader, unique: Callable[..., str]
+    client: pulsar.Client, keys: pulsar.CryptoKeyReader, unique: Unique
 ) -> None:
     topic, dead = unique(), unique("dead")
     graveyard = client.subscribe(dead, "s", initial_position=EARLIEST, crypto_key_reader=keys)
@@ -154,7 +160,7 @@ def test_dead_letters_are_readable_for_who_has_the_key(
     assert graveyard.receive(PATIENCE_MS).data() == b"poison"
 
 
-def test_readers_decrypt(client: pulsar.Client, keys: pulsar.CryptoKeyReader, unique: Callable[..., str]) -> None:
+def test_readers_decrypt(client: pulsar.Client, keys: pulsar.CryptoKeyReader, unique: Unique) -> None:
     topic = unique()
     producer(client, topic, keys).send(b"secret")
     client.create_producer(topic).send(b"clear")
@@ -171,7 +177,7 @@ def test_readers_decrypt(client: pulsar.Client, keys: pulsar.CryptoKeyReader, un
 
 
 def test_a_producer_never_sends_in_clear_by_mistake(
-    client: pulsar.Client, keys: pulsar.CryptoKeyReader, tmp_path: Path, unique: Callable[..., str]
+    client: pulsar.Client, keys: pulsar.CryptoKeyReader, tmp_path: Path, unique: Unique
 ) -> None:
     topic = unique()
     garbage = tmp_path / "garbage.pem"
@@ -185,9 +191,7 @@ def test_a_producer_never_sends_in_clear_by_mistake(
             client.create_producer(topic, **refused)
 
 
-def test_a_batch_is_encrypted_as_a_whole(
-    client: pulsar.Client, keys: pulsar.CryptoKeyReader, unique: Callable[..., str]
-) -> None:
+def test_a_batch_is_encrypted_as_a_whole(client: pulsar.Client, keys: pulsar.CryptoKeyReader, unique: Unique) -> None:
     topic = unique()
     consumer = client.subscribe(topic, "s", crypto_key_reader=keys)
     sealed = client.subscribe(topic, "sealed", crypto_failure_action=pulsar.ConsumerCryptoFailureAction.CONSUME)
@@ -210,7 +214,7 @@ def test_a_batch_is_encrypted_as_a_whole(
 
 @pytest.mark.parametrize("batched", [False, True], ids=["single", "batched"])
 def test_dead_letters_of_encrypted_messages_stay_encrypted(
-    client: pulsar.Client, bootstrap: str, keys: pulsar.CryptoKeyReader, unique: Callable[..., str], batched: bool
+    client: pulsar.Client, bootstrap: str, keys: pulsar.CryptoKeyReader, unique: Unique, batched: bool
 ) -> None:
     topic, dead = unique(), unique("dead")
     policy = pulsar.ConsumerDeadLetterPolicy(1, dead, "inspector")
@@ -245,7 +249,7 @@ def test_dead_letters_of_encrypted_messages_stay_encrypted(
 
 
 def test_retry_letters_of_encrypted_messages_stay_encrypted_until_they_are_dead(
-    client: pulsar.Client, bootstrap: str, keys: pulsar.CryptoKeyReader, unique: Callable[..., str]
+    client: pulsar.Client, bootstrap: str, keys: pulsar.CryptoKeyReader, unique: Unique
 ) -> None:
     topic = unique()
     consumer = client.subscribe(
@@ -269,7 +273,7 @@ def test_retry_letters_of_encrypted_messages_stay_encrypted_until_they_are_dead(
 @pytest.mark.parametrize("batched", [False, True], ids=["single", "batched"])
 @pytest.mark.parametrize("put_off", [False, True], ids=["refused", "put off"])
 def test_what_could_not_be_decrypted_is_copied_as_it_is(
-    client: pulsar.Client, bootstrap: str, keys: pulsar.CryptoKeyReader, unique: Callable[..., str], batched: bool,
+    client: pulsar.Client, bootstrap: str, keys: pulsar.CryptoKeyReader, unique: Unique, batched: bool,
     put_off: bool,
 ) -> None:  # fmt: skip
     topic = unique()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,10 +11,8 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.foreign_records import NOT_UTF8, Foreign, ForeignProducer, absurd_records
-from tests.integration.sdk_support import PATIENCE_MS
+from tests.steps import EARLIEST, PATIENCE_MS, Unique
 
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
 _FIRST, _LAST = b"first", b"last"
 
 pytestmark = pytest.mark.kafka

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,12 +16,8 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.mapping.records.message_record import decode_headers
-from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, receive_rest, send
+from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Unique, payloads, receive, receive_rest, send
 from tests.waiting import until
-
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
-SHARED = pulsar.ConsumerType.Shared
 
 
 @pytest.fixture

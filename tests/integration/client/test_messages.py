@@ -13,10 +13,7 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.mapping.records.message_record import decode_headers
-from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, receive_rest, send
-
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
+from tests.steps import EARLIEST, PATIENCE_MS, Unique, nothing_comes, payloads, receive, receive_rest, send
 
 
 def test_a_message_carries_everything_the_sender_said(client: pulsar.Client, unique: Unique) -> None:

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.metrics import MetricsCollector
-from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send
-from tests.integration.subscriptions.test_processes import a_program
+from tests.programs import a_program
+from tests.steps import EARLIEST, Unique, nothing_comes, payloads, receive, receive_rest, send
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
-Unique = Callable[..., str]
 SHARED, FAILOVER, KEY_SHARED = pulsar.ConsumerType.Shared, pulsar.ConsumerType.Failover, pulsar.ConsumerType.KeyShared
-EARLIEST = pulsar.InitialPosition.Earliest
 
 
 @pytest.fixture

@@ -13,11 +13,10 @@ from tests.integration.cli.test_cli import Pok
 from tests.integration.cli.test_cli import done as done
 from tests.integration.cli.test_cli import pok as pok
 from tests.integration.client.test_access_modes import another
+from tests.steps import Unique
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
-
-Unique = Callable[..., str]
 
 
 def _seen(

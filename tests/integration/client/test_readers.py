@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,10 +11,9 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.metrics import MetricsCollector
-from tests.integration.sdk_support import PATIENCE_MS, SILENCE_MS, send
+from tests.steps import PATIENCE_MS, SILENCE_MS, Unique, send
 from tests.waiting import until
 
-Unique = Callable[..., str]
 EARLIEST, LATEST = pulsar.MessageId.earliest, pulsar.MessageId.latest
 
 

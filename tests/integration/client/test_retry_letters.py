@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,11 +13,7 @@ import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.asyncio as pulsar_asyncio
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.client.consumer.letter_origin import java_text
-from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, send
-
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
-SHARED = pulsar.ConsumerType.Shared
+from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Unique, nothing_comes, payloads, receive, send
 
 
 def full(topic: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
 
 import pytest
 
@@ -12,11 +11,9 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.client.consumer.multi_topics import MultiTopicsConsumer
 from pulsar_on_kafka.client.receiving.receiving import Receiving
-from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, receive, receive_rest, send
+from tests.steps import EARLIEST, PATIENCE_MS, Unique, nothing_comes, receive, receive_rest, send
 from tests.waiting import until
 
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
 P = "persistent://public/default/"
 
 

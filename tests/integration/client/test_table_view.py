@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.integration.sdk_support import nothing_comes, payloads, receive
+from tests.steps import Unique, nothing_comes, payloads, receive
 from tests.waiting import until
-
-Unique = Callable[..., str]
 
 
 def fill(client: pulsar.Client, topic: str, *pairs: tuple[str | None, bytes | None]) -> pulsar.Producer:

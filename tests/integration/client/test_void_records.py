@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from confluent_kafka import Producer as KafkaProducer
 
@@ -17,11 +15,10 @@ from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import HeartbeatsAndFences
 from pulsar_on_kafka.metadata.producers.known_fences import KnownFences
 from pulsar_on_kafka.statelog.view import LogView
-from tests.integration.sdk_support import nothing_comes, payloads, receive
-from tests.integration.subscriptions.test_processes import a_program
+from tests.programs import a_program
+from tests.steps import Unique, nothing_comes, payloads, receive
 from tests.waiting import until
 
-Unique = Callable[..., str]
 MODE = pulsar.ProducerAccessMode
 EARLIEST = pulsar.MessageId.earliest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -15,8 +15,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import decode_subscription
 from pulsar_on_kafka.metadata.producers.registry import LIFE_MS
 from pulsar_on_kafka.metadata.subscriptions.occupants import CLAIM_MS
+from tests.steps import Unique
 
-Unique = Callable[..., str]
 HOUR_MS = 3_600_000
 _BUSY_MS = 60_000
 """What a busy machine may put between two looks at a clock."""

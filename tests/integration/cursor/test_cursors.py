@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -18,12 +17,9 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_met
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, decode_key
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS
-from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, send_fast
+from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive, receive_rest, send, send_fast
 from tests.waiting import until
 
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
-SHARED = pulsar.ConsumerType.Shared
 MANY = 200_000
 
 

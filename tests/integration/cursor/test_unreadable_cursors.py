@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
@@ -28,28 +27,15 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from tests.integration.command_line import CommandLine
-from tests.integration.sdk_support import nothing_comes, payloads, receive, send, send_fast
+from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive, send, send_fast
 from tests.waiting import until
-
-Unique = Callable[..., str]
-SHARED = pulsar.ConsumerType.Shared
-EARLIEST = pulsar.InitialPosition.Earliest
 
 pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture
-def admin(service_url: str) -> Iterator[AdminClient]:
-    options = {"client.rack": secrets.token_hex(4)}
-    with AdminClient(service_url, operation_timeout_seconds=60, kafka_config=options) as made:
-        yield made
-
-
-@pytest.fixture
-def client(service_url: str) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(service_url)
-    yield made
-    made.close()
+def admin(admin_elsewhere: AdminClient) -> AdminClient:
+    return admin_elsewhere
 
 
 Damage = Callable[[CommitMetadata], str]

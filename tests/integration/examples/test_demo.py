@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.programs import run_example
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 SAMPLE = 20_000
@@ -139,17 +138,7 @@ def test_the_demo_on_a_sample(bootstrap: str, tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib")
     arguments = ["--flights", str(SAMPLE), "--output", str(tmp_path), "--without-spark"]
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "flights_demo.py"), *arguments],
-        env={**os.environ, "POK_BOOTSTRAP": bootstrap},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_example("flights_demo.py", *arguments, timeout_s=150, bootstrap=bootstrap)
     rows = {row["what"].strip(): row for row in json.loads((tmp_path / "numbers.json").read_text(encoding="utf-8"))}
     assert all(row["agrees"] for row in rows.values())
     assert rows["published"]["seen"] == rows["delivered (distinct flights)"]["seen"] == SAMPLE

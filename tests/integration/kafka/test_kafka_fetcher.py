@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 import pulsar_on_kafka as pulsar
@@ -14,12 +12,10 @@ from pulsar_on_kafka.kafka.reading.ascending import AscendingReader
 from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
 from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from tests.integration.sdk_support import send, send_fast
+from tests.steps import Unique, send, send_fast
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
-
-Unique = Callable[..., str]
 
 
 def test_a_partition_that_is_made_while_it_is_asked_for_is_found(

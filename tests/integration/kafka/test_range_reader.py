@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
@@ -15,6 +14,7 @@ from pulsar_on_kafka.kafka.reading import range_reader
 from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka.kafka.settings import KafkaSettings
+from tests.steps import Unique
 
 pytestmark = pytest.mark.kafka
 
@@ -23,7 +23,7 @@ PATIENCE_S = 60.0
 
 @pytest.mark.parametrize("at_once", [2, range_reader.AT_ONCE])
 def test_every_range_is_read_and_what_cannot_be_read_is_told(
-    bootstrap: str, admin: AdminClient, unique: Callable[..., str], monkeypatch: pytest.MonkeyPatch, at_once: int
+    bootstrap: str, admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr(range_reader, "AT_ONCE", at_once)
     kafka = admin.node.admin

@@ -6,8 +6,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NotAuthorized
-from pulsar_on_kafka.embedded import EmbeddedBrokerError
 from pulsar_on_kafka.kafka.acls import Acl
 from pulsar_on_kafka.kafka.groups.good_byes import GoodByes
 from pulsar_on_kafka.mapping.names.subscription_group import group_id
@@ -25,14 +23,15 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.migration.acls import carry
 from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
+from tests.brokers import available
 from tests.certificates import Authority, Identity
-from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send
 from tests.integration.secure_support import (
     SecureCluster,
     granted_by_the_page,
     secure_cluster,
     unsecured_token,
 )
+from tests.steps import PATIENCE_MS, Missing, Unique, payloads, receive, send
 from tests.waiting import until
 
 TOPIC, SUBSCRIPTION = "orders", "billing"
@@ -56,12 +55,8 @@ def alice(authority: Authority) -> Identity:
 
 
 @pytest.fixture(scope="module")
-def cluster(authority: Authority, missing: Callable[[str, str], None]) -> Iterator[SecureCluster]:
-    with ExitStack() as stack:
-        try:
-            made = stack.enter_context(secure_cluster(authority))
-        except EmbeddedBrokerError as error:
-            missing("kafka", f"no broker: {error}")
+def cluster(authority: Authority, missing: Missing) -> Iterator[SecureCluster]:
+    with available(missing, secure_cluster(authority)) as made:
         for user in ("CN=alice", "alice"):
             made.grant(user, [("Read", "group", "*"), ("Write", "transactional-id", "*")])
             made.grant(user, [(operation, "topic", "*") for operation in ("Read", "Write", "Create")])
@@ -90,14 +85,14 @@ def round_trip(client: pulsar.Client, topic: str) -> None:
 # Logins ---------------------------------------------------------------------------------------------------------------
 
 
-def test_mutual_tls(cluster: SecureCluster, alice: Identity, unique: Callable[..., str]) -> None:
+def test_mutual_tls(cluster: SecureCluster, alice: Identity, unique: Unique) -> None:
     login = pulsar.AuthenticationTLS(str(alice.certificate), str(alice.key))
     client = cluster.client(login, "TLS", tls_validate_hostname=True)
     round_trip(client, unique())
     client.close()
 
 
-def test_tls_by_the_client_s_own_arguments(cluster: SecureCluster, alice: Identity, unique: Callable[..., str]) -> None:
+def test_tls_by_the_client_s_own_arguments(cluster: SecureCluster, alice: Identity, unique: Unique) -> None:
     client = pulsar.Client(
         f"kafka://{cluster.broker.bootstrap_of('TLS')}",
         use_tls=True,
@@ -109,7 +104,7 @@ def test_tls_by_the_client_s_own_arguments(cluster: SecureCluster, alice: Identi
     client.close()
 
 
-def test_a_name_and_a_password(cluster: SecureCluster, unique: Callable[..., str]) -> None:
+def test_a_name_and_a_password(cluster: SecureCluster, unique: Unique) -> None:
     client = cluster.as_user("alice")
     round_trip(client, unique())
     client.close()
@@ -120,7 +115,7 @@ def test_an_administrator_logs_in_too(cluster: SecureCluster) -> None:
         assert f"persistent://public/default/{TOPIC}" in admin.list_topics()
 
 
-def test_a_token_is_renewed_while_it_is_used(cluster: SecureCluster, unique: Callable[..., str]) -> None:
+def test_a_token_is_renewed_while_it_is_used(cluster: SecureCluster, unique: Unique) -> None:
     asked: list[float] = []
 
     def supply() -> str:
@@ -138,7 +133,7 @@ def test_a_token_is_renewed_while_it_is_used(cluster: SecureCluster, unique: Cal
 
 @pytest.mark.parametrize("login", ["certificate", "password", "token"])
 def test_good_byes_go_the_way_that_the_client_goes(
-    cluster: SecureCluster, alice: Identity, unique: Callable[..., str], login: str
+    cluster: SecureCluster, alice: Identity, unique: Unique, login: str
 ) -> None:
     if login == "certificate":
         client = cluster.client(pulsar.AuthenticationTLS(str(alice.certificate), str(alice.key)), "TLS")
@@ -299,7 +294,7 @@ def test_a_consumer_works_without_the_right_to_hear_what_others_ask(
     client.close()
 
 
-def test_an_exclusive_producer_needs_no_more_rights(cluster: SecureCluster, unique: Callable[..., str]) -> None:
+def test_an_exclusive_producer_needs_no_more_rights(cluster: SecureCluster, unique: Unique) -> None:
     cluster.grant("producer", granted_by_the_page("Producer"))
     first, second = cluster.as_user("producer"), cluster.as_user("producer")
     held = first.create_producer(TOPIC, access_mode=pulsar.ProducerAccessMode.Exclusive)
@@ -452,7 +447,7 @@ def test_letters_name_the_right_that_is_missing(cluster: SecureCluster, caplog: 
     writing.close()
 
 
-def test_the_page_s_rights_are_enough_to_delete_ledgers(cluster: SecureCluster, unique: Callable[..., str]) -> None:
+def test_the_page_s_rights_are_enough_to_delete_ledgers(cluster: SecureCluster, unique: Unique) -> None:
     table = [right for section in ("Transactions", "Coordinators", "Service") for right in granted_by_the_page(section)]
     cluster.grant("serving", [right for right in table if right[0] != "Delete"])
     topic, patience = unique("deleted"), Deadline.after(60)
@@ -483,7 +478,7 @@ def test_the_page_s_rights_are_enough_to_delete_ledgers(cluster: SecureCluster, 
 
 
 def test_a_pattern_serves_what_it_may_and_tells_of_the_rest(
-    cluster: SecureCluster, unique: Callable[..., str], caplog: pytest.LogCaptureFixture
+    cluster: SecureCluster, unique: Unique, caplog: pytest.LogCaptureFixture
 ) -> None:
     prefix = unique("family")
     writing = cluster.as_user("alice")
@@ -528,7 +523,7 @@ def test_what_a_consumer_must_read_is_named_when_it_may_not(
     client.shutdown()
 
 
-def test_the_page_s_rights_are_enough_for_an_administrator(cluster: SecureCluster, unique: Callable[..., str]) -> None:
+def test_the_page_s_rights_are_enough_for_an_administrator(cluster: SecureCluster, unique: Unique) -> None:
     cluster.grant("admin", granted_by_the_page("Administrator"))
     with cluster.admin_as("admin") as admin:
         plain, parted = unique(), unique("parted")

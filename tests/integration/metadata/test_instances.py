@@ -20,7 +20,7 @@ from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import ALL
 from pulsar_on_kafka.service.running import RunningRoles
 from tests.integration.command_line import CommandLine
-from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, send_fast
+from tests.steps import PATIENCE_MS, payloads, receive, send, send_fast
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka

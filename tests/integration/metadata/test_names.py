@@ -9,9 +9,8 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.integration.sdk_support import payloads, receive, receive_rest, send
+from tests.steps import EARLIEST, payloads, receive, receive_rest, send
 
-EARLIEST = pulsar.InitialPosition.Earliest
 NAMES = [
     "plain",
     "with.dots.and..more",

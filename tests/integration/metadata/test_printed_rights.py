@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -18,7 +18,6 @@ from pulsar_on_kafka.base.errors import NoSuchTopic, NotAuthorized
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.cli.main import app
-from pulsar_on_kafka.embedded import EmbeddedBrokerError
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
@@ -28,9 +27,10 @@ from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import ALL, TOPICS
 from pulsar_on_kafka.service.running import RunningRoles
 from pulsar_on_kafka.transactions.serving.group import coordinators_group
+from tests.brokers import available
 from tests.certificates import Authority
-from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send
 from tests.integration.secure_support import SecureCluster, secure_cluster
+from tests.steps import PATIENCE_MS, Missing, payloads, receive, send
 from tests.waiting import until
 
 USERS = {"producer": "producer", "consumer": "consumer", "reader": "reader", "admin": "admin", "service": "serving"}
@@ -42,12 +42,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, missing: Callable[[str, str], None]) -> Iterator[SecureCluster]:
-    with ExitStack() as stack:
-        try:
-            made = stack.enter_context(secure_cluster(Authority(tmp_path_factory.mktemp("certificates"))))
-        except EmbeddedBrokerError as error:
-            missing("kafka", f"no broker: {error}")
+def cluster(tmp_path_factory: pytest.TempPathFactory, missing: Missing) -> Iterator[SecureCluster]:
+    with available(missing, secure_cluster(Authority(tmp_path_factory.mktemp("certificates")))) as made:
         yield made
 
 

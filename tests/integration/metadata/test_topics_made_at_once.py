@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from pulsar_on_kafka.admin import AdminClient
@@ -11,6 +9,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
+from tests.steps import Unique
 
 pytestmark = pytest.mark.kafka
 
@@ -20,7 +19,7 @@ def soon() -> Deadline:
 
 
 @pytest.fixture
-def name(admin: AdminClient, unique: Callable[..., str]) -> TopicName:
+def name(admin: AdminClient, unique: Unique) -> TopicName:
     namespace = f"{unique('tenant')}/shop"
     for _ in range(2):
         admin.node.namespaces.find_or_create(namespace, soon())

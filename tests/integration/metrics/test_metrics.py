@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import urllib.request
-from collections.abc import Callable
 from contextlib import closing
 
 import pytest
@@ -16,7 +15,7 @@ from typer.testing import CliRunner
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.metrics import MetricsCollector
-from tests.integration.sdk_support import receive, send
+from tests.steps import Unique, receive, send
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -42,9 +41,7 @@ def scrape(client: pulsar.Client) -> str:
         return text.decode()
 
 
-def test_a_process_counts_what_it_sends_receives_acknowledges_and_saves(
-    service_url: str, unique: Callable[..., str]
-) -> None:
+def test_a_process_counts_what_it_sends_receives_acknowledges_and_saves(service_url: str, unique: Unique) -> None:
     client = pulsar.Client(service_url, metrics_port=0)
     topic, name = unique(), unique("metered")
     consumer = client.subscribe(topic, name, pulsar.ConsumerType.Shared, negative_ack_redelivery_delay_ms=50)
@@ -96,7 +93,7 @@ def of_topic(topic: str) -> Samples:
     }
 
 
-def test_readers_and_table_views_are_counted(service_url: str, unique: Callable[..., str]) -> None:
+def test_readers_and_table_views_are_counted(service_url: str, unique: Unique) -> None:
     topic = unique()
     client = pulsar.Client(service_url)
     producer = client.create_producer(topic)
@@ -140,7 +137,7 @@ def test_clients_share_a_port_and_a_taken_one_is_told(service_url: str) -> None:
     two.close()
 
 
-def test_the_cluster_tells_of_subscriptions_that_nobody_serves(service_url: str, unique: Callable[..., str]) -> None:
+def test_the_cluster_tells_of_subscriptions_that_nobody_serves(service_url: str, unique: Unique) -> None:
     topic = unique()
     client = pulsar.Client(service_url)
     consumer = client.subscribe(topic, "idle", pulsar.ConsumerType.Shared)
@@ -158,7 +155,7 @@ def test_the_cluster_tells_of_subscriptions_that_nobody_serves(service_url: str,
     }
 
 
-def test_statistics_are_logged(service_url: str, unique: Callable[..., str], caplog: pytest.LogCaptureFixture) -> None:
+def test_statistics_are_logged(service_url: str, unique: Unique, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pulsar_on_kafka.client.values.stats_log")
     topic = unique()
     client = pulsar.Client(service_url, stats_interval_in_seconds=1)
@@ -177,7 +174,7 @@ def test_statistics_are_logged(service_url: str, unique: Callable[..., str], cap
     client.close()
 
 
-def test_a_process_counts_the_transactions_that_it_serves(service_url: str, unique: Callable[..., str]) -> None:
+def test_a_process_counts_the_transactions_that_it_serves(service_url: str, unique: Unique) -> None:
     def counted() -> Samples:
         """Over all coordinators."""
         found: Samples = {}

@@ -24,6 +24,7 @@ from pulsar_on_kafka.registry.policies import policies_when_opened
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
 from tests.integration.command_line import CommandLine
 from tests.registries import avro
+from tests.steps import Unique
 
 pytestmark = pytest.mark.kafka
 
@@ -34,7 +35,7 @@ def schemas(service_url: str) -> CommandLine:
 
 
 @pytest.fixture
-def topic(admin: AdminClient, unique: Callable[..., str]) -> str:
+def topic(admin: AdminClient, unique: Unique) -> str:
     name = f"persistent://public/default/{unique()}"
     admin.create_partitioned_topic(name, 3)
     return name
@@ -77,7 +78,7 @@ def test_a_schema_is_registered_seen_and_deleted(admin: AdminClient, topic: str)
         admin.get_schema_info(topic, -1)
 
 
-def test_strategies_are_set_and_followed(admin: AdminClient, unique: Callable[..., str]) -> None:
+def test_strategies_are_set_and_followed(admin: AdminClient, unique: Unique) -> None:
     namespace = f"public/{unique('ns')}"
     admin.create_namespace(namespace)
     topic = f"{namespace}/t"
@@ -109,7 +110,7 @@ def test_two_versions_of_a_topic_are_compared(admin: AdminClient, schemas: Comma
     assert "2" in schemas.refused("diff", "0", "2", "--topic", topic)
 
 
-def test_opening_a_topic_brings_the_policies_of_schemas(admin: AdminClient, unique: Callable[..., str]) -> None:
+def test_opening_a_topic_brings_the_policies_of_schemas(admin: AdminClient, unique: Unique) -> None:
     namespace = f"public/{unique('ns')}"
     admin.create_namespace(namespace)
     admin.set_policy(namespace, "schema_validation_enforced", True)
@@ -135,7 +136,7 @@ def test_a_known_schema_and_none_at_all_ask_kafka_nothing_more_than_opening_the_
     assert asked == []
 
 
-def test_a_topic_that_is_not_there_has_no_schemas(admin: AdminClient, unique: Callable[..., str]) -> None:
+def test_a_topic_that_is_not_there_has_no_schemas(admin: AdminClient, unique: Unique) -> None:
     for call in (
         lambda: admin.get_schema_info(unique("absent")),
         lambda: admin.create_schema("public/absent-namespace/t", avro("a")),
@@ -147,7 +148,7 @@ def test_a_topic_that_is_not_there_has_no_schemas(admin: AdminClient, unique: Ca
             call()
 
 
-def test_a_schema_may_come_before_its_topic(admin: AdminClient, service_url: str, unique: Callable[..., str]) -> None:
+def test_a_schema_may_come_before_its_topic(admin: AdminClient, service_url: str, unique: Unique) -> None:
     topic = unique()
     assert admin.create_schema(topic, avro("a")) == 0
     assert f"persistent://public/default/{topic}" in admin.list_topics("public/default")
@@ -158,7 +159,7 @@ def test_a_schema_may_come_before_its_topic(admin: AdminClient, service_url: str
 
 
 def test_a_topic_that_was_deleted_begins_at_version_0_again(
-    admin: AdminClient, service_url: str, unique: Callable[..., str]
+    admin: AdminClient, service_url: str, unique: Unique
 ) -> None:
     topic, neighbour = unique(), unique("neighbour")
     with AdminClient(service_url, kafka_config={"client.rack": "another-process"}) as other:
@@ -188,7 +189,7 @@ def lives(admin: AdminClient, name: TopicName) -> list[Any]:
     return [life for life in beside if life.topic == str(name)]
 
 
-def test_a_kafka_topic_that_is_unbound_keeps_its_schemas(admin: AdminClient, unique: Callable[..., str]) -> None:
+def test_a_kafka_topic_that_is_unbound_keeps_its_schemas(admin: AdminClient, unique: Unique) -> None:
     kafka_topic, topic = unique("kafka"), unique("bound")
     admin.node.admin.create_topic(kafka_topic, 1, {}, Deadline.after(20))
     admin.bind_topic(topic, kafka_topic)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,16 +29,14 @@ from tests.integration.schema_support import (
     set_policies,
     shown,
 )
-from tests.integration.sdk_support import PATIENCE_MS
+from tests.programs import run_example
+from tests.steps import EARLIEST, PATIENCE_MS, Unique
 from tests.waiting import until
 
-EARLIEST = pulsar.InitialPosition.Earliest
 SHARED, KEY_SHARED = pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared
 SEPARATED = KeyValueEncodingType.SEPARATED
 OLD: dict[str, Any] = {"item": "pen", "amount": 3}
 NEW: dict[str, Any] = {**OLD, "item": "ink", "amount": 2, "note": "blue"}
-
-Unique = Callable[..., str]
 
 
 def write_two_versions(client: pulsar.Client, topic: str, **options: Any) -> None:
@@ -297,11 +291,7 @@ def test_retry_letters_keep_the_schema_that_wrote_them(
 
 
 def test_the_example(service_url: str) -> None:
-    example = Path(__file__).parents[3] / "examples" / "schemas.py"
-    ran = subprocess.run(
-        [sys.executable, str(example), service_url], capture_output=True, text=True, timeout=60, check=True
-    )
-    said = ran.stdout.splitlines()
+    said = run_example("schemas.py", service_url, timeout_s=60).splitlines()
     assert said[:6] == [
         "old schema, version 0: roof 21.5",
         "old schema, version 1: cellar 12.0",

@@ -40,12 +40,10 @@ from tests.integration.schema_support import (
     shown,
     soon,
 )
+from tests.steps import EARLIEST, Unique
 from tests.waiting import until
 
-EARLIEST = pulsar.InitialPosition.Earliest
 SEPARATED = KeyValueEncodingType.SEPARATED
-
-Unique = Callable[..., str]
 
 
 def struct(**fields: Any) -> struct_pb2.Struct:

@@ -19,7 +19,7 @@ from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
 from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives
 from pulsar_on_kafka.service.housekeeping.dead_names import DeadNames
 from pulsar_on_kafka.service.housekeeping.heartbeats import HeartbeatHousekeeping
-from tests.integration.sdk_support import payloads, receive, send
+from tests.steps import payloads, receive, send
 
 pytestmark = pytest.mark.kafka
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -26,6 +26,7 @@ from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.statelog.view import LogView
 from tests.integration.command_line import CommandLine
+from tests.steps import EARLIEST, Unique
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -33,7 +34,6 @@ pytestmark = pytest.mark.kafka
 SIZE = 10
 PATIENCE_S = 60.0
 HOUR_MS = 3_600_000
-EARLIEST = pulsar.InitialPosition.Earliest
 
 
 class Deleting:
@@ -97,7 +97,7 @@ def _topic(client: pulsar.Client, admin: AdminClient, name: str, entries: int, *
 
 
 def test_what_is_old_goes_from_the_ledger_that_is_written_to(
-    client: pulsar.Client, admin: AdminClient, deleting: Deleting, bootstrap: str, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, deleting: Deleting, bootstrap: str, unique: Unique
 ) -> None:
     """A quiet topic keeps what was acknowledged no longer than Pulsar, whatever a ledger's range of offsets is."""
     quiet, kept, busy = unique("quiet"), unique("kept"), unique("busy")
@@ -130,9 +130,7 @@ def test_what_is_old_goes_from_the_ledger_that_is_written_to(
     assert deleting.starts(kept) == [0]
 
 
-def test_a_topic_of_which_all_went_goes_on(
-    client: pulsar.Client, admin: AdminClient, unique: Callable[..., str]
-) -> None:
+def test_a_topic_of_which_all_went_goes_on(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
     """A list that is written while messages come is looked at again a quarter of an hour later: so they come before."""
     topic = unique()
     consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
@@ -153,7 +151,7 @@ def test_a_topic_of_which_all_went_goes_on(
 
 
 def test_what_every_subscription_acknowledged_goes_and_what_anybody_needs_stays(
-    client: pulsar.Client, admin: AdminClient, deleting: Deleting, service_url: str, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, deleting: Deleting, service_url: str, unique: Unique
 ) -> None:
     acknowledged = _topic(client, admin, unique("acknowledged"), 45, "fast", "slow")
     unread = _topic(client, admin, unique("unread"), 25)
@@ -194,7 +192,7 @@ def test_what_every_subscription_acknowledged_goes_and_what_anybody_needs_stays(
 
 
 def test_retention_by_time_counts_the_age_of_messages_and_kafka_keeps_what_is_bound(
-    bootstrap: str, client: pulsar.Client, admin: AdminClient, deleting: Deleting, unique: Callable[..., str]
+    bootstrap: str, client: pulsar.Client, admin: AdminClient, deleting: Deleting, unique: Unique
 ) -> None:
     namespace = f"kept/{unique()}"
     admin.create_namespace(namespace)
@@ -230,7 +228,7 @@ def test_retention_by_time_counts_the_age_of_messages_and_kafka_keeps_what_is_bo
 
 
 def test_forged_events_delete_nothing_and_lie_among_the_dead_letters(
-    client: pulsar.Client, admin: AdminClient, deleting: Deleting, service_url: str, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, deleting: Deleting, service_url: str, unique: Unique
 ) -> None:
     topic = _topic(client, admin, unique("wanted"), 35, "s")
     other = _topic(client, admin, unique("other"), 35, "s")
@@ -303,7 +301,7 @@ def test_forged_events_delete_nothing_and_lie_among_the_dead_letters(
 
 
 def test_what_is_off_its_list_is_not_deleted_while_somebody_needs_it(
-    client: pulsar.Client, admin: AdminClient, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
     """A seek back, and a copy to another cluster, between the two phases; the worker trusts its own list."""
     copied, sought = (_topic(client, admin, unique(name), 45, "s", "pulsar.repl.eu") for name in ("copied", "sought"))
@@ -352,7 +350,7 @@ def test_what_is_off_its_list_is_not_deleted_while_somebody_needs_it(
 
 
 def test_a_topic_goes_ledger_by_ledger_and_its_name_is_free_at_once(
-    client: pulsar.Client, admin: AdminClient, deleting: Deleting, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, deleting: Deleting, unique: Unique
 ) -> None:
     topic, again, used = unique("goes"), unique("again"), _topic(client, admin, unique("used"), 25, "s")
     for name in (topic, again):
@@ -408,7 +406,7 @@ def test_a_topic_goes_ledger_by_ledger_and_its_name_is_free_at_once(
 
 
 def test_a_topic_whose_deletion_was_cut_short_is_deleted_by_whoever_comes(
-    client: pulsar.Client, admin: AdminClient, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
     def cut_short(name: str, *, kafka_topic_gone: bool) -> str:
         """Leave a deletion as a process does that died after its first record, or before its last."""

@@ -6,21 +6,22 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient, LedgerInfo
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.statelog.view import LogView
+from tests.brokers import available
 from tests.integration.command_line import CommandLine
+from tests.steps import Missing, Unique
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -30,13 +31,9 @@ PATIENCE_S = 60.0
 
 
 @pytest.fixture(scope="module")
-def kafka_broker(missing: Callable[[str, str], None]) -> Iterator[EmbeddedBroker]:
+def kafka_broker(missing: Missing) -> Iterator[EmbeddedBroker]:
     """A broker for these tests alone: they have every ledger of the cluster measured, some more than once."""
-    with ExitStack() as stack:
-        try:
-            broker = stack.enter_context(EmbeddedBroker(BrokerOptions(heap_mb=512)))
-        except EmbeddedBrokerError as error:
-            missing("kafka", f"no broker: {error}")
+    with available(missing, EmbeddedBroker(BrokerOptions(heap_mb=512))) as broker:
         yield broker
 
 
@@ -64,7 +61,7 @@ def _listed(admin: AdminClient, topic: str) -> list[LedgerInfo]:
 
 
 def test_without_maintenance_a_list_tells_what_kafka_has(
-    client: pulsar.Client, admin: AdminClient, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=SIZE)
@@ -83,7 +80,7 @@ def test_without_maintenance_a_list_tells_what_kafka_has(
 
 
 def test_maintenance_measures_each_ledger(
-    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, unique: Unique
 ) -> None:
     topic = unique()
     admin.create_partitioned_topic(topic, 2, entries_per_ledger=SIZE)
@@ -106,7 +103,7 @@ def test_maintenance_measures_each_ledger(
 
 
 def test_two_processes_share_the_lists_and_one_takes_over(
-    client: pulsar.Client, admin: AdminClient, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
     first, second = Maintenance(admin.node), Maintenance(admin.node)
     every = list(range(LEDGERS.partitions))
@@ -135,7 +132,7 @@ def test_two_processes_share_the_lists_and_one_takes_over(
 
 
 def test_lists_follow_what_kafka_deletes_and_what_is_deleted(
-    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, unique: Unique
 ) -> None:
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=SIZE)
@@ -157,7 +154,7 @@ def test_lists_follow_what_kafka_deletes_and_what_is_deleted(
 
 
 def test_lists_are_made_anew_whoever_keeps_them(
-    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, service_url: str, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=SIZE)
@@ -174,7 +171,7 @@ def test_lists_are_made_anew_whoever_keeps_them(
 
 
 def test_pok_lists_and_shows_ledgers(
-    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, service_url: str, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=SIZE)
@@ -195,7 +192,7 @@ def test_pok_lists_and_shows_ledgers(
 
 
 def test_pok_serve_keeps_lists_until_it_is_told_to_stop(
-    client: pulsar.Client, admin: AdminClient, service_url: str, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=SIZE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -16,7 +16,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.integration.command_line import CommandLine
-from tests.integration.sdk_support import payloads, receive, receive_rest
+from tests.steps import Unique, payloads, receive, receive_rest
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -52,7 +52,7 @@ def test_producers_are_refused_then_held_then_let_go_on(
     admin: AdminClient,
     maintenance: Maintenance,
     service_url: str,
-    unique: Callable[..., str],
+    unique: Unique,
     batching: bool,
 ) -> None:
     topic = unique()
@@ -115,7 +115,7 @@ def test_eviction_by_size_and_by_time_and_a_limit_of_the_cluster(
     maintenance: Maintenance,
     bootstrap: str,
     service_url: str,
-    unique: Callable[..., str],
+    unique: Unique,
 ) -> None:
     large, old = unique("large"), unique("old")
     for topic in (large, old):
@@ -157,7 +157,7 @@ def test_eviction_by_size_and_by_time_and_a_limit_of_the_cluster(
 
 
 def test_what_nobody_uses_goes(
-    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, unique: Unique
 ) -> None:
     topic, empty, drained = unique(), unique("empty"), unique("drained")
     for name in (topic, empty, drained):
@@ -199,7 +199,7 @@ def test_what_nobody_uses_goes(
 
 
 def test_a_topic_is_compacted_when_enough_came(
-    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, service_url: str, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, service_url: str, unique: Unique
 ) -> None:
     by_itself, by_hand = unique("itself"), unique("hand")
     pok = CommandLine(service_url, "topics")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -13,7 +13,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.integration.command_line import CommandLine
-from tests.integration.sdk_support import receive
+from tests.steps import Unique, receive
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -38,7 +38,7 @@ def _publish(bootstrap: str, kafka_topic: str, partition: int, ages_ms: list[int
 
 
 def test_what_is_too_old_is_acknowledged_everywhere(
-    bootstrap: str, client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, unique: Callable[..., str]
+    bootstrap: str, client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, unique: Unique
 ) -> None:
     topic, untouched = unique(), unique("untouched")
     for name in (topic, untouched):
@@ -64,7 +64,7 @@ def test_what_is_too_old_is_acknowledged_everywhere(
 
 
 def test_a_namespace_gives_its_topics_a_ttl_which_a_topic_may_refuse(
-    bootstrap: str, admin: AdminClient, maintenance: Maintenance, service_url: str, unique: Callable[..., str]
+    bootstrap: str, admin: AdminClient, maintenance: Maintenance, service_url: str, unique: Unique
 ) -> None:
     namespace = f"ttl/{unique()}"
     admin.create_namespace(namespace)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
@@ -26,12 +25,10 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import encode as encode
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, TopicKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES, PRODUCERS, SUBSCRIPTIONS, TOPICS, StateTopic
-from tests.integration.sdk_support import PATIENCE_MS
+from tests.steps import PATIENCE_MS, Unique
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
-
-Unique = Callable[..., str]
 
 
 def place_of(state: StateTopic, topic: str) -> tuple[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 from pyroaring import BitMap64
@@ -18,27 +18,13 @@ from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.subscriptions.requests import acks_by_readers
 from pulsar_on_kafka.subscriptions.requests.live_cursors import _life
-from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, send_fast
+from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive, receive_rest, send, send_fast
 from tests.waiting import until
 
-Unique = Callable[..., str]
-SHARED = pulsar.ConsumerType.Shared
-EARLIEST = pulsar.InitialPosition.Earliest
-
 
 @pytest.fixture
-def admin(service_url: str) -> Iterator[AdminClient]:
-    """A node of its own: to the consumers here it is another process."""
-    options = {"client.rack": secrets.token_hex(4)}
-    with AdminClient(service_url, operation_timeout_seconds=120, kafka_config=options) as made:
-        yield made
-
-
-@pytest.fixture
-def client(service_url: str) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(service_url)
-    yield made
-    made.close()
+def admin(admin_elsewhere: AdminClient) -> AdminClient:
+    return admin_elsewhere
 
 
 def acknowledge(

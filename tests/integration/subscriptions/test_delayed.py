@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -12,11 +11,9 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.subscriptions.member import fetching as reading
-from tests.integration.sdk_support import counted, payloads, receive, receive_rest
+from tests.steps import EARLIEST, Unique, counted, payloads, receive, receive_rest
 from tests.waiting import until
 
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
 SHARED, KEY_SHARED = pulsar.ConsumerType.Shared, pulsar.ConsumerType.KeyShared
 
 

@@ -6,27 +6,17 @@ A client with settings of its own is a node of its own, as another process is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, send
-from tests.integration.subscriptions.test_leases import Process, known_to_owner, processes
+from tests.integration.subscriptions.test_leases import known_to_owner
+from tests.steps import EARLIEST, FAILOVER, PATIENCE_MS, Process, Unique, nothing_comes, payloads, receive, send
 from tests.waiting import until
 
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
-FAILOVER = pulsar.ConsumerType.Failover
-
 pytestmark = pytest.mark.kafka
-
-
-@pytest.fixture
-def process(service_url: str) -> Iterator[Process]:
-    yield from processes(service_url)
 
 
 def join(process: Process, topic: str, name: str, **options: Any) -> pulsar.Consumer:
@@ -212,12 +202,10 @@ def test_batches_are_acknowledged_in_the_middle(process: Process, unique: Unique
     assert payloads(receive(owner, 7)) == numbers(13, 20)
 
 
-def test_a_transaction_acknowledges_up_to_a_message_of_another_process(
-    process: Process, service_url: str, unique: Unique
-) -> None:
+def test_a_transaction_acknowledges_up_to_a_message_of_another_process(process: Process, unique: Unique) -> None:
     topic = unique()
     owner = join(process, topic, "b")
-    client = pulsar.Client(service_url, enable_transaction=True, kafka_config={"client.rack": "elsewhere"})
+    client = process(enable_transaction=True)
     active = client.subscribe(topic, "s", FAILOVER, consumer_name="a", initial_position=EARLIEST)
     until_known(owner, active)
     send(process(), topic, 10)
@@ -229,7 +217,6 @@ def test_a_transaction_acknowledges_up_to_a_message_of_another_process(
         if end == "abort":
             got = receive(active, 10)
             assert payloads(got) == numbers(0, 10)
-    client.close()
     assert payloads(receive(owner, 3)) == numbers(7, 10)
     assert nothing_comes(owner)
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
-from tests.integration.sdk_support import nothing_comes, payloads, receive, send
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
+from tests.brokers import available
+from tests.steps import EARLIEST, Missing, Unique, nothing_comes, payloads, receive, send
 
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
 DELAY_MS = 2000
 """Kafka's default is 3000."""
 KINDS = tuple(pulsar.ConsumerType)
@@ -22,28 +20,10 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture(scope="module")
-def url(missing: Callable[[str, str], None]) -> Iterator[str]:
+def kafka_broker(missing: Missing) -> Iterator[EmbeddedBroker]:
     options = BrokerOptions(heap_mb=512, extra={"group.initial.rebalance.delay.ms": str(DELAY_MS)})
-    with ExitStack() as stack:
-        try:
-            broker = stack.enter_context(EmbeddedBroker(options))
-        except EmbeddedBrokerError as error:
-            missing("kafka", f"no broker: {error}")
-        yield f"kafka://{broker.bootstrap}"
-
-
-@pytest.fixture
-def client(url: str) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def admin(url: str) -> Iterator[AdminClient]:
-    made = AdminClient(url)
-    yield made
-    made.close()
+    with available(missing, EmbeddedBroker(options)) as broker:
+        yield broker
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)

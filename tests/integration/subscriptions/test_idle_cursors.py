@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,9 +23,7 @@ from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
 from pulsar_on_kafka.statelog.view import LogView
-from tests.integration.sdk_support import payloads, receive
-
-Unique = Callable[..., str]
+from tests.steps import Unique, payloads, receive
 
 pytestmark = pytest.mark.kafka
 

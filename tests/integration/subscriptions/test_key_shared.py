@@ -5,18 +5,15 @@ from __future__ import annotations
 import random
 import threading
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.integration.sdk_support import counted, payloads, receive, receive_rest
+from tests.steps import KEY_SHARED, Unique, counted, payloads, receive, receive_rest
 from tests.waiting import until
 
-Unique = Callable[..., str]
-KEY_SHARED = pulsar.ConsumerType.KeyShared
 STICKY = pulsar.KeySharedMode.Sticky
 
 

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from tests.integration.pending_ack_support import begin
-from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, send
-from tests.integration.subscriptions.test_leases import EARLIEST, SHARED, Process, join, known_to_owner, processes
+from tests.integration.subscriptions.test_leases import join, known_to_owner
+from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Process, Unique, nothing_comes, payloads, receive, send
 from tests.waiting import until
-
-Unique = Callable[..., str]
 
 pytestmark = pytest.mark.kafka
 
 BEHIND = 1
 """A priority level: this consumer gets what others have no room for."""
-
-
-@pytest.fixture
-def process(service_url: str) -> Iterator[Process]:
-    yield from processes(service_url)
 
 
 def two(process: Process, topic: str, **options: Any) -> tuple[pulsar.Consumer, pulsar.Consumer]:

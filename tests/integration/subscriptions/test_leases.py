@@ -5,46 +5,31 @@ A client with settings of its own is a node of its own, with its own memberships
 
 from __future__ import annotations
 
-import secrets
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient, ConsumerStats
-from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, receive_rest, send, send_fast
+from tests.steps import (
+    EARLIEST,
+    KEY_SHARED,
+    PATIENCE_MS,
+    SHARED,
+    Process,
+    Unique,
+    nothing_comes,
+    payloads,
+    receive,
+    receive_rest,
+    send,
+    send_fast,
+)
 from tests.waiting import until
 
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
-SHARED = pulsar.ConsumerType.Shared
-KEY_SHARED = pulsar.ConsumerType.KeyShared
-
 pytestmark = pytest.mark.kafka
-
-
-def processes(service_url: str) -> Iterator[Callable[[], pulsar.Client]]:
-    """Clients that share nothing, as those of several processes."""
-    made: list[pulsar.Client] = []
-
-    def make() -> pulsar.Client:
-        made.append(pulsar.Client(service_url, kafka_config={"client.rack": secrets.token_hex(4)}))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.close()
-
-
-Process = Callable[[], pulsar.Client]
-
-
-@pytest.fixture
-def process(service_url: str) -> Iterator[Process]:
-    yield from processes(service_url)
 
 
 def join(process: Process, topic: str, kind: pulsar.ConsumerType = SHARED, **options: Any) -> pulsar.Consumer:

@@ -5,10 +5,8 @@ A client with settings of its own has a node of its own, so it is to others what
 
 from __future__ import annotations
 
-import secrets
 import signal
 import threading
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 import pytest
@@ -30,36 +28,23 @@ from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.subscriptions.member.serving import Serving
 from pulsar_on_kafka.subscriptions.requests.live_cursors import _life
-from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, receive_rest, send, send_fast
-from tests.integration.subscriptions.test_processes import a_program
+from tests.programs import a_program
+from tests.steps import (
+    EARLIEST,
+    FAILOVER,
+    KEY_SHARED,
+    PATIENCE_MS,
+    SHARED,
+    Process,
+    Unique,
+    nothing_comes,
+    payloads,
+    receive,
+    receive_rest,
+    send,
+    send_fast,
+)
 from tests.waiting import until
-
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
-SHARED = pulsar.ConsumerType.Shared
-KEY_SHARED = pulsar.ConsumerType.KeyShared
-FAILOVER = pulsar.ConsumerType.Failover
-
-
-@pytest.fixture
-def admin(service_url: str) -> Iterator[AdminClient]:
-    """A patient one: state topics are made while the first owner begins to listen."""
-    with AdminClient(service_url, operation_timeout_seconds=120) as made:
-        yield made
-
-
-@pytest.fixture
-def elsewhere(service_url: str) -> Iterator[Callable[[], pulsar.Client]]:
-    """Makes clients that share nothing with others."""
-    made: list[pulsar.Client] = []
-
-    def another() -> pulsar.Client:
-        made.append(pulsar.Client(service_url, kafka_config={"client.rack": secrets.token_hex(4)}))
-        return made[-1]
-
-    yield another
-    for client in made:
-        client.close()
 
 
 def numbers(*parts: range) -> list[str]:
@@ -93,9 +78,9 @@ def saved_by_its_owner(admin: AdminClient, topic: str) -> None:
 
 @pytest.mark.parametrize("kind", [pulsar.ConsumerType.Exclusive, FAILOVER, SHARED, KEY_SHARED])
 def test_a_reset_drops_what_waits_in_inboxes_and_goes_on_from_there(
-    admin: AdminClient, elsewhere: Callable[[], pulsar.Client], unique: Unique, kind: pulsar.ConsumerType
+    admin: AdminClient, process: Process, unique: Unique, kind: pulsar.ConsumerType
 ) -> None:
-    topic, other = unique(), elsewhere()
+    topic, other = unique(), process()
     consumer = other.subscribe(topic, "s", kind, initial_position=EARLIEST)
     ids = send(other, topic, 20)
     for message in receive(consumer, 5):
@@ -110,9 +95,9 @@ def test_a_reset_drops_what_waits_in_inboxes_and_goes_on_from_there(
 
 @pytest.mark.parametrize("kind", [SHARED, KEY_SHARED])
 def test_skipped_messages_come_no_more(
-    admin: AdminClient, elsewhere: Callable[[], pulsar.Client], unique: Unique, kind: pulsar.ConsumerType
+    admin: AdminClient, process: Process, unique: Unique, kind: pulsar.ConsumerType
 ) -> None:
-    topic, other = unique(), elsewhere()
+    topic, other = unique(), process()
     consumer = other.subscribe(topic, "s", kind, initial_position=EARLIEST)
     send(other, topic, 10)
     for message in receive(consumer, 10)[1::2]:
@@ -130,9 +115,9 @@ def test_skipped_messages_come_no_more(
 
 
 def test_a_backlog_that_nobody_read_is_cleared_without_reading_it(
-    admin: AdminClient, elsewhere: Callable[[], pulsar.Client], unique: Unique
+    admin: AdminClient, process: Process, unique: Unique
 ) -> None:
-    topic, other = unique(), elsewhere()
+    topic, other = unique(), process()
     policy = pulsar.ConsumerDeadLetterPolicy(max_redeliver_count=3)  # nothing goes out beyond the reserved limit
     consumer = other.subscribe(
         topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=5, dead_letter_policy=policy
@@ -149,10 +134,8 @@ def test_a_backlog_that_nobody_read_is_cleared_without_reading_it(
     assert len(came) <= 10
 
 
-def test_delayed_messages_are_cleared_too(
-    admin: AdminClient, elsewhere: Callable[[], pulsar.Client], unique: Unique
-) -> None:
-    topic, other = unique(), elsewhere()
+def test_delayed_messages_are_cleared_too(admin: AdminClient, process: Process, unique: Unique) -> None:
+    topic, other = unique(), process()
     consumer = other.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
     producer = other.create_producer(topic)
     for _ in range(3):
@@ -167,12 +150,10 @@ def test_delayed_messages_are_cleared_too(
     assert payloads(receive(consumer, 1)) == ["behind"]
 
 
-def test_a_seek_moves_partitions_that_other_processes_own(
-    admin: AdminClient, elsewhere: Callable[[], pulsar.Client], unique: Unique
-) -> None:
+def test_a_seek_moves_partitions_that_other_processes_own(admin: AdminClient, process: Process, unique: Unique) -> None:
     topic = unique()
     admin.create_partitioned_topic(topic, 4)
-    clients = [elsewhere(), elsewhere()]
+    clients = [process(), process()]
     consumers = [client.subscribe(topic, "s", SHARED, initial_position=EARLIEST) for client in clients]
     until(lambda: sorted(len(c._member.owned_partitions()) for c in consumers) == [2, 2], "both to have a share")
     send(clients[0], topic, 40)
@@ -243,13 +224,11 @@ def test_an_owner_that_dies_amid_a_request(
         process.communicate(timeout=20)
 
 
-def test_a_rebalance_between_the_effect_and_its_answer(
-    admin: AdminClient, elsewhere: Callable[[], pulsar.Client], unique: Unique
-) -> None:
+def test_a_rebalance_between_the_effect_and_its_answer(admin: AdminClient, process: Process, unique: Unique) -> None:
     """The owner takes a partition's request in, hands the partition over with it, and its successor answers."""
     topic = unique()
     admin.create_partitioned_topic(topic, 2)
-    first_client, second_client = elsewhere(), elsewhere()
+    first_client, second_client = process(), process()
     first = first_client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
     until(lambda: first._member.owned_partitions() == [0, 1], "the first to own both")
     send(first_client, topic, 20)
@@ -281,9 +260,9 @@ def test_a_rebalance_between_the_effect_and_its_answer(
     assert nothing_comes(second[0])
 
 
-def test_nobody_answers(admin: AdminClient, service_url: str, elsewhere: Callable[[], pulsar.Client],
+def test_nobody_answers(admin: AdminClient, service_url: str, process: Process,
                         unique: Unique) -> None:  # fmt: skip
-    topic, other = unique(), elsewhere()
+    topic, other = unique(), process()
     consumer = other.subscribe(topic, "s", initial_position=EARLIEST)
     send(other, topic, 2)
     receive(consumer, 2)
@@ -297,9 +276,9 @@ def test_nobody_answers(admin: AdminClient, service_url: str, elsewhere: Callabl
 
 
 def test_a_request_takes_effect_once_and_only_in_its_own_life(
-    admin: AdminClient, elsewhere: Callable[[], pulsar.Client], unique: Unique
+    admin: AdminClient, process: Process, unique: Unique
 ) -> None:
-    topic, other = unique(), elsewhere()
+    topic, other = unique(), process()
     consumer = other.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
     send(other, topic, 10)
     receive(consumer, 10)
@@ -315,10 +294,8 @@ def test_a_request_takes_effect_once_and_only_in_its_own_life(
     assert backlog(admin, topic) == 8
 
 
-def test_what_cannot_be_read_or_done_is_skipped_and_told(
-    admin: AdminClient, elsewhere: Callable[[], pulsar.Client], unique: Unique
-) -> None:
-    topic, other = unique(), elsewhere()
+def test_what_cannot_be_read_or_done_is_skipped_and_told(admin: AdminClient, process: Process, unique: Unique) -> None:
+    topic, other = unique(), process()
     consumer = other.subscribe(topic, "s", initial_position=EARLIEST)
     send(other, topic, 5)
     receive(consumer, 5)
@@ -338,10 +315,10 @@ def test_what_cannot_be_read_or_done_is_skipped_and_told(
 
 
 def test_force_deletes_a_subscription_with_consumers_in_several_processes(
-    admin: AdminClient, elsewhere: Callable[[], pulsar.Client], unique: Unique
+    admin: AdminClient, process: Process, unique: Unique
 ) -> None:
     topic = unique()
-    clients = [elsewhere(), elsewhere(), elsewhere()]
+    clients = [process(), process(), process()]
     consumers = [client.subscribe(topic, "s", SHARED, initial_position=EARLIEST) for client in clients]
     send(clients[0], topic, 5)  # one partition: two of the processes own nothing
     with pytest.raises(pulsar.ConsumerBusy):
@@ -360,9 +337,9 @@ def test_force_deletes_a_subscription_with_consumers_in_several_processes(
 
 
 def test_single_partitions_are_moved_where_they_are_served(
-    admin: AdminClient, elsewhere: Callable[[], pulsar.Client], unique: Unique
+    admin: AdminClient, process: Process, unique: Unique
 ) -> None:
-    topic, other = unique(), elsewhere()
+    topic, other = unique(), process()
     admin.create_partitioned_topic(topic, 3)
     send(other, topic, 30)
     consumer = other.subscribe(f"{topic}-partition-1", "s", SHARED, initial_position=EARLIEST)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count, islice
 from pathlib import Path
@@ -16,10 +16,8 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from tests.integration.sdk_support import nothing_comes
+from tests.steps import Unique, nothing_comes
 from tests.waiting import until
-
-Unique = Callable[..., str]
 
 PROCESSES, CONSUMERS_OF_EACH = 8, 25
 CONSUMERS = PROCESSES * CONSUMERS_OF_EACH

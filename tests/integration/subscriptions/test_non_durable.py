@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 import pulsar_on_kafka as pulsar
@@ -15,12 +13,10 @@ from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.service.housekeeping.non_durable import NonDurableHousekeeping
 from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse
-from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send
-from tests.integration.subscriptions.test_processes import a_program
+from tests.programs import a_program
+from tests.steps import EARLIEST, Unique, nothing_comes, payloads, receive, receive_rest, send
 from tests.waiting import until
 
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
 NON_DURABLE = pulsar.SubscriptionMode.NonDurable
 TYPES = list(pulsar.ConsumerType)
 

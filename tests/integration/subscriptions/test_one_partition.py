@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest
-from tests.integration.subscriptions.test_processes import a_program
+from tests.programs import a_program
+from tests.steps import EARLIEST, Unique, nothing_comes, payloads, receive, receive_rest
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
-Unique = Callable[..., str]
 SHARED, FAILOVER, EXCLUSIVE = pulsar.ConsumerType.Shared, pulsar.ConsumerType.Failover, pulsar.ConsumerType.Exclusive
-EARLIEST = pulsar.InitialPosition.Earliest
 
 
 @pytest.fixture

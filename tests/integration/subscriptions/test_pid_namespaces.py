@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import subprocess
-import sys
-import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import pulsar_on_kafka as pulsar
-from tests.integration.sdk_support import nothing_comes, receive_rest, send
-from tests.pid_namespaces import REFUSED, are_permitted, in_own_pid_namespace
+from tests.pid_namespaces import REFUSED, are_permitted
+from tests.programs import a_program
+from tests.steps import EARLIEST, Unique, nothing_comes, receive_rest, send
 
 pytestmark = pytest.mark.skipif(not are_permitted(), reason=REFUSED)
 
-Unique = Callable[..., str]
 ROOT = Path(__file__).resolve().parents[3]
-EARLIEST = pulsar.InitialPosition.Earliest
 LONGER_THAN_A_LOOK_S = 4
-
-
-def elsewhere(text: str, *arguments: str) -> subprocess.Popen[str]:
-    """Start a Python program that has `pulsar` and `sys.argv[1:]`, in a PID namespace of its own."""
-    program = "import sys\nimport layer as pulsar\n" + textwrap.dedent(text)
-    return subprocess.Popen(
-        in_own_pid_namespace([sys.executable, "-c", program, *arguments]),
-        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
 
 
 def line_of(process: subprocess.Popen[str]) -> str:
@@ -38,7 +25,7 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 def test_exclusive_stays_with_who_has_it(client: pulsar.Client, service_url: str, unique: Unique) -> None:
     topic = unique()
-    process = elsewhere(
+    process = a_program(
         """
         client = pulsar.Client(sys.argv[1])
         consumer = client.subscribe(sys.argv[2], "s", initial_position=pulsar.InitialPosition.Earliest)
@@ -49,7 +36,7 @@ def test_exclusive_stays_with_who_has_it(client: pulsar.Client, service_url: str
         sys.stdin.read()
         client.close()
         """,
-        service_url, topic,
+        service_url, topic, apart=True,
     )  # fmt: skip
     try:
         assert line_of(process) == "ready"
@@ -74,7 +61,7 @@ def test_messages_of_a_living_process_are_nobody_else_s(
         topic, "s", pulsar.ConsumerType.Shared, initial_position=EARLIEST, receiver_queue_size=10,
         dead_letter_policy=policy,
     )  # fmt: skip
-    process = elsewhere(
+    process = a_program(
         """
         import time
         topic, work_s = sys.argv[2], float(sys.argv[3])
@@ -95,7 +82,7 @@ def test_messages_of_a_living_process_are_nobody_else_s(
         client.close()
         print(*(message.data().decode() for message in messages), flush=True)
         """,
-        service_url, topic, str(LONGER_THAN_A_LOOK_S),
+        service_url, topic, str(LONGER_THAN_A_LOOK_S), apart=True,
     )  # fmt: skip
     try:
         assert line_of(process) == "ready"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,9 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.integration.sdk_support import counted, nothing_comes, payloads, receive, receive_rest, send
-from tests.integration.subscriptions.test_processes import a_program
+from tests.programs import a_program
+from tests.steps import EARLIEST, SHARED, Unique, counted, nothing_comes, payloads, receive, receive_rest, send
 from tests.waiting import until
-
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
-SHARED = pulsar.ConsumerType.Shared
 
 WORKER = """
     url, topic, log, how, kind = sys.argv[1:]

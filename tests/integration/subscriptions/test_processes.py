@@ -6,50 +6,24 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
-import textwrap
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from tests.integration.sdk_support import nothing_comes, payloads, receive, send, send_fast
+from tests.programs import a_program, run_program
+from tests.steps import SHARED, Unique, nothing_comes, payloads, receive, send, send_fast
 from tests.waiting import until
-
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
-SHARED = pulsar.ConsumerType.Shared
-ROOT = Path(__file__).resolve().parents[3]
-
-
-def a_program(text: str, *arguments: str) -> subprocess.Popen[str]:
-    """Start a Python program that has `pulsar` and `sys.argv[1:]`."""
-    program = "import os, sys, signal\nimport layer as pulsar\n" + textwrap.dedent(text)
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-
-
-def run(text: str, *arguments: str, timeout_s: float = 60) -> tuple[int, str, str]:
-    process = a_program(text, *arguments)
-    try:
-        out, err = process.communicate(timeout=timeout_s)
-    finally:
-        process.kill()
-    return process.returncode, out, err
 
 
 def test_flushed_messages_and_acks_outlive_an_exit_without_close(
     client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
-    code, out, err = run(
+    code, out, err = run_program(
         """
         client = pulsar.Client(sys.argv[1])
         producer = client.create_producer(sys.argv[2], block_if_queue_full=True)
@@ -73,7 +47,7 @@ def test_flushed_messages_and_acks_outlive_an_exit_without_close(
 
 
 def test_an_exit_with_nothing_read_does_not_hang(service_url: str, unique: Unique) -> None:
-    code, _, err = run(
+    code, _, err = run_program(
         """
         client = pulsar.Client(sys.argv[1])
         consumer = client.subscribe(sys.argv[2], "s", message_listener=lambda c, m: None)
@@ -85,7 +59,7 @@ def test_an_exit_with_nothing_read_does_not_hang(service_url: str, unique: Uniqu
 
 
 def test_an_uncaught_error_ends_the_program(service_url: str, unique: Unique) -> None:
-    code, _, err = run(
+    code, _, err = run_program(
         """
         client = pulsar.Client(sys.argv[1])
         consumer = client.subscribe(sys.argv[2], "s")
@@ -98,7 +72,7 @@ def test_an_uncaught_error_ends_the_program(service_url: str, unique: Unique) ->
 
 
 def test_sigint_in_receive_raises_interrupted(service_url: str, unique: Unique) -> None:
-    code, out, err = run(
+    code, out, err = run_program(
         """
         import threading
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs inherit it ignored
@@ -162,7 +136,7 @@ def test_a_forked_child_with_its_own_client_works_and_the_parent_goes_on(
 ) -> None:
     """In a process of its own: pytest's is no place to fork."""
     topic = unique()
-    code, out, err = run(
+    code, out, err = run_program(
         """
         url, topic = sys.argv[1:]
         client = pulsar.Client(url)
@@ -191,7 +165,7 @@ def test_a_forked_child_with_its_own_client_works_and_the_parent_goes_on(
 
 
 def test_multiprocessing_by_fork_works(service_url: str, unique: Unique) -> None:
-    code, out, err = run(
+    code, out, err = run_program(
         """
         import multiprocessing
         url, topic = sys.argv[1:]
@@ -250,7 +224,7 @@ def test_acks_of_a_consumer_that_died_are_kept_with_segments_and_a_forgotten_gro
     with AdminClient(service_url) as admin:
         admin.create_topic(topic, entries_per_ledger=2)
         send_fast(client, topic, 10_000)
-        code, out, err = run(
+        code, out, err = run_program(
             """
             client = pulsar.Client(sys.argv[1], ack_persist_interval_ms=200)
             consumer = client.subscribe(sys.argv[2], "s", pulsar.ConsumerType.Shared,

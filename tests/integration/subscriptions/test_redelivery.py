@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.integration.sdk_support import (
+from tests.steps import (
+    EARLIEST,
     PATIENCE_MS,
+    SHARED,
+    Unique,
     counted,
     nothing_comes,
     payloads,
@@ -21,10 +23,6 @@ from tests.integration.sdk_support import (
     send_fast,
 )
 from tests.waiting import until
-
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
-SHARED = pulsar.ConsumerType.Shared
 
 
 def refuse(consumer: pulsar.Consumer, count: int) -> list[tuple[str, int]]:

@@ -18,17 +18,23 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from tests.integration.pending_ack_support import begin
-from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send
-from tests.integration.subscriptions.test_leases import KEY_SHARED, SHARED, Process, join, known_to_owner, process
+from tests.integration.subscriptions.test_leases import join, known_to_owner
+from tests.steps import (
+    FAILOVER,
+    KEY_SHARED,
+    SHARED,
+    Process,
+    Unique,
+    nothing_comes,
+    payloads,
+    receive,
+    receive_rest,
+    send,
+)
 from tests.waiting import never, until
-
-__all__ = ["process"]
-
-Unique = Callable[..., str]
 
 pytestmark = pytest.mark.kafka
 
-FAILOVER = pulsar.ConsumerType.Failover
 COUNT = 100
 FLEETS = [(SHARED, 1), (SHARED, 8), (KEY_SHARED, 1), (KEY_SHARED, 8), (FAILOVER, 1)]
 """On Failover over several partitions whoever joins becomes active for some, and gets what is held of these."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
@@ -12,15 +11,9 @@ import pulsar_on_kafka.asyncio as pulsar_asyncio
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.mapping.state.state_keys import CursorTakeoverKey
 from tests.integration.pending_ack_support import begin, pending_acks_on_record
-from tests.integration.sdk_support import counted, nothing_comes, payloads, receive, send
 from tests.integration.transaction_support import PATIENCE_S
+from tests.steps import EARLIEST, EXCLUSIVE, KEY_SHARED, SHARED, Unique, counted, nothing_comes, payloads, receive, send
 from tests.waiting import until
-
-Unique = Callable[..., str]
-EARLIEST = pulsar.InitialPosition.Earliest
-SHARED = pulsar.ConsumerType.Shared
-EXCLUSIVE = pulsar.ConsumerType.Exclusive
-KEY_SHARED = pulsar.ConsumerType.KeyShared
 
 
 def received(

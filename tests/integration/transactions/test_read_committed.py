@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from confluent_kafka import Producer as KafkaProducer
@@ -15,13 +15,12 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.mapping.records.record_headers import TXN
 from pulsar_on_kafka.subscriptions.records import read_committed
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from tests.integration.sdk_support import payloads, receive, receive_rest, send
 from tests.integration.transaction_support import read_all
 from tests.integration.transactions_by_hand import WrittenByHand
 from tests.kafka_records import headers_of, place_of
+from tests.steps import Unique, payloads, receive, receive_rest, send
 from tests.waiting import until
 
-Unique = Callable[..., str]
 KIND = pulsar.ConsumerType
 EARLIEST = pulsar.MessageId.earliest
 PATIENCE_MS = 60_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
@@ -17,8 +17,8 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus
 from pulsar_on_kafka.transactions.buffer.verify import Finding
 from pulsar_on_kafka.transactions.coordinator.state import txn_id
 from tests.integration.command_line import CommandLine
-from tests.integration.sdk_support import PATIENCE_MS
 from tests.integration.transactions_by_hand import PATIENCE_S, WrittenByHand
+from tests.steps import PATIENCE_MS, Unique
 
 pytestmark = pytest.mark.kafka
 
@@ -31,7 +31,7 @@ def pok(service_url: str) -> CommandLine:
 
 
 @pytest.fixture
-def topic(admin: AdminClient, unique: Callable[..., str]) -> str:
+def topic(admin: AdminClient, unique: Unique) -> str:
     name = f"persistent://public/default/{unique()}"
     admin.create_partitioned_topic(name, 2)
     return name

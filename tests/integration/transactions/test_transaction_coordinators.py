@@ -36,11 +36,11 @@ from tests.integration.transaction_support import (
     on_record,
     topic_config,
 )
+from tests.steps import Unique
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
-Unique = Callable[..., str]
 ALL = list(range(TRANSACTION_COORDINATOR_ASSIGN.partitions))
 
 

@@ -14,6 +14,7 @@ from pulsar_on_kafka.transactions.pending_acks.log import CursorName
 from pulsar_on_kafka.transactions.records.place_inspection import buffer_stats
 from pulsar_on_kafka.transactions.upkeep.upkeep import Upkeep
 from tests.integration.transactions_by_hand import PATIENCE_S, WrittenByHand
+from tests.steps import Unique
 
 pytestmark = pytest.mark.kafka
 
@@ -23,7 +24,7 @@ def patience() -> Deadline:
 
 
 @pytest.fixture
-def by_hand(admin: AdminClient, unique: Callable[..., str]) -> Iterator[WrittenByHand]:
+def by_hand(admin: AdminClient, unique: Unique) -> Iterator[WrittenByHand]:
     topic = f"persistent://public/default/{unique()}"
     admin.create_partitioned_topic(topic, 2)
     made = WrittenByHand(admin, topic)

@@ -15,11 +15,11 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from tests.integration.transaction_support import PATIENCE_S, Seen, data_of, markers_of, on_record, read_all
 from tests.kafka_records import headers_of
+from tests.steps import Unique
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
-Unique = Callable[..., str]
 State = pulsar.TransactionState
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 import pulsar_on_kafka as pulsar
@@ -12,13 +10,14 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from tests.integration.transaction_support import PATIENCE_S, buffer_of, data_of
 from tests.integration.transactions_by_hand import WrittenByHand
+from tests.steps import Unique
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
 
 def test_all_readers_leave_out_what_came_behind_the_first_marker(
-    admin: AdminClient, service_url: str, bootstrap: str, unique: Callable[..., str]
+    admin: AdminClient, service_url: str, bootstrap: str, unique: Unique
 ) -> None:
     topic = f"persistent://public/default/{unique()}"
     admin.create_topic(topic)

@@ -6,12 +6,12 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from tests.integration.transaction_support import PATIENCE_S
+from tests.steps import Unique
 
 pytestmark = [pytest.mark.kafka, pytest.mark.kills]
 
@@ -31,7 +31,7 @@ DYING = textwrap.dedent("""
 
 
 def test_what_dead_programs_acknowledged_comes_to_a_consumer_without_transactions(
-    service_url: str, unique: Callable[..., str]
+    service_url: str, unique: Unique
 ) -> None:
     topic = f"persistent://public/default/{unique()}"
     client = pulsar.Client(service_url, operation_timeout_seconds=120)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 import pulsar_on_kafka as pulsar
@@ -13,6 +11,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from tests.integration.transaction_support import buffer_of, data_of, on_record
 from tests.integration.transactions_by_hand import WrittenByHand
+from tests.steps import Unique
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -22,7 +21,7 @@ SOME = range(0, PARTITIONS, 9)
 
 
 def test_what_another_owner_left_in_the_middle_of_its_commit_is_finished(
-    admin: AdminClient, service_url: str, bootstrap: str, unique: Callable[..., str]
+    admin: AdminClient, service_url: str, bootstrap: str, unique: Unique
 ) -> None:
     topic = f"persistent://public/default/{unique()}"
     admin.create_partitioned_topic(topic, PARTITIONS)
@@ -52,7 +51,7 @@ def test_what_another_owner_left_in_the_middle_of_its_commit_is_finished(
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_a_transaction_over_many_partitions(
-    commit: bool, admin: AdminClient, service_url: str, bootstrap: str, unique: Callable[..., str]
+    commit: bool, admin: AdminClient, service_url: str, bootstrap: str, unique: Unique
 ) -> None:
     topic = f"persistent://public/default/{unique()}"
     admin.create_partitioned_topic(topic, PARTITIONS)
@@ -76,7 +75,7 @@ def test_a_transaction_over_many_partitions(
 
 
 def test_a_transaction_that_writes_first_to_a_partition_added_a_moment_ago(
-    admin: AdminClient, service_url: str, bootstrap: str, unique: Callable[..., str]
+    admin: AdminClient, service_url: str, bootstrap: str, unique: Unique
 ) -> None:
     topic = f"persistent://public/default/{unique()}"
     admin.create_partitioned_topic(topic, 1)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.integration.transaction_support import PATIENCE_S, data_of
+from tests.steps import Unique
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
-
-Unique = Callable[..., str]
 
 
 @pytest.fixture

@@ -1,11 +1,24 @@
-"""Functional tests of the SDK share these steps."""
+"""Tests of the SDK on a broker share these words and steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pulsar_on_kafka as pulsar
+
+Unique = Callable[..., str]
+"""The fixture `unique`."""
+Process = Callable[..., pulsar.Client]
+"""The fixture `process`."""
+Missing = Callable[[str, str], None]
+"""The fixture `missing`."""
+
+EARLIEST = pulsar.InitialPosition.Earliest
+EXCLUSIVE = pulsar.ConsumerType.Exclusive
+SHARED = pulsar.ConsumerType.Shared
+KEY_SHARED = pulsar.ConsumerType.KeyShared
+FAILOVER = pulsar.ConsumerType.Failover
 
 PATIENCE_MS = 60_000
 """For what must come."""
