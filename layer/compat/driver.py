@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, TracebackType
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
@@ -47,6 +47,18 @@ class Target:
     """Delete the scenario's topics afterwards."""
     logins: Logins | None = None
     """Of a secured cluster."""
+
+
+class Subscribed(NamedTuple):
+    """A topic, a consumer of it, and the ids of what was sent to it afterwards."""
+
+    topic: str
+    consumer: Any
+    ids: list[Any]
+
+
+def numbers(count: int, start: int = 0) -> list[str]:
+    return [str(number) for number in range(start, start + count)]
 
 
 class ScenarioRun:
@@ -196,6 +208,12 @@ class ScenarioRun:
         return self.shared_client.subscribe(
             topic, subscription, consumer_type=getattr(self.sdk.ConsumerType, kind), **options
         )
+
+    def subscribed(self, texts: Iterable[str] = (), *, partitions: int = 0, **options: Any) -> Subscribed:
+        """A topic with a consumer, opened with the options of `consumer`, and texts that were sent to it afterwards."""
+        topic = self.topic(partitions=partitions)
+        consumer = self.consumer(topic, **options)
+        return Subscribed(topic, consumer, self.send(topic, texts))
 
     def reader(self, topic: str, start: Any, **options: Any) -> Any:
         return self.shared_client.create_reader(topic, start, **options)

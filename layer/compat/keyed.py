@@ -26,3 +26,9 @@ def by_key(run: ScenarioRun, messages: list[Any]) -> dict[str, list[str]]:
 
 def numbered_keys(count: int) -> list[str]:
     return [f"k{number}" for number in range(count)]
+
+
+def sticky_consumer(run: ScenarioRun, topic: str, *ranges: tuple[int, int], **options: Any) -> Any:
+    """A consumer of keys whose hashes lie in the ranges, both ends included."""
+    policy = run.sdk.ConsumerKeySharedPolicy(key_shared_mode=run.sdk.KeySharedMode.Sticky, sticky_ranges=list(ranges))
+    return run.consumer(topic, kind="KeyShared", key_shared_policy=policy, **options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import PulsarClient
 
 BY_JAVA: Final[dict[str, Any]] = {"client": PulsarClient.JAVA, "time_limit_s": 120.0}
@@ -72,10 +72,6 @@ def begun(run: ScenarioRun, count: int, kind: str = "Shared", *, name: str = "to
     """A topic, its transactions, and a consumer with its messages as `filled` has it."""
     topic, tx = run.topic(name), Transactions(run)
     return topic, tx, *filled(run, tx, topic, count, kind, **options)
-
-
-def numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
 
 
 def end(txn: Any, *, commit: bool) -> None:

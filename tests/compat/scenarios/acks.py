@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "acks"
 
 
-def _numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
-
-
 @scenario(area=AREA, title="Holes: single acknowledgements are kept for the next consumer")
 def holes(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, _numbers(10))
+    topic, consumer, _ = run.subscribed(numbers(10), kind="Shared")
     for index, message in enumerate(run.receive(consumer, 10)):
         if index % 3 == 0:
             consumer.acknowledge(message)
@@ -28,9 +22,7 @@ def holes(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Acknowledging by message, by native id and by MessageId")
 def by_every_kind_of_id(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, _numbers(4))
+    topic, consumer, _ = run.subscribed(numbers(4))
     messages = run.receive(consumer, 4)
     run.attempt("message", lambda: consumer.acknowledge(messages[0]))
     run.attempt("native id", lambda: consumer.acknowledge(messages[1].message_id()))
@@ -41,9 +33,7 @@ def by_every_kind_of_id(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Acknowledging twice is no error")
 def twice(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, _numbers(2))
+    consumer = run.subscribed(numbers(2)).consumer
     message = run.receive(consumer, 1)[0]
     run.attempt("first", lambda: consumer.acknowledge(message))
     run.attempt("second", lambda: consumer.acknowledge(message))
@@ -52,9 +42,7 @@ def twice(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Acknowledging by an id made by hand or read back from bytes")
 def by_made_ids(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, _numbers(3))
+    topic, consumer, _ = run.subscribed(numbers(3))
     ids = [message.message_id() for message in run.receive(consumer, 3)]
     made = run.sdk.MessageId(ids[0].partition(), ids[0].ledger_id(), ids[0].entry_id(), ids[0].batch_index())
     run.attempt("made", lambda: consumer.acknowledge(made))
@@ -65,9 +53,7 @@ def by_made_ids(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="A message may be acknowledged by another consumer of the subscription")
 def by_another_consumer(run: ScenarioRun) -> None:
-    topic = run.topic()
-    first = run.consumer(topic, kind="Shared")
-    run.send(topic, _numbers(2))
+    topic, first, _ = run.subscribed(numbers(2), kind="Shared")
     messages = run.receive(first, 2)
     second = run.consumer(topic, kind="Shared")
     run.attempt("acknowledge", lambda: second.acknowledge(messages[0]))
@@ -79,9 +65,7 @@ def by_another_consumer(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="The backlog counts what is not acknowledged")
 def backlog(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, _numbers(5))
+    topic, consumer, _ = run.subscribed(numbers(5))
     messages = run.receive(consumer, 5)
     consumer.acknowledge(messages[0])
     consumer.acknowledge(messages[3])
@@ -93,9 +77,7 @@ def backlog(run: ScenarioRun) -> None:
 
 @scenario(area="cumulative", title="A cumulative acknowledgement takes everything up to it")
 def upto(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, _numbers(6))
+    topic, consumer, _ = run.subscribed(numbers(6))
     consumer.acknowledge_cumulative(run.receive(consumer, 6)[3])
     consumer.close()
     run.record_messages("again", run.receive(run.consumer(topic), 2))
@@ -103,9 +85,7 @@ def upto(run: ScenarioRun) -> None:
 
 @scenario(area="cumulative", title="A cumulative acknowledgement below an earlier one changes nothing")
 def below(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, _numbers(6))
+    topic, consumer, _ = run.subscribed(numbers(6))
     messages = run.receive(consumer, 6)
     run.attempt("up to 4", lambda: consumer.acknowledge_cumulative(messages[4]))
     run.attempt("up to 1", lambda: consumer.acknowledge_cumulative(messages[1]))
@@ -115,9 +95,7 @@ def below(run: ScenarioRun) -> None:
 
 @scenario(area="cumulative", title="Single and cumulative acknowledgements together")
 def with_single(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, _numbers(8))
+    topic, consumer, _ = run.subscribed(numbers(8))
     messages = run.receive(consumer, 8)
     consumer.acknowledge(messages[6])
     consumer.acknowledge_cumulative(messages[2].message_id())
@@ -130,9 +108,7 @@ def with_single(run: ScenarioRun) -> None:
 
 @scenario(area="cumulative", title="Shared and Key_Shared refuse cumulative acknowledgements")
 def refused_on_shared(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, _numbers(1))
+    consumer = run.subscribed(numbers(1), kind="Shared").consumer
     message = run.receive(consumer, 1)[0]
     run.attempt("by message", lambda: consumer.acknowledge_cumulative(message))
     run.attempt("by id", lambda: consumer.acknowledge_cumulative(message.message_id()))

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
 
 NAMESPACES = "namespaces"
 AREA = "admin"
-
-
-def _numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
 
 
 @scenario(area=NAMESPACES, title="A namespace is made, used, listed and deleted")
@@ -63,9 +59,7 @@ def topics(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="A topic that was deleted and made again is empty")
 def reborn(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, ["before"])
+    topic, consumer, _ = run.subscribed(["before"])
     consumer.close()
     run.admin.delete_topic(topic, force=True)
     run.admin.create_topic(topic)
@@ -93,7 +87,7 @@ def subscriptions(run: ScenarioRun) -> None:
 def backlog(run: ScenarioRun) -> None:
     topic = run.topic()
     run.consumer(topic).close()
-    run.send(topic, _numbers(6))
+    run.send(topic, numbers(6))
     run.record("backlog", run.admin.backlog(topic, "sub"))
     run.admin.skip(topic, "sub", 2)
     run.record("after skipping two", run.admin.backlog(topic, "sub"))
@@ -107,9 +101,7 @@ def backlog(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Resetting a cursor to a time")
 def reset_cursor(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, ["1", "2"])
+    topic, consumer, _ = run.subscribed(["1", "2"])
     between = run.receive_acked(consumer, 2)[1].publish_timestamp() + 1
     run.until(lambda: run.is_after(between), "the next milliseconds")
     run.send(topic, ["3", "4"])

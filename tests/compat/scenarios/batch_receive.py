@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "batch receive"
@@ -12,10 +12,6 @@ AREA = "batch receive"
 
 def _consumer(run: ScenarioRun, topic: Any, policy: tuple[int, int, int], **options: Any) -> Any:
     return run.consumer(topic, batch_receive_policy=run.sdk.ConsumerBatchReceivePolicy(*policy), **options)
-
-
-def _numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
 
 
 @scenario(area=AREA, title="It ends at its bytes")
@@ -43,7 +39,7 @@ def of_batch_entries(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _consumer(run, topic, (4, -1, 4000))
     producer = run.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=10_000)
-    for text in _numbers(8):
+    for text in numbers(8):
         producer.send_async(text.encode(), None)
     producer.flush()
     for _ in range(2):
@@ -54,7 +50,7 @@ def of_batch_entries(run: ScenarioRun) -> None:
 def mixed(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _consumer(run, topic, (2, -1, 4000))
-    run.send(topic, _numbers(6))
+    run.send(topic, numbers(6))
     run.record_messages("one", run.receive(consumer, 1))
     run.record_messages("two", consumer.batch_receive())
     run.record_messages("one", run.receive(consumer, 1))
@@ -65,7 +61,7 @@ def mixed(run: ScenarioRun) -> None:
 def refused(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = _consumer(run, topic, (3, -1, 4000), kind="Shared", negative_ack_redelivery_delay_ms=200)
-    run.send(topic, _numbers(3))
+    run.send(topic, numbers(3))
     for message in consumer.batch_receive():
         consumer.negative_acknowledge(message)
     run.record_set("again", consumer.batch_receive(), "data", "redelivery_count")

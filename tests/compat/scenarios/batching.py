@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "batching"
@@ -24,15 +24,11 @@ def _send_batch(run: ScenarioRun, topic: str, texts: list[str], **options: Any) 
     return ids
 
 
-def _numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
-
-
 @scenario(area=AREA, title="Messages of a batch share the entry and count in it")
 def ids(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
-    run.record("sent", _send_batch(run, topic, _numbers(4)))
+    run.record("sent", _send_batch(run, topic, numbers(4)))
     messages = run.receive(consumer, 4)
     run.record_messages("received", messages)
     run.record("ids", [message.message_id() for message in messages])
@@ -42,7 +38,7 @@ def ids(run: ScenarioRun) -> None:
 def max_messages(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
-    _send_batch(run, topic, _numbers(10), batching_max_messages=4)
+    _send_batch(run, topic, numbers(10), batching_max_messages=4)
     places = [
         (message.message_id().entry_id(), message.message_id().batch_index()) for message in run.receive(consumer, 10)
     ]
@@ -111,7 +107,7 @@ def key_based(run: ScenarioRun) -> None:
 def partial_ack(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
-    _send_batch(run, topic, _numbers(4))
+    _send_batch(run, topic, numbers(4))
     messages = run.receive(consumer, 4)
     consumer.acknowledge(messages[1])
     consumer.close()
@@ -123,7 +119,7 @@ def partial_ack(run: ScenarioRun) -> None:
 def full_ack(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared")
-    _send_batch(run, topic, _numbers(3))
+    _send_batch(run, topic, numbers(3))
     run.receive_acked(consumer, 3)
     consumer.close()
     _send_batch(run, topic, ["next"])
@@ -134,7 +130,7 @@ def full_ack(run: ScenarioRun) -> None:
 def index_ack(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", batch_index_ack_enabled=True)
-    _send_batch(run, topic, _numbers(5))
+    _send_batch(run, topic, numbers(5))
     messages = run.receive(consumer, 5)
     consumer.acknowledge(messages[1])
     consumer.acknowledge(messages[3])
@@ -150,7 +146,7 @@ def index_ack(run: ScenarioRun) -> None:
 def cumulative_inside(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, batch_index_ack_enabled=True)
-    _send_batch(run, topic, _numbers(5))
+    _send_batch(run, topic, numbers(5))
     consumer.acknowledge_cumulative(run.receive(consumer, 5)[2])
     consumer.close()
     run.record_messages("again", run.receive(run.consumer(topic, batch_index_ack_enabled=True), 2))
@@ -160,7 +156,7 @@ def cumulative_inside(run: ScenarioRun) -> None:
 def cumulative_at_end(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
-    _send_batch(run, topic, _numbers(3))
+    _send_batch(run, topic, numbers(3))
     _send_batch(run, topic, ["next"])
     consumer.acknowledge_cumulative(run.receive(consumer, 4)[2])
     consumer.close()
@@ -171,7 +167,7 @@ def cumulative_at_end(run: ScenarioRun) -> None:
 def negative(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=200, batch_index_ack_enabled=True)
-    _send_batch(run, topic, _numbers(3))
+    _send_batch(run, topic, numbers(3))
     messages = run.receive(consumer, 3)
     consumer.acknowledge(messages[0])
     consumer.acknowledge(messages[2])
@@ -184,7 +180,7 @@ def negative(run: ScenarioRun) -> None:
 def seek_inside(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
-    found = _send_batch(run, topic, _numbers(5))
+    found = _send_batch(run, topic, numbers(5))
     run.receive_acked(consumer, 5)
     consumer.seek(found[2])
     run.record_messages("received", run.receive(consumer, 2))
@@ -193,7 +189,7 @@ def seek_inside(run: ScenarioRun) -> None:
 @scenario(area=AREA, title="A reader that starts inside a batch")
 def reader_inside(run: ScenarioRun) -> None:
     topic = run.topic()
-    found = _send_batch(run, topic, _numbers(5))
+    found = _send_batch(run, topic, numbers(5))
     run.record_messages("after", run.read(run.reader(topic, found[1]), 3))
     run.record_messages("with", run.read(run.reader(topic, found[1], start_message_id_inclusive=True), 4))
 
@@ -212,7 +208,7 @@ def compressed(run: ScenarioRun) -> None:
     for name in ("LZ4", "ZLib", "ZSTD", "SNAPPY"):
         topic = run.topic(name)
         consumer = run.consumer(topic)
-        _send_batch(run, topic, _numbers(3), compression_type=getattr(run.sdk.CompressionType, name))
+        _send_batch(run, topic, numbers(3), compression_type=getattr(run.sdk.CompressionType, name))
         run.record_messages(name, run.receive(consumer, 3))
 
 
@@ -221,7 +217,7 @@ def batch_receive_number(run: ScenarioRun) -> None:
     topic = run.topic()
     policy = run.sdk.ConsumerBatchReceivePolicy(3, -1, 5000)
     consumer = run.consumer(topic, batch_receive_policy=policy)
-    run.send(topic, _numbers(6))
+    run.send(topic, numbers(6))
     for _ in range(2):
         messages = consumer.batch_receive()
         run.record_messages("batch", messages)
@@ -235,20 +231,20 @@ def batch_receive_time(run: ScenarioRun) -> None:
     policy = run.sdk.ConsumerBatchReceivePolicy(100, -1, 1000)
     consumer = run.consumer(topic, batch_receive_policy=policy)
     run.record_messages("nothing", consumer.batch_receive())
-    run.send(topic, _numbers(2))
+    run.send(topic, numbers(2))
     run.record_messages("something", consumer.batch_receive())
 
 
 @scenario(area=AREA, title="Batch receive policies that make no sense")
 def bad_policies(run: ScenarioRun) -> None:
     topic = run.topic()
-    for numbers in ((-1, -1, -1), (0, 0, 0), (-1, -1, 100)):
+    for limits in ((-1, -1, -1), (0, 0, 0), (-1, -1, 100)):
 
-        def subscribe(numbers: tuple[int, int, int] = numbers) -> None:
-            policy = run.sdk.ConsumerBatchReceivePolicy(*numbers)
+        def subscribe(limits: tuple[int, int, int] = limits) -> None:
+            policy = run.sdk.ConsumerBatchReceivePolicy(*limits)
             run.consumer(topic, batch_receive_policy=policy).close()
 
-        run.attempt(str(numbers), subscribe)
+        run.attempt(str(limits), subscribe)
 
 
 @scenario(area=AREA, title="A batch payload taken apart: MessageBatch")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun
+from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "dead letter"
@@ -174,7 +174,7 @@ def several_consumers(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     consumers = [_consumer(run, topic, letters) for _ in range(2)]
-    run.send(topic, [str(number) for number in range(10)])
+    run.send(topic, numbers(10))
     deliveries = 0
     while deliveries < 20:
         for consumer in consumers:
@@ -191,7 +191,7 @@ def order(run: ScenarioRun) -> None:
     topic, letters = run.topic(), run.topic("letters")
     dead = run.consumer(letters, "undertaker")
     consumer = _consumer(run, topic, letters)
-    run.send(topic, [str(number) for number in range(20)])
+    run.send(topic, numbers(20))
     _refuse_all(run, consumer, 20)
     run.record_messages("dead", run.receive(dead, 20))
 

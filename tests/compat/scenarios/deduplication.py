@@ -78,26 +78,24 @@ def repeated_with(run: ScenarioRun) -> None:
     run.record_messages("and then", run.rest(consumer))
 
 
-@scenario(area=AREA, title="Ids and last_sequence_id of what is above, equal to and below the highest")
-def answers(run: ScenarioRun) -> None:
+def _answers(run: ScenarioRun, **options: Any) -> None:
     topic = run.topic(namespace=_namespace(run))
-    producer = run.producer(topic, producer_name="p")
+    producer = run.producer(topic, producer_name="p", **options)
     for sequence in (5, 5, 3, 9, None, None, 10):
         given = {} if sequence is None else {"sequence_id": sequence}
         run.record(f"id of {sequence}", producer.send(str(sequence).encode(), **given))
         run.record("last", producer.last_sequence_id())
     _everything(run, topic, 3)
+
+
+@scenario(area=AREA, title="Ids and last_sequence_id of what is above, equal to and below the highest")
+def answers(run: ScenarioRun) -> None:
+    _answers(run)
 
 
 @scenario(area=AREA, title="The same with batches of one message")
 def answers_of_batches(run: ScenarioRun) -> None:
-    topic = run.topic(namespace=_namespace(run))
-    producer = run.producer(topic, producer_name="p", batching_enabled=True)
-    for sequence in (5, 5, 3, 9, None, None, 10):
-        given = {} if sequence is None else {"sequence_id": sequence}
-        run.record(f"id of {sequence}", producer.send(str(sequence).encode(), **given))
-        run.record("last", producer.last_sequence_id())
-    _everything(run, topic, 3)
+    _answers(run, batching_enabled=True)
 
 
 @scenario(area=AREA, title="Batches of several messages that overlap")

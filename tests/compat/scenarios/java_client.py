@@ -130,13 +130,18 @@ def fencing(run: ScenarioRun) -> None:
     run.record_messages("and then", run.rest(consumer))
 
 
-@scenario(**BY_JAVA, area="dead letter (java)", title="Properties of a dead letter")
-def dead_letter(run: ScenarioRun) -> None:
+def _buried_at_once(run: ScenarioRun, kind: str) -> tuple[str, Any, Any]:
+    """A topic, a consumer of its dead letters, and one that buries what it refuses twice."""
     topic = run.topic()
     dead = run.consumer(f"{topic}-sub-DLQ", "undertaker")
     policy = run.sdk.ConsumerDeadLetterPolicy(max_redeliver_count=1)
     options = {"dead_letter_policy": policy, "negative_ack_redelivery_delay_ms": 300}
-    consumer = run.consumer(topic, kind="Shared", **options)
+    return topic, dead, run.consumer(topic, kind=kind, **options)
+
+
+@scenario(**BY_JAVA, area="dead letter (java)", title="Properties of a dead letter")
+def dead_letter(run: ScenarioRun) -> None:
+    topic, dead, consumer = _buried_at_once(run, "Shared")
     run.producer(topic).send(b"x", properties={"a": "1"}, partition_key="k")
     for _ in range(2):
         consumer.negative_acknowledge(run.receive(consumer, 1)[0])
@@ -148,11 +153,7 @@ def dead_letter(run: ScenarioRun) -> None:
 
 @scenario(**BY_JAVA, area="dead letter (java)", title="Dead letters of Key_Shared")
 def dead_letter_key_shared(run: ScenarioRun) -> None:
-    topic = run.topic()
-    dead = run.consumer(f"{topic}-sub-DLQ", "undertaker")
-    policy = run.sdk.ConsumerDeadLetterPolicy(max_redeliver_count=1)
-    options = {"dead_letter_policy": policy, "negative_ack_redelivery_delay_ms": 300}
-    consumer = run.consumer(topic, kind="KeyShared", **options)
+    topic, dead, consumer = _buried_at_once(run, "KeyShared")
     send_keyed(run, topic, ["k"], 2)
     for _ in range(2):
         message = run.receive(consumer, 1)[0]

@@ -6,8 +6,8 @@ import threading
 from collections import Counter
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.keyed import by_key, numbered_keys, send_keyed
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
+from pulsar_on_kafka.compat.keyed import by_key, numbered_keys, send_keyed, sticky_consumer
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "key_shared"
@@ -40,7 +40,7 @@ def ordering_key(run: ScenarioRun) -> None:
 def no_key(run: ScenarioRun) -> None:
     topic = run.topic()
     consumers = [run.consumer(topic, kind="KeyShared") for _ in range(2)]
-    run.send(topic, [str(number) for number in range(40)])
+    run.send(topic, numbers(40))
     shares = [run.rest(consumer) for consumer in consumers]
     run.record_set("received", shares[0] + shares[1])
     run.record("all took part", all(shares))
@@ -79,14 +79,7 @@ def a_consumer_joins(run: ScenarioRun) -> None:
 @scenario(area=AREA, title="Sticky ranges: a key goes where its hash lies, whatever else is there")
 def sticky(run: ScenarioRun) -> None:
     topic = run.topic()
-
-    def subscribe(*ranges: tuple[int, int]) -> Any:
-        policy = run.sdk.ConsumerKeySharedPolicy(
-            key_shared_mode=run.sdk.KeySharedMode.Sticky, sticky_ranges=list(ranges)
-        )
-        return run.consumer(topic, kind="KeyShared", key_shared_policy=policy)
-
-    low, high = subscribe((0, 32767)), subscribe((32768, 65535))
+    low, high = sticky_consumer(run, topic, (0, 32767)), sticky_consumer(run, topic, (32768, 65535))
     send_keyed(run, topic, numbered_keys(30), 2)
     run.record("low", by_key(run, run.rest(low)))
     run.record("high", by_key(run, run.rest(high)))
@@ -95,18 +88,11 @@ def sticky(run: ScenarioRun) -> None:
 @scenario(area=AREA, title="Sticky ranges that overlap are refused")
 def sticky_overlap(run: ScenarioRun) -> None:
     topic = run.topic()
-
-    def subscribe(*ranges: tuple[int, int]) -> Any:
-        policy = run.sdk.ConsumerKeySharedPolicy(
-            key_shared_mode=run.sdk.KeySharedMode.Sticky, sticky_ranges=list(ranges)
-        )
-        return run.consumer(topic, kind="KeyShared", key_shared_policy=policy)
-
-    first = subscribe((0, 40000))
-    run.attempt("overlapping", lambda: subscribe((40000, 65535)))
-    run.attempt("beside", lambda: subscribe((40001, 65535)))
+    first = sticky_consumer(run, topic, (0, 40000))
+    run.attempt("overlapping", lambda: sticky_consumer(run, topic, (40000, 65535)))
+    run.attempt("beside", lambda: sticky_consumer(run, topic, (40001, 65535)))
     first.close()
-    run.attempt("free again", lambda: subscribe((0, 100)))
+    run.attempt("free again", lambda: sticky_consumer(run, topic, (0, 100)))
 
 
 @scenario(area=AREA, title="Consumers of another mode, another order or another type are refused")

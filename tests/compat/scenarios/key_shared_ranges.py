@@ -6,23 +6,18 @@ from collections import Counter
 from typing import Any
 
 from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.keyed import by_key, numbered_keys, send_keyed
+from pulsar_on_kafka.compat.keyed import by_key, numbered_keys, send_keyed, sticky_consumer
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "key_shared"
 _TWO_CHUNKS = 6_000_000
 
 
-def _sticky(run: ScenarioRun, topic: str, *ranges: tuple[int, int], **options: Any) -> Any:
-    policy = run.sdk.ConsumerKeySharedPolicy(key_shared_mode=run.sdk.KeySharedMode.Sticky, sticky_ranges=list(ranges))
-    return run.consumer(topic, kind="KeyShared", key_shared_policy=policy, **options)
-
-
 @scenario(area=AREA, title="Sticky: several ranges of one consumer")
 def sticky_several_ranges(run: ScenarioRun) -> None:
     topic = run.topic()
-    outer = _sticky(run, topic, (0, 9999), (50_000, 65_535))
-    inner = _sticky(run, topic, (10_000, 49_999))
+    outer = sticky_consumer(run, topic, (0, 9999), (50_000, 65_535))
+    inner = sticky_consumer(run, topic, (10_000, 49_999))
     send_keyed(run, topic, numbered_keys(30), 2)
     run.record("outer", by_key(run, run.rest(outer)))
     run.record("inner", by_key(run, run.rest(inner)))
@@ -31,10 +26,10 @@ def sticky_several_ranges(run: ScenarioRun) -> None:
 @scenario(area=AREA, title="Sticky: keys that nobody has wait for whoever takes them")
 def sticky_gap(run: ScenarioRun) -> None:
     topic = run.topic()
-    low = _sticky(run, topic, (0, 32_767))
+    low = sticky_consumer(run, topic, (0, 32_767))
     send_keyed(run, topic, numbered_keys(20), 2)
     run.record("low", by_key(run, run.receive_acked(low, _count(run, low))))
-    high = _sticky(run, topic, (32_768, 65_535))
+    high = sticky_consumer(run, topic, (32_768, 65_535))
     run.record("high", by_key(run, run.rest(high)))
     run.record_messages("low, then", run.rest(low))
 
@@ -50,7 +45,10 @@ def _count(run: ScenarioRun, consumer: Any) -> int:
 def sticky_negative(run: ScenarioRun) -> None:
     topic = run.topic()
     soon = {"negative_ack_redelivery_delay_ms": 200}
-    consumers = [_sticky(run, topic, (0, 32_767), **soon), _sticky(run, topic, (32_768, 65_535), **soon)]
+    consumers = [
+        sticky_consumer(run, topic, (0, 32_767), **soon),
+        sticky_consumer(run, topic, (32_768, 65_535), **soon),
+    ]
     send_keyed(run, topic, numbered_keys(10), 1)
     for name, consumer in zip(("low", "high"), consumers, strict=True):
         messages = run.rest(consumer)
@@ -63,12 +61,12 @@ def sticky_negative(run: ScenarioRun) -> None:
 @scenario(area=AREA, title="Sticky: whoever takes over a range gets what its consumer left")
 def sticky_hand_over(run: ScenarioRun) -> None:
     topic = run.topic()
-    low, high = _sticky(run, topic, (0, 32_767)), _sticky(run, topic, (32_768, 65_535))
+    low, high = sticky_consumer(run, topic, (0, 32_767)), sticky_consumer(run, topic, (32_768, 65_535))
     send_keyed(run, topic, numbered_keys(20), 2)
     left = by_key(run, run.rest(low))
     low.close()
     by_key(run, run.rest(high))
-    heir = _sticky(run, topic, (0, 32_767))
+    heir = sticky_consumer(run, topic, (0, 32_767))
     run.record("left", left)
     run.record("inherited", by_key(run, run.rest(heir)))
     run.record_messages("the other one, then", run.rest(high))

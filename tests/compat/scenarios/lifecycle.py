@@ -24,9 +24,7 @@ def closed_producer(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="A closed consumer")
 def closed_consumer(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, ["1"])
+    consumer = run.subscribed(["1"]).consumer
     message = run.receive(consumer, 1)[0]
     run.attempt("close", consumer.close)
     run.attempt("receive", lambda: consumer.receive(100))

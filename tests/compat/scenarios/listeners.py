@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "listeners"
@@ -30,16 +30,12 @@ class _Heard:
         self._run.until(lambda: len(self.texts) >= count, f"{count} messages heard")
 
 
-def _numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
-
-
 @scenario(area=AREA, title="A listener hears all, in order")
 def in_order(run: ScenarioRun) -> None:
     topic = run.topic()
     heard = _Heard(run)
     run.consumer(topic, message_listener=heard)
-    run.send(topic, _numbers(20))
+    run.send(topic, numbers(20))
     heard.wait_for(20)
     run.record("heard", heard.texts)
 
@@ -48,7 +44,7 @@ def in_order(run: ScenarioRun) -> None:
 def backlog(run: ScenarioRun) -> None:
     topic = run.topic()
     run.consumer(topic).close()
-    run.send(topic, _numbers(3))
+    run.send(topic, numbers(3))
     heard = _Heard(run)
     run.consumer(topic, message_listener=heard)
     heard.wait_for(3)
@@ -72,7 +68,7 @@ def failing(run: ScenarioRun) -> None:
             raise RuntimeError("of course")
 
     run.consumer(topic, message_listener=listener)
-    run.send(topic, _numbers(3))
+    run.send(topic, numbers(3))
     run.until(lambda: len(texts) == 3, "3 messages heard")
     run.record("heard", texts)
 
@@ -82,7 +78,7 @@ def pause_and_resume(run: ScenarioRun) -> None:
     topic = run.topic()
     heard = _Heard(run)
     consumer = run.consumer(topic, message_listener=heard)
-    run.send(topic, _numbers(2))
+    run.send(topic, numbers(2))
     heard.wait_for(2)
     consumer.pause_message_listener()
     silent = threading.Event()
@@ -118,7 +114,7 @@ def shared(run: ScenarioRun) -> None:
     one, other = _Heard(run), _Heard(run)
     run.consumer(topic, kind="Shared", message_listener=one, receiver_queue_size=2)
     run.consumer(topic, kind="Shared", message_listener=other, receiver_queue_size=2)
-    run.send(topic, _numbers(40))
+    run.send(topic, numbers(40))
     run.until(lambda: len(one.texts) + len(other.texts) == 40, "40 messages heard")
     run.record("heard", sorted(one.texts + other.texts, key=int))
     run.record("both took part", bool(one.texts) and bool(other.texts))

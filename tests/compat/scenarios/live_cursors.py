@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "live cursors"
-
-
-def _numbers(count: int, start: int = 0) -> list[str]:
-    return [str(number) for number in range(start, start + count)]
 
 
 def _backlog_is(run: ScenarioRun, topic: str, what: str, count: int) -> None:
@@ -21,9 +17,7 @@ def _backlog_is(run: ScenarioRun, topic: str, what: str, count: int) -> None:
 
 @scenario(area=AREA, title="Resetting to a time: the consumer gets everything from there")
 def reset_to_a_time(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, ["1", "2"])
+    topic, consumer, _ = run.subscribed(["1", "2"])
     between = run.receive_acked(consumer, 2)[1].publish_timestamp() + 1
     run.until(lambda: run.is_after(between), "the next milliseconds")
     run.send(topic, ["3", "4"])
@@ -35,9 +29,7 @@ def reset_to_a_time(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Resetting to the past and to the future")
 def reset_far(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, _numbers(4))
+    topic, consumer, _ = run.subscribed(numbers(4), kind="Shared")
     last = run.receive_acked(consumer, 4)[-1]
     run.attempt("the past", lambda: run.admin.reset_cursor(topic, "sub", 1))
     run.record_messages("received", run.receive(consumer, 4))
@@ -50,9 +42,7 @@ def reset_far(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Resetting to a message: it comes next")
 def reset_to_a_message(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    ids = run.send(topic, _numbers(5))
+    topic, consumer, ids = run.subscribed(numbers(5))
     run.receive_acked(consumer, 5)
     run.attempt("reset", lambda: run.admin.reset_cursor_to(topic, "sub", ids[2]))
     run.record_messages("received", run.receive(consumer, 3))
@@ -61,9 +51,7 @@ def reset_to_a_message(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Resetting drops what waits in the inboxes")
 def reset_with_full_inboxes(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    ids = run.send(topic, _numbers(20))
+    topic, consumer, ids = run.subscribed(numbers(20))
     run.receive(consumer, 1)
     run.attempt("reset", lambda: run.admin.reset_cursor_to(topic, "sub", ids[15]))
     run.record_messages("received", run.receive(consumer, 5))
@@ -74,7 +62,7 @@ def reset_with_full_inboxes(run: ScenarioRun) -> None:
 def reset_shared(run: ScenarioRun) -> None:
     topic = run.topic()
     first, second = (run.consumer(topic, kind="Shared") for _ in range(2))
-    ids = run.send(topic, _numbers(10))
+    ids = run.send(topic, numbers(10))
     for consumer in (first, second):
         for message in run.rest(consumer):
             consumer.acknowledge(message)
@@ -87,7 +75,7 @@ def reset_shared(run: ScenarioRun) -> None:
 def seek_moves_all(run: ScenarioRun) -> None:
     topic = run.topic()
     first, second = (run.client().subscribe(topic, "sub", consumer_type=run.sdk.ConsumerType.Shared) for _ in range(2))
-    run.send(topic, _numbers(10))
+    run.send(topic, numbers(10))
     for consumer in (first, second):
         for message in run.rest(consumer):
             consumer.acknowledge(message)
@@ -97,9 +85,7 @@ def seek_moves_all(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Resetting a partitioned topic")
 def reset_partitioned(run: ScenarioRun) -> None:
-    topic = run.topic(partitions=3)
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, _numbers(9))
+    topic, consumer, _ = run.subscribed(numbers(9), kind="Shared", partitions=3)
     run.receive_acked(consumer, 9)
     run.attempt("reset", lambda: run.admin.reset_cursor(topic, "sub", 1))
     run.record_set("received", run.receive(consumer, 9))
@@ -107,9 +93,7 @@ def reset_partitioned(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Skipping messages that wait in the inbox: they come; the next consumer does not get them")
 def skip(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, _numbers(6))
+    topic, consumer, _ = run.subscribed(numbers(6))
     run.record_messages("received", run.receive(consumer, 1))
     run.attempt("skip", lambda: run.admin.skip(topic, "sub", 3))
     _backlog_is(run, topic, "backlog", 3)
@@ -122,9 +106,7 @@ def skip(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Skipping counts what is not acknowledged")
 def skip_with_holes(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, _numbers(8))
+    topic, consumer, _ = run.subscribed(numbers(8), kind="Shared")
     for message in run.receive(consumer, 8)[1::2]:
         consumer.acknowledge(message)
     _backlog_is(run, topic, "backlog", 4)
@@ -136,9 +118,7 @@ def skip_with_holes(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Skipping more than there is")
 def skip_too_many(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, _numbers(3))
+    topic, consumer, _ = run.subscribed(numbers(3), kind="Shared")
     run.receive(consumer, 3)
     run.attempt("skip", lambda: run.admin.skip(topic, "sub", 10))
     _backlog_is(run, topic, "backlog", 0)
@@ -148,9 +128,7 @@ def skip_too_many(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Clearing the backlog: nothing comes again, what is new comes")
 def clear(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, _numbers(6))
+    topic, consumer, _ = run.subscribed(numbers(6), kind="Shared")
     run.receive(consumer, 6)
     run.attempt("clear", lambda: run.admin.clear_backlog(topic, "sub"))
     _backlog_is(run, topic, "backlog", 0)
@@ -162,9 +140,7 @@ def clear(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Clearing a backlog that was not read yet")
 def clear_unread(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, receiver_queue_size=2)
-    run.send(topic, _numbers(30))
+    topic, consumer, _ = run.subscribed(numbers(30), receiver_queue_size=2)
     run.receive(consumer, 1)
     run.attempt("clear", lambda: run.admin.clear_backlog(topic, "sub"))
     _backlog_is(run, topic, "backlog", 0)
@@ -177,9 +153,7 @@ def clear_unread(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Clearing a partitioned topic; messages are not skipped there")
 def clear_partitioned(run: ScenarioRun) -> None:
-    topic = run.topic(partitions=2)
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, _numbers(6))
+    topic, consumer, _ = run.subscribed(numbers(6), kind="Shared", partitions=2)
     run.receive(consumer, 6)
     run.attempt("clear", lambda: run.admin.clear_backlog(topic, "sub"))
     _backlog_is(run, topic, "backlog", 0)
@@ -189,9 +163,7 @@ def clear_partitioned(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Acknowledging, after a reset, what came before it")
 def stale_acknowledgements(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared")
-    ids = run.send(topic, _numbers(4))
+    topic, consumer, ids = run.subscribed(numbers(4), kind="Shared")
     before = run.receive(consumer, 4)
     run.attempt("reset", lambda: run.admin.reset_cursor_to(topic, "sub", ids[0]))
     run.record_messages("received", run.receive(consumer, 4))
@@ -202,9 +174,7 @@ def stale_acknowledgements(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="A subscription with a consumer is deleted by force only")
 def unsubscribe(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, _numbers(2))
+    topic, consumer, _ = run.subscribed(numbers(2))
     run.receive(consumer, 1)
     run.attempt("without force", lambda: run.admin.unsubscribe(topic, "sub"))
     run.record_messages("still there", run.receive(consumer, 1))
@@ -213,9 +183,7 @@ def unsubscribe(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="What a consumer sees whose subscription was deleted by force")
 def unsubscribed(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, _numbers(2))
+    topic, consumer, _ = run.subscribed(numbers(2), kind="Shared")
     run.receive_acked(consumer, 1)
     run.attempt("by force", lambda: run.admin.unsubscribe(topic, "sub", force=True))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "partitioned topics"
@@ -17,9 +17,7 @@ def _partitions(messages: list[Any]) -> Counter[int]:
 
 @scenario(area=AREA, title="Round robin spreads messages evenly")
 def round_robin(run: ScenarioRun) -> None:
-    topic = run.topic(partitions=3)
-    consumer = run.consumer(topic)
-    run.send(topic, [str(number) for number in range(9)])
+    consumer = run.subscribed(numbers(9), partitions=3).consumer
     run.record("messages a partition", sorted(_partitions(run.receive(consumer, 9)).values()))
 
 
@@ -28,7 +26,7 @@ def single_partition(run: ScenarioRun) -> None:
     topic = run.topic(partitions=3)
     consumer = run.consumer(topic)
     single = run.sdk.PartitionsRoutingMode.UseSinglePartition
-    run.send(topic, [str(number) for number in range(9)], message_routing_mode=single)
+    run.send(topic, numbers(9), message_routing_mode=single)
     messages = run.receive(consumer, 9)
     run.record("partitions", len(_partitions(messages)))
     run.record_messages("in order", messages)
@@ -93,9 +91,7 @@ def one_partition(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Consumers and producers find new partitions by being opened again")
 def growth(run: ScenarioRun) -> None:
-    topic = run.topic(partitions=1)
-    consumer = run.consumer(topic)
-    run.send(topic, ["before"])
+    topic, consumer, _ = run.subscribed(["before"], partitions=1)
     run.receive_acked(consumer, 1)
     consumer.close()
     run.admin.update_partitions(topic, 3)
@@ -121,9 +117,7 @@ def bad_growth(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Acknowledgements are kept in every partition")
 def acknowledgements(run: ScenarioRun) -> None:
-    topic = run.topic(partitions=3)
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, [str(number) for number in range(9)])
+    topic, consumer, _ = run.subscribed(numbers(9), kind="Shared", partitions=3)
     for message in run.receive(consumer, 9):
         if int(run.view(message)) % 2:
             consumer.acknowledge(message)

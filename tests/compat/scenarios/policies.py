@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "policies"
@@ -113,7 +113,7 @@ def eviction_by_size(run: ScenarioRun) -> None:
 def eviction_by_time(run: ScenarioRun) -> None:
     topic = _topic(run, backlog_quota_limit_time=10, backlog_quota_limit_time_action="consumer_backlog_eviction")
     run.consumer(topic).close()
-    run.send(topic, [str(number) for number in range(10)])
+    run.send(topic, numbers(10))
     run.record("at first", run.admin.backlog(topic, "sub"))
     run.until(lambda: run.admin.backlog(topic, "sub") == 0, "the backlog to go", _SOON_S)
     consumer = run.consumer(topic)

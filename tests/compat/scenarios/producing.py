@@ -13,9 +13,7 @@ AREA = "producing"
 
 @scenario(area=AREA, title="Messages arrive in the order in which they were sent")
 def order(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, [f"m-{number}" for number in range(50)])
+    consumer = run.subscribed([f"m-{number}" for number in range(50)]).consumer
     run.record_messages("received", run.receive(consumer, 50))
 
 
@@ -26,9 +24,7 @@ def ids_count_entries(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="The id that send gives is the id that is received")
 def sent_and_received_ids(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    sent = run.send(topic, ["a", "b", "c"])
+    _, consumer, sent = run.subscribed(["a", "b", "c"])
     received = [message.message_id() for message in run.receive(consumer, 3)]
     run.record("equal", [one == other for one, other in zip(sent, received, strict=True)])
 
@@ -103,17 +99,13 @@ def producer_name_of_messages(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="An empty payload arrives empty")
 def empty_payload(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, ["", "after"])
+    consumer = run.subscribed(["", "after"]).consumer
     run.record_messages("received", run.receive(consumer, 2), "data", "has_null_value")
 
 
 @scenario(area=AREA, title="A payload of a megabyte arrives whole")
 def large_payload(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, ["0123456789abcdef" * 65536])
+    consumer = run.subscribed(["0123456789abcdef" * 65536]).consumer
     run.record_messages("received", run.receive(consumer, 1))
 
 

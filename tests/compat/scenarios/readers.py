@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "reader"
-
-
-def _numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
 
 
 def _rest(run: ScenarioRun, reader: Any) -> list[Any]:
@@ -26,7 +22,7 @@ def _rest(run: ScenarioRun, reader: Any) -> list[Any]:
 @scenario(area=AREA, title="From the earliest message")
 def from_earliest(run: ScenarioRun) -> None:
     topic = run.topic()
-    run.send(topic, _numbers(5))
+    run.send(topic, numbers(5))
     reader = run.reader(topic, run.sdk.MessageId.earliest)
     run.record_messages("read", run.read(reader, 5))
     run.record_messages("and then", _rest(run, reader))
@@ -35,7 +31,7 @@ def from_earliest(run: ScenarioRun) -> None:
 @scenario(area=AREA, title="From the end")
 def from_latest(run: ScenarioRun) -> None:
     topic = run.topic()
-    run.send(topic, _numbers(3))
+    run.send(topic, numbers(3))
     reader = run.reader(topic, run.sdk.MessageId.latest)
     run.send(topic, ["after"])
     run.record_messages("read", run.read(reader, 1))
@@ -45,7 +41,7 @@ def from_latest(run: ScenarioRun) -> None:
 @scenario(area=AREA, title="After an id, or with it")
 def from_an_id(run: ScenarioRun) -> None:
     topic = run.topic()
-    ids = run.send(topic, _numbers(6))
+    ids = run.send(topic, numbers(6))
     run.record_messages("after", run.read(run.reader(topic, ids[2]), 3))
     run.record_messages("with", run.read(run.reader(topic, ids[2], start_message_id_inclusive=True), 4))
     wrapped = run.sdk.MessageId.wrap(ids[4])
@@ -55,7 +51,7 @@ def from_an_id(run: ScenarioRun) -> None:
 @scenario(area=AREA, title="From the end, inclusive: the last message")
 def from_latest_inclusive(run: ScenarioRun) -> None:
     topic = run.topic()
-    run.send(topic, _numbers(3))
+    run.send(topic, numbers(3))
     reader = run.reader(topic, run.sdk.MessageId.latest, start_message_id_inclusive=True)
     run.record("available", reader.has_message_available())
     run.record_messages("read", run.read(reader, 1))
@@ -66,7 +62,7 @@ def available(run: ScenarioRun) -> None:
     topic = run.topic()
     reader = run.reader(topic, run.sdk.MessageId.earliest)
     run.record("empty", reader.has_message_available())
-    ids = run.send(topic, _numbers(2))
+    ids = run.send(topic, numbers(2))
     run.record("two", reader.has_message_available())
     run.read(reader, 1)
     run.record("one", reader.has_message_available())
@@ -81,7 +77,7 @@ def available(run: ScenarioRun) -> None:
 @scenario(area=AREA, title="Reading while has_message_available")
 def loop(run: ScenarioRun) -> None:
     topic = run.topic()
-    run.send(topic, _numbers(20))
+    run.send(topic, numbers(20))
     reader = run.reader(topic, run.sdk.MessageId.earliest)
     messages = []
     while reader.has_message_available():
@@ -121,7 +117,7 @@ def no_subscription(run: ScenarioRun) -> None:
 @scenario(area=AREA, title="Two readers of a topic")
 def two(run: ScenarioRun) -> None:
     topic = run.topic()
-    run.send(topic, _numbers(3))
+    run.send(topic, numbers(3))
     one = run.reader(topic, run.sdk.MessageId.earliest)
     other = run.reader(topic, run.sdk.MessageId.earliest)
     run.record_messages("one", run.read(one, 3))
@@ -143,7 +139,7 @@ def closed(run: ScenarioRun) -> None:
 @scenario(area=AREA, title="A listener")
 def listener(run: ScenarioRun) -> None:
     topic = run.topic()
-    run.send(topic, _numbers(2))
+    run.send(topic, numbers(2))
     heard: list[str] = []
     run.reader(
         topic, run.sdk.MessageId.earliest, reader_listener=lambda _reader, message: heard.append(run.view(message))

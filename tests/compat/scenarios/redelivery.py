@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun
+from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
 
 NACKS = "negative acks"
@@ -12,15 +12,9 @@ SOON: dict[str, Any] = {"negative_ack_redelivery_delay_ms": 200}
 COUNTED = ("data", "redelivery_count")
 
 
-def _numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
-
-
 @scenario(area=NACKS, title="A negatively acknowledged message comes again, counted")
 def comes_again(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared", **SOON)
-    run.send(topic, _numbers(3))
+    consumer = run.subscribed(numbers(3), kind="Shared", **SOON).consumer
     messages = run.receive(consumer, 3)
     consumer.negative_acknowledge(messages[1])
     run.record_messages("first", messages, *COUNTED)
@@ -30,9 +24,7 @@ def comes_again(run: ScenarioRun) -> None:
 
 @scenario(area=NACKS, title="The count grows with every time")
 def count_grows(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared", **SOON)
-    run.send(topic, ["x"])
+    consumer = run.subscribed(["x"], kind="Shared", **SOON).consumer
     for turn in range(4):
         message = run.receive(consumer, 1)[0]
         run.record("turn", [turn, message.redelivery_count()])
@@ -41,9 +33,7 @@ def count_grows(run: ScenarioRun) -> None:
 
 @scenario(area=NACKS, title="By id")
 def by_id(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared", **SOON)
-    run.send(topic, _numbers(2))
+    consumer = run.subscribed(numbers(2), kind="Shared", **SOON).consumer
     messages = run.receive(consumer, 2)
     consumer.negative_acknowledge(messages[0].message_id())
     run.record_messages("again", run.receive(consumer, 1), *COUNTED)
@@ -51,9 +41,7 @@ def by_id(run: ScenarioRun) -> None:
 
 @scenario(area=NACKS, title="Before the delay nothing comes")
 def waits(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=3000)
-    run.send(topic, ["x"])
+    consumer = run.subscribed(["x"], kind="Shared", negative_ack_redelivery_delay_ms=3000).consumer
     consumer.negative_acknowledge(run.receive(consumer, 1)[0])
     run.record_messages("at once", run.rest(consumer, 1000))
     run.record_messages("in time", run.receive(consumer, 1), *COUNTED)
@@ -62,9 +50,7 @@ def waits(run: ScenarioRun) -> None:
 def _closes(run: ScenarioRun, *, other: bool = False, **options: Any) -> None:
     """A consumer refuses a message for long, and closes; what the next one (or, there already, the `other` one) gets of
     it soon."""
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=30_000, **options)
-    run.send(topic, ["x", "y"])
+    topic, consumer, _ = run.subscribed(["x", "y"], kind="Shared", negative_ack_redelivery_delay_ms=30_000, **options)
     for message in run.receive(consumer, 2):
         if run.view(message) == "x":
             consumer.negative_acknowledge(message)
@@ -99,9 +85,7 @@ def closed_with_dead_letters_beside_another(run: ScenarioRun) -> None:
 
 @scenario(area=NACKS, title="An acknowledgement while the delay runs")
 def acknowledged_meanwhile(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=1000)
-    run.send(topic, _numbers(2))
+    consumer = run.subscribed(numbers(2), kind="Shared", negative_ack_redelivery_delay_ms=1000).consumer
     messages = run.receive(consumer, 2)
     consumer.negative_acknowledge(messages[0])
     consumer.negative_acknowledge(messages[1])
@@ -112,9 +96,7 @@ def acknowledged_meanwhile(run: ScenarioRun) -> None:
 
 @scenario(area=NACKS, title="Another consumer may get it")
 def goes_to_others(run: ScenarioRun) -> None:
-    topic = run.topic()
-    first = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=1000)
-    run.send(topic, ["x"])
+    topic, first, _ = run.subscribed(["x"], kind="Shared", negative_ack_redelivery_delay_ms=1000)
     first.negative_acknowledge(run.receive(first, 1)[0])
     second = run.consumer(topic, kind="Shared")
     first.close()
@@ -123,9 +105,7 @@ def goes_to_others(run: ScenarioRun) -> None:
 
 @scenario(area=NACKS, title="On Exclusive, what follows comes again with it")
 def on_exclusive(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, **SOON)
-    run.send(topic, _numbers(4))
+    consumer = run.subscribed(numbers(4), **SOON).consumer
     messages = run.receive(consumer, 4)
     consumer.acknowledge(messages[0])
     consumer.negative_acknowledge(messages[2])
@@ -134,9 +114,7 @@ def on_exclusive(run: ScenarioRun) -> None:
 
 @scenario(area=NACKS, title="On a partitioned topic")
 def on_partitions(run: ScenarioRun) -> None:
-    topic = run.topic(partitions=3)
-    consumer = run.consumer(topic, kind="Shared", **SOON)
-    run.send(topic, _numbers(6))
+    consumer = run.subscribed(numbers(6), kind="Shared", **SOON, partitions=3).consumer
     for message in run.receive(consumer, 6):
         consumer.negative_acknowledge(message)
     run.record_set("again", run.receive(consumer, 6), *COUNTED)
@@ -144,9 +122,7 @@ def on_partitions(run: ScenarioRun) -> None:
 
 @scenario(area=NACKS, title="redeliver_unacknowledged_messages on Shared gives all again, in order, counted")
 def redeliver_shared(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, _numbers(5))
+    consumer = run.subscribed(numbers(5), kind="Shared").consumer
     consumer.acknowledge(run.receive(consumer, 5)[2])
     run.record_messages("nothing more", run.rest(consumer))  # the official client sends acknowledgements a moment later
     for _ in range(2):
@@ -156,9 +132,7 @@ def redeliver_shared(run: ScenarioRun) -> None:
 
 @scenario(area=NACKS, title="redeliver_unacknowledged_messages on Exclusive starts after the mark-delete position")
 def redeliver_exclusive(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, _numbers(5))
+    consumer = run.subscribed(numbers(5)).consumer
     messages = run.receive(consumer, 5)
     consumer.acknowledge_cumulative(messages[1])
     consumer.acknowledge(messages[3])
@@ -169,9 +143,7 @@ def redeliver_exclusive(run: ScenarioRun) -> None:
 
 @scenario(area="ack timeout", title="What is not acknowledged in time comes again, counted")
 def timeout_passes(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared", unacked_messages_timeout_ms=10_000)
-    run.send(topic, _numbers(3))
+    consumer = run.subscribed(numbers(3), kind="Shared", unacked_messages_timeout_ms=10_000).consumer
     messages = run.receive(consumer, 3)
     consumer.acknowledge(messages[0])
     run.record_set("again", [consumer.receive(PATIENCE_MS + 10_000) for _ in range(2)], *COUNTED)
@@ -179,9 +151,7 @@ def timeout_passes(run: ScenarioRun) -> None:
 
 @scenario(area="ack timeout", title="An acknowledged message does not come again")
 def timeout_of_acknowledged(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared", unacked_messages_timeout_ms=10_000)
-    run.send(topic, _numbers(2))
+    consumer = run.subscribed(numbers(2), kind="Shared", unacked_messages_timeout_ms=10_000).consumer
     run.receive_acked(consumer, 2)
     run.record_messages("again", run.rest(consumer, 12_000))
 

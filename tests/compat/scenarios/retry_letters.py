@@ -229,17 +229,21 @@ def negative_to_dead(run: ScenarioRun) -> None:
     run.record_messages("dead", run.receive(dead, 1))
 
 
+def _record_two_letters(run: ScenarioRun, consumer: Any) -> None:
+    for message in run.receive(consumer, 2):
+        consumer.reconsume_later(message, 0)
+    letters = sorted(run.receive(consumer, 2), key=lambda letter: bytes(letter.data()))
+    run.record_messages("letters", letters, "data", "topic_name")
+    run.record("origins", [letter.properties()["REAL_TOPIC"] for letter in letters])
+
+
 @scenario(**BY_JAVA, title="Several topics share the retry topic of the first one")
 def several_topics(run: ScenarioRun) -> None:
     first, second = run.topic("a"), run.topic("b")
     consumer = _subscribe(run, [first, second])
     for topic in (first, second):
         run.send(topic, [topic.rpartition("-")[2]])
-    for message in run.receive(consumer, 2):
-        consumer.reconsume_later(message, 0)
-    letters = sorted(run.receive(consumer, 2), key=lambda letter: bytes(letter.data()))
-    run.record_messages("letters", letters, "data", "topic_name")
-    run.record("origins", [letter.properties()["REAL_TOPIC"] for letter in letters])
+    _record_two_letters(run, consumer)
 
 
 @scenario(**BY_JAVA, title="A partitioned topic")
@@ -247,11 +251,7 @@ def partitioned(run: ScenarioRun) -> None:
     topic = run.topic(partitions=2)
     consumer = _subscribe(run, topic)
     run.send_partition_by_partition(topic, {0: ["0"], 1: ["1"]})
-    for message in run.receive(consumer, 2):
-        consumer.reconsume_later(message, 0)
-    letters = sorted(run.receive(consumer, 2), key=lambda letter: bytes(letter.data()))
-    run.record_messages("letters", letters, "data", "topic_name")
-    run.record("origins", [letter.properties()["REAL_TOPIC"] for letter in letters])
+    _record_two_letters(run, consumer)
 
 
 @scenario(**BY_JAVA, title="Retry letters on Exclusive and Failover do not wait")
@@ -267,9 +267,7 @@ def exclusive(run: ScenarioRun) -> None:
 
 @scenario(**BY_JAVA, title="A consumer without retries refuses reconsume_later")
 def not_enabled(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, ["x"])
+    consumer = run.subscribed(["x"], kind="Shared").consumer
     message = run.receive(consumer, 1)[0]
     _refused(run, "reconsume_later", lambda: consumer.reconsume_later(message, 100))
 

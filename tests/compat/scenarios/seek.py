@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun
+from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "seek"
 
 
-def _numbers(count: int) -> list[str]:
-    return [str(number) for number in range(count)]
-
-
 @scenario(area=AREA, title="After a seek to an id the next one comes")
 def to_an_id(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    ids = run.send(topic, _numbers(6))
+    _, consumer, ids = run.subscribed(numbers(6))
     run.receive_acked(consumer, 6)
     consumer.seek(ids[2])
     run.record_messages("received", run.receive(consumer, 3))
@@ -27,9 +21,7 @@ def to_an_id(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="With start_message_id_inclusive that one comes too")
 def inclusive(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, start_message_id_inclusive=True)
-    ids = run.send(topic, _numbers(5))
+    _, consumer, ids = run.subscribed(numbers(5), start_message_id_inclusive=True)
     run.receive_acked(consumer, 5)
     consumer.seek(ids[2])
     run.record_messages("received", run.receive(consumer, 3))
@@ -40,7 +32,7 @@ def to_earliest(run: ScenarioRun) -> None:
     topic = run.topic()
     run.send(topic, ["before"])
     consumer = run.consumer(topic)
-    run.send(topic, _numbers(3))
+    run.send(topic, numbers(3))
     run.receive_acked(consumer, 3)
     consumer.seek(run.sdk.MessageId.earliest)
     run.record_messages("received", run.receive(consumer, 4))
@@ -48,9 +40,7 @@ def to_earliest(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="To the end: only what is sent afterwards comes")
 def to_latest(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, _numbers(3))
+    topic, consumer, _ = run.subscribed(numbers(3))
     run.receive(consumer, 1)
     consumer.seek(run.sdk.MessageId.latest)
     run.send(topic, ["after"])
@@ -60,9 +50,7 @@ def to_latest(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="To a time")
 def to_a_time(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, ["1", "2"])
+    topic, consumer, _ = run.subscribed(["1", "2"])
     messages = run.receive_acked(consumer, 2)
     between = messages[1].publish_timestamp() + 1
     run.until(lambda: run.is_after(between), "the next milliseconds")
@@ -89,9 +77,7 @@ def to_the_time_of_a_message(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="To a time in the far past, and in the future")
 def to_far_times(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, _numbers(3))
+    consumer = run.subscribed(numbers(3)).consumer
     last = run.receive_acked(consumer, 3)[2]
     consumer.seek(1)
     run.record_messages("the past", run.receive(consumer, 3))
@@ -101,9 +87,7 @@ def to_far_times(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Forward: what lies between is skipped for good")
 def forward(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    ids = run.send(topic, _numbers(6))
+    topic, consumer, ids = run.subscribed(numbers(6))
     run.receive(consumer, 1)
     consumer.seek(ids[3])
     run.record_messages("received", run.receive_acked(consumer, 2))
@@ -113,9 +97,7 @@ def forward(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="A seek forgets acknowledgements behind it")
 def forgets_acknowledgements(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared")
-    ids = run.send(topic, _numbers(5))
+    _, consumer, ids = run.subscribed(numbers(5), kind="Shared")
     for message in run.receive(consumer, 5)[::2]:
         consumer.acknowledge(message)
     consumer.seek(ids[0])
@@ -124,9 +106,7 @@ def forgets_acknowledgements(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="A seek is kept by the subscription")
 def is_kept(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    ids = run.send(topic, _numbers(4))
+    topic, consumer, ids = run.subscribed(numbers(4))
     run.receive_acked(consumer, 4)
     consumer.seek(ids[1])
     run.receive(consumer, 1)
@@ -139,7 +119,7 @@ def is_kept(run: ScenarioRun) -> None:
 def with_made_ids(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
-    found = run.send(topic, _numbers(4))[1]
+    found = run.send(topic, numbers(4))[1]
     run.receive_acked(consumer, 4)
     made = run.sdk.MessageId(-1, found.ledger_id(), found.entry_id(), -1)
     for name, target in (("made", made), ("wrapped", run.sdk.MessageId.wrap(found))):
@@ -156,9 +136,7 @@ def bad_arguments(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="On a partitioned topic, by time")
 def partitioned_by_time(run: ScenarioRun) -> None:
-    topic = run.topic(partitions=2)
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, _numbers(4))
+    topic, consumer, _ = run.subscribed(numbers(4), kind="Shared", partitions=2)
     messages = run.receive_acked(consumer, 4)
     between = max(message.publish_timestamp() for message in messages) + 1
     run.until(lambda: run.is_after(between), "the next milliseconds")
@@ -172,9 +150,7 @@ def partitioned_by_time(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="On a partitioned topic, to the ends")
 def partitioned_to_the_ends(run: ScenarioRun) -> None:
-    topic = run.topic(partitions=2)
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, _numbers(4))
+    topic, consumer, _ = run.subscribed(numbers(4), kind="Shared", partitions=2)
     run.receive_acked(consumer, 4)
     if run.attempt("earliest", lambda: [consumer.seek(run.sdk.MessageId.earliest)]):
         run.record_set("received", run.receive_acked(consumer, 4))
@@ -188,7 +164,7 @@ def last_message_id(run: ScenarioRun) -> None:
     topic = run.topic()
     consumer = run.consumer(topic)
     run.record("of an empty topic", consumer.get_last_message_id())
-    last = run.send(topic, _numbers(3))[-1]
+    last = run.send(topic, numbers(3))[-1]
     found: Any = consumer.get_last_message_id()
     run.record("of three messages", found.entry_id())
     run.record("is the last one's", [found.ledger_id() == last.ledger_id(), found.entry_id() == last.entry_id()])
@@ -196,9 +172,7 @@ def last_message_id(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="A seek while messages wait in the queue")
 def with_a_full_queue(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, receiver_queue_size=100)
-    ids = run.send(topic, _numbers(50))
+    _, consumer, ids = run.subscribed(numbers(50), receiver_queue_size=100)
     consumer.receive(PATIENCE_MS)
     consumer.seek(ids[39])
     run.record_messages("received", run.receive(consumer, 10))
@@ -210,7 +184,7 @@ def with_a_full_queue(run: ScenarioRun) -> None:
 def shared_by_one(run: ScenarioRun) -> None:
     topic = run.topic()
     consumers = [run.consumer(topic, kind="Shared") for _ in range(2)]
-    run.send(topic, [str(number) for number in range(10)])
+    run.send(topic, numbers(10))
     taken = 0
     while taken < 10:
         for consumer in consumers:
@@ -227,9 +201,7 @@ def shared_by_one(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Forward with start_message_id_inclusive: what lies before is skipped for good")
 def forward_inclusive(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, start_message_id_inclusive=True)
-    ids = run.send(topic, [str(number) for number in range(6)])
+    topic, consumer, ids = run.subscribed(numbers(6), start_message_id_inclusive=True)
     run.receive(consumer, 1)
     consumer.seek(ids[3])
     run.record_messages("received", run.receive_acked(consumer, 2))

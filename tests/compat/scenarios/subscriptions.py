@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
 
 AREA = "subscriptions"
@@ -69,9 +69,7 @@ def initial_position_only_once(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="A subscription keeps its place while nobody is there")
 def keeps_its_place(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, ["1", "2"])
+    topic, consumer, _ = run.subscribed(["1", "2"])
     run.receive_acked(consumer, 1)
     consumer.close()
     run.send(topic, ["3"])
@@ -91,7 +89,7 @@ def independent(run: ScenarioRun) -> None:
 def shared_divides(run: ScenarioRun) -> None:
     topic = run.topic()
     consumers = [run.consumer(topic, kind="Shared", receiver_queue_size=10) for _ in range(2)]
-    run.send(topic, [str(number) for number in range(60)])
+    run.send(topic, numbers(60))
     shares = [run.rest(consumer) for consumer in consumers]
     run.record("received", Counter(run.view(message) for share in shares for message in share))
     run.record("all took part", all(shares))
@@ -99,9 +97,7 @@ def shared_divides(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Shared: a closing consumer's unacknowledged messages go to the other")
 def shared_hands_over(run: ScenarioRun) -> None:
-    topic = run.topic()
-    first = run.consumer(topic, kind="Shared")
-    run.send(topic, ["1", "2", "3"])
+    topic, first, _ = run.subscribed(["1", "2", "3"], kind="Shared")
     taken = run.receive(first, 3)
     first.acknowledge(taken[1])
     second = run.consumer(topic, kind="Shared")
@@ -126,9 +122,7 @@ def failover_goes_on(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Failover: what the active consumer holds comes to the next one; its acks still count")
 def failover_late_acknowledgements(run: ScenarioRun) -> None:
-    topic = run.topic(partitions=1)
-    former = run.consumer(topic, kind="Failover", consumer_name="b")
-    run.send(topic, ["1", "2", "3", "4", "5", "6"])
+    topic, former, _ = run.subscribed(["1", "2", "3", "4", "5", "6"], kind="Failover", consumer_name="b", partitions=1)
     held = run.receive(former, 6)
     run.record_messages("active", held)
     following = run.client().subscribe(topic, "sub", run.sdk.ConsumerType.Failover, consumer_name="a")
@@ -160,9 +154,7 @@ def failover_stays(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Exclusive: what was not acknowledged comes again, in order")
 def exclusive_again(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, ["1", "2", "3", "4"])
+    topic, consumer, _ = run.subscribed(["1", "2", "3", "4"])
     messages = run.receive(consumer, 4)
     consumer.acknowledge(messages[1])
     consumer.close()
@@ -171,9 +163,7 @@ def exclusive_again(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Unsubscribing forgets the subscription")
 def unsubscribe(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, ["1", "2"])
+    topic, consumer, _ = run.subscribed(["1", "2"])
     run.receive_acked(consumer, 1)
     consumer.unsubscribe()
     run.attempt("receive", lambda: consumer.receive(100))
@@ -212,17 +202,13 @@ def strange_names(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Consumers with properties")
 def properties(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, properties={"team": "billing"})
-    run.send(topic, ["1"])
+    consumer = run.subscribed(["1"], properties={"team": "billing"}).consumer
     run.record_messages("received", run.receive(consumer, 1))
 
 
 @scenario(area=AREA, title="Messages already delivered to a Shared consumer stay with it when another joins")
 def shared_latecomer(run: ScenarioRun) -> None:
-    topic = run.topic()
-    first = run.consumer(topic, kind="Shared")
-    run.send(topic, ["1", "2", "3"])
+    topic, first, _ = run.subscribed(["1", "2", "3"], kind="Shared")
     run.record_messages("first", run.receive(first, 3))
     second = run.consumer(topic, kind="Shared")
     run.record_messages("second", run.rest(second))
@@ -230,17 +216,13 @@ def shared_latecomer(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="A queue of one message still gives all, in order")
 def queue_of_one(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, receiver_queue_size=1)
-    run.send(topic, [str(number) for number in range(20)])
+    consumer = run.subscribed(numbers(20), receiver_queue_size=1).consumer
     run.record_messages("received", run.receive_acked(consumer, 20))
 
 
 @scenario(area=AREA, title="A queue of none gives one message at a time")
 def queue_of_none(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared", receiver_queue_size=0)
-    run.send(topic, ["1", "2", "3"])
+    consumer = run.subscribed(["1", "2", "3"], kind="Shared", receiver_queue_size=0).consumer
     received = []
     for _ in range(3):
         message = consumer.receive()
@@ -276,7 +258,7 @@ def priority(run: ScenarioRun) -> None:
     topic = run.topic()
     low = run.consumer(topic, kind="Shared", priority_level=1, receiver_queue_size=10)
     high = run.consumer(topic, kind="Shared", priority_level=0, receiver_queue_size=10)
-    run.send(topic, [str(number) for number in range(14)])
+    run.send(topic, numbers(14))
     of_low = run.rest(low)
     run.record("numbers", [len(run.rest(high)), len(of_low)])
     run.record_messages("of the lower level", of_low)

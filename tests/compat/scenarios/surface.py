@@ -6,7 +6,7 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "surface"
@@ -55,9 +55,12 @@ def replicate_flag(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="A queue over all partitions that is smaller than their number")
 def small_total_queue(run: ScenarioRun) -> None:
-    topic = run.topic(partitions=4)
-    consumer = run.consumer(topic, kind="Shared", max_total_receiver_queue_size_across_partitions=2)
-    run.send(topic, [str(number) for number in range(40)])
+    consumer = run.subscribed(
+        numbers(40),
+        kind="Shared",
+        max_total_receiver_queue_size_across_partitions=2,
+        partitions=4,
+    ).consumer
     run.record_set("received", run.receive_acked(consumer, 40))
 
 
@@ -148,9 +151,7 @@ def last_ids(run: ScenarioRun) -> None:
 
 @scenario(area=AREA, title="Messages that are equal, ids in sets")
 def comparing_ids(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    sent = run.send(topic, ["a", "b"])
+    _, consumer, sent = run.subscribed(["a", "b"])
     received = [message.message_id() for message in run.receive(consumer, 2)]
     run.record("equal", [sent[0] == received[0], sent[0] == received[1], sent[0] < received[1]])
     copies = [run.sdk.MessageId.deserialize(found.serialize()) for found in received]
@@ -197,9 +198,7 @@ def unsubscribing(run: ScenarioRun) -> None:
 
 @scenario(area=IDS, title="Acknowledging an id that is past the end")
 def beyond_the_end(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, ["a"])
+    topic, consumer, _ = run.subscribed(["a"])
     known = run.receive(consumer, 1)[0].message_id()
     made = run.sdk.MessageId(known.partition(), known.ledger_id(), known.entry_id() + 1000, -1)
     run.attempt("acknowledge", lambda: consumer.acknowledge(made))
@@ -209,9 +208,7 @@ def beyond_the_end(run: ScenarioRun) -> None:
 
 @scenario(area=IDS, title="Acknowledging and refusing what is gone already")
 def gone(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=200)
-    run.send(topic, ["a", "b"])
+    consumer = run.subscribed(["a", "b"], kind="Shared", negative_ack_redelivery_delay_ms=200).consumer
     first, second = run.receive_acked(consumer, 2)
     run.attempt("acknowledge", lambda: consumer.acknowledge(first))
     run.attempt("refuse", lambda: consumer.negative_acknowledge(second))
@@ -220,9 +217,7 @@ def gone(run: ScenarioRun) -> None:
 
 @scenario(area=IDS, title="Ids of an earlier consumer of the subscription")
 def of_an_earlier_consumer(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, ["a", "b"])
+    topic, consumer, _ = run.subscribed(["a", "b"], kind="Shared")
     first, _ = run.receive(consumer, 2)
     consumer.close()
     consumer = run.consumer(topic, kind="Shared")
@@ -234,9 +229,7 @@ def of_an_earlier_consumer(run: ScenarioRun) -> None:
 
 @scenario(area=IDS, title="The ends of a topic are no messages")
 def ends(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic, kind="Shared")
-    run.send(topic, ["a"])
+    topic, consumer, _ = run.subscribed(["a"], kind="Shared")
     run.receive(consumer, 1)
     for name in ("earliest", "latest"):
         with suppress(run.sdk.InvalidMessage):  # ours says so; what is compared is that it changes nothing
@@ -308,9 +301,7 @@ def of_another_topic(run: ScenarioRun) -> None:
 
 @scenario(area=IDS, title="Acknowledging cumulatively what is gone already")
 def cumulative_gone(run: ScenarioRun) -> None:
-    topic = run.topic()
-    consumer = run.consumer(topic)
-    run.send(topic, ["a", "b", "c"])
+    topic, consumer, _ = run.subscribed(["a", "b", "c"])
     messages = run.receive(consumer, 3)
     consumer.acknowledge_cumulative(messages[1])
     run.until(lambda: run.admin.backlog(topic, "sub") == 1, "the acknowledgement")

@@ -5,18 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
-from pulsar_on_kafka.compat.transactional import (
-    BY_JAVA,
-    Transactions,
-    again,
-    begun,
-    end,
-    filled,
-    numbers,
-    send_together,
-)
+from pulsar_on_kafka.compat.transactional import BY_JAVA, Transactions, again, begun, end, filled, send_together
 
 AREA: dict[str, Any] = {"area": "transactions: acks", **BY_JAVA}
 _ENDS = (True, False)
