@@ -72,7 +72,7 @@ class BufferCheck:
         return VerifiedBuffer(where, start, end, len(log), records, tuple(found))
 
     def _differences(self, where: DataPartition, log: dict[TxnId, Rebuilt], start: int) -> list[Difference]:
-        return self._node.looking.ask_buffer(
+        return self._node.looking.buffers.ask(
             where.topic, lambda entries: compare(where, log, start, entries), Deadline.after(_ASKING_S)
         )
 

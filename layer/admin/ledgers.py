@@ -13,14 +13,13 @@ from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.inspection import LedgerInfo, infos
 from pulsar_on_kafka.ledgers.kafka_topics import KafkaDataTopics
-from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
+from pulsar_on_kafka.ledgers.model import LedgerPlace
 from pulsar_on_kafka.ledgers.owner import LedgerOwner
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.statelog.view import LogView
 
 _log: Final = logging.getLogger(__name__)
 _FENCED_MOST: Final = 3
@@ -109,10 +108,10 @@ class LedgerAdmin(AdminContext):
     def _infos(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> list[LedgerInfo]:
         if not topic.name.is_persistent:
             raise errors.Refused(f"topic {topic.name} is not persistent: it has no ledgers")
-        number = LEDGERS.partition_for(str(topic.name.base))
-        lists = LedgerLists(number)
-        if self.node.has_state_topic(LEDGERS, deadline):
-            view = LogView(self.node.log, LEDGERS, number, lambda: LedgerLists(number), self.node.clock)
-            lists = view.ask(lambda found: found, deadline)
+        name, life = str(topic.name.base), topic.layout.incarnation
+        places = [LedgerPlace(name, life, partition) for partition in partitions]
+        lists = self.node.ledger_views.ask(
+            name, lambda found: {place: found.ledgers(place) for place in places}, deadline
+        )
         starts, ends = self._log_ends(topic, deadline, partitions)
         return list(infos(lists, topic, {p: LogRange(starts[p], ends[p]) for p in partitions}))

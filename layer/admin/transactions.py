@@ -75,7 +75,7 @@ class TransactionAdmin(AdminContext):
         """All of the cluster, by id."""
         deadline = self._deadline()
         coordinators = range(self.node.coordinator_count.now(deadline))
-        return self.node.looking.ask_coordinators(coordinators, coordinator_stats, deadline)
+        return self.node.looking.coordinators.ask_each(coordinators, coordinator_stats, deadline)
 
     def scale_transaction_coordinators(self, count: int) -> None:
         """Have so many coordinators; processes that serve take new ones up within half a minute. Open transactions
@@ -131,7 +131,7 @@ class TransactionAdmin(AdminContext):
         Raises TopicNotFound."""
         deadline = self._deadline()
         opened = self._topic_around(topic, deadline)
-        return self.node.looking.ask_buffer(
+        return self.node.looking.buffers.ask(
             str(opened.name),
             lambda entries: [found for where in _places(opened) for found in all_in_buffer(entries, where)],
             deadline,
@@ -141,7 +141,7 @@ class TransactionAdmin(AdminContext):
         """What transactions hold of a subscription, by partition. Raises TopicNotFound, SubscriptionNotFound."""
         deadline = self._deadline()
         full, cursors = self._cursor_names(topic, subscription, deadline)
-        return self.node.looking.ask_pending_acks(
+        return self.node.looking.pending_acks.ask(
             full,
             lambda log: [pending_ack_stats(log.cursor(name), name, life) for name, life in cursors],
             deadline,
@@ -152,7 +152,7 @@ class TransactionAdmin(AdminContext):
         `get_pending_ack_stats`."""
         deadline = self._deadline()
         full, cursors = self._cursor_names(topic, subscription, deadline)
-        return self.node.looking.ask_pending_acks(
+        return self.node.looking.pending_acks.ask(
             full,
             lambda log: [
                 found for name, life in cursors for found in all_in_pending_acks(log.cursor(name), name, life)
@@ -198,7 +198,8 @@ class TransactionAdmin(AdminContext):
         last = self.node.coordinator_count.now(deadline) - 1
         if not 0 <= coordinator <= last:
             raise errors.InvalidOption(f"coordinators are 0 to {last}, got {coordinator}")
-        return self.node.looking.ask_coordinator(coordinator, question, deadline)
+        [answer] = self.node.looking.coordinators.ask_each([coordinator], question, deadline)
+        return answer
 
     def _transactions_in(self, topic: Topic, deadline: Deadline) -> tuple[int, int]:
         """(ongoing, aborted), over all partitions; none where this user may not look."""
@@ -209,7 +210,7 @@ class TransactionAdmin(AdminContext):
         return sum(each.ongoing for each in found), sum(each.aborted for each in found)
 
     def _buffer_stats(self, topic: Topic, deadline: Deadline) -> list[PartitionBufferStats]:
-        return self.node.looking.ask_buffer(
+        return self.node.looking.buffers.ask(
             str(topic.name), lambda entries: [buffer_stats(entries, where) for where in _places(topic)], deadline
         )
 
@@ -221,7 +222,7 @@ class TransactionAdmin(AdminContext):
             answers = [self._ask(coordinator, question, deadline)]
         else:
             coordinators = range(self.node.coordinator_count.now(deadline))
-            answers = self.node.looking.ask_coordinators(coordinators, question, deadline)
+            answers = self.node.looking.coordinators.ask_each(coordinators, question, deadline)
         found = [info for answer in answers for info in answer]
         return sorted(found, key=lambda info: (info.opened_at_ms, info.id))
 
@@ -238,7 +239,7 @@ class TransactionAdmin(AdminContext):
                 continue
             where = DataPartition(each.topic, each.partition, topic.layout.incarnation)
             found.append(
-                self.node.looking.ask_buffer(each.topic, partial(in_buffer, where=where, txn=info.id), deadline)
+                self.node.looking.buffers.ask(each.topic, partial(in_buffer, where=where, txn=info.id), deadline)
             )
         return tuple(found), gone
 
@@ -258,7 +259,7 @@ class TransactionAdmin(AdminContext):
             name = CursorName(*each)
             life = CursorIncarnation(topic.layout.incarnation, subscription.life(each.partition))
             question = partial(_in_log, name=name, life=life, txn=info.id)
-            found.append(self.node.looking.ask_pending_acks(each.topic, question, deadline))
+            found.append(self.node.looking.pending_acks.ask(each.topic, question, deadline))
         return tuple(found), gone
 
     def _cursor_names(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.identity import CursorIdentity
@@ -12,7 +10,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import CursorCheckp
 from pulsar_on_kafka.mapping.state.state_keys import CursorCheckpointKey, decode_key
 from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
-from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.statelog.views import LogViews
 
 _Cursor = tuple[str, int, str]
 
@@ -49,20 +47,10 @@ class Checkpoints:
     """Thread-safe. Memory: one small record per cursor of the state partitions that were asked for."""
 
     def __init__(self, log: StateLog, clock: Clock) -> None:
-        self._log = log
-        self._clock = clock
-        self._views: dict[int, LogView[CheckpointFold]] = {}
-        self._lock = threading.Lock()
+        self._views = LogViews(log, CURSOR_CHECKPOINTS, lambda _: CheckpointFold(), clock)
 
     def newest(self, identity: CursorIdentity, deadline: Deadline) -> CommittedOffset | None:
         """The checkpoint with the highest version, as the commit it copies."""
-        partition = CURSOR_CHECKPOINTS.partition_for(identity.topic)
-        with self._lock:
-            view = self._views.get(partition)
-            if view is None:
-                view = self._views[partition] = LogView(
-                    self._log, CURSOR_CHECKPOINTS, partition, CheckpointFold, self._clock
-                )
         cursor = (identity.topic, identity.partition, identity.subscription)
-        found = view.ask(lambda fold: fold.newest(cursor), deadline, about=identity.topic)
+        found = self._views.ask(identity.topic, lambda fold: fold.newest(cursor), deadline)
         return None if found is None else CommittedOffset(found.kafka_offset, found.metadata)

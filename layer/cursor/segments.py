@@ -29,7 +29,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_marker import (
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes, Lineage, Segment, decode_segment, encode_segment
 from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS
-from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog, tombstone
 
 MARKER_SEGMENT: Final = -1
 """Stands where a segment's number stands in the key of a marker; the pages of its index have -2, -3 ..."""
@@ -106,9 +106,8 @@ class CursorSegments:
             for ref in markers
             for page in range(ref.pages + 1)
         ]
-        if keys:
-            partition = CURSORS.partition_for(identity.topic)
-            self._log.append_many(CURSORS, partition, [(encode_key(key), None) for key in keys], deadline)
+        place = CURSORS.partition_for(identity.topic)
+        tombstone(self._log, CURSORS, place, [encode_key(key) for key in keys], deadline)
 
     # Reading ------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ its claim, and leaves a snapshot every `NOTED_EVERY_MS`, whatever it sends, so a
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
@@ -39,7 +38,7 @@ from pulsar_on_kafka.mapping.state.state_keys import ProducerSequenceKey, decode
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
-from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.statelog.views import LogViews
 
 _log = logging.getLogger(__name__)
 
@@ -128,8 +127,7 @@ class SequenceJournal:
         self._fetcher = fetcher
         self._transactions = transactions
         self._clock = clock
-        self._views: dict[int, LogView[_Snapshots]] = {}
-        self._lock = threading.Lock()
+        self._views = LogViews(log, PRODUCERS, lambda _: _Snapshots(), clock)
 
     def recover(
         self, topic: Topic, name: str, epoch: int, partitions: Iterable[int], deadline: Deadline
@@ -142,7 +140,7 @@ class SequenceJournal:
         """
         place = str(topic.name)
         numbers = list(partitions)
-        known = self._view(place).ask(lambda state: dict(state.of.get((place, name), {})), deadline, about=place)
+        known = self._views.ask(place, lambda state: dict(state.of.get((place, name), {})), deadline)
         newest = {p: noted.snapshot for p, noted in self._newest(topic, known).items() if not self._is_forgotten(noted)}
         ends = self._admin.end_offsets(topic.kafka_topic, numbers, deadline)
         starts: Mapping[int, int] = {}
@@ -184,7 +182,7 @@ class SequenceJournal:
     def known(self, topic: Topic, name: str, deadline: Deadline) -> dict[tuple[int, int], SequenceSnapshot]:
         """The snapshots of a name in this life of the topic, by epoch and partition, read to the end."""
         place = str(topic.name)
-        found = self._view(place).ask(lambda state: dict(state.of.get((place, name), {})), deadline, about=place)
+        found = self._views.ask(place, lambda state: dict(state.of.get((place, name), {})), deadline)
         life = topic.layout.incarnation
         return {at: noted.snapshot for at, noted in found.items() if noted.snapshot.topic_incarnation == life}
 
@@ -198,7 +196,7 @@ class SequenceJournal:
     def forget(self, topic: Topic, name: str, deadline: Deadline) -> None:
         """`name` stores without deduplication from now on: what it had before does not count when that comes back."""
         place = str(topic.name)
-        known = self._view(place).ask(lambda state: list(state.of.get((place, name), ())), deadline, about=place)
+        known = self._views.ask(place, lambda state: list(state.of.get((place, name), ())), deadline)
         keys = [ProducerSequenceKey(place, partition, name, epoch) for epoch, partition in known]
         self._write(place, [(encode_key(key), None) for key in keys], deadline)
 
@@ -212,7 +210,7 @@ class SequenceJournal:
         place = str(topic.name)
         wanted: dict[int, list[int]] = {partition: [] for partition in partitions}
         alive: Collection[str] | None = None
-        for name, known in self._view(place).ask(lambda state: state.known(place), deadline, about=place).items():
+        for name, known in self._views.ask(place, lambda state: state.known(place), deadline).items():
             for partition, noted in self._newest(topic, known).items():
                 if partition not in wanted or noted.snapshot.final:
                     continue
@@ -338,14 +336,6 @@ class SequenceJournal:
     def _write(self, place: str, records: list[tuple[bytes, bytes | None]], deadline: Deadline) -> None:
         if records:
             self._log.append_many(PRODUCERS, PRODUCERS.partition_for(place), records, deadline)
-
-    def _view(self, place: str) -> LogView[_Snapshots]:
-        partition = PRODUCERS.partition_for(place)
-        with self._lock:
-            view = self._views.get(partition)
-            if view is None:
-                view = self._views[partition] = LogView(self._log, PRODUCERS, partition, _Snapshots, self._clock)
-            return view
 
 
 class _Noted(NamedTuple):

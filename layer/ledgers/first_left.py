@@ -16,10 +16,11 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NotAuthorized
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
-from pulsar_on_kafka.ledgers.views import LedgerViews
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.statelog.views import Looking
 
 _log: Final = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def first_kept(listed: Iterable[Ledger]) -> int:
 class FirstLedgersLeft:
     """Thread-safe."""
 
-    def __init__(self, views: LedgerViews, admin: KafkaAdmin) -> None:
+    def __init__(self, views: Looking[LedgerLists], admin: KafkaAdmin) -> None:
         self._views = views
         self._admin = admin
         self._warned = False

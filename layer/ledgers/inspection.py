@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_on_kafka.ledgers.following import NOTHING, LogRange, changes
-from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.metadata.topics import Topic
@@ -48,11 +47,13 @@ class LedgerInfo:
         return self.end_offset - self.first_offset
 
 
-def infos(lists: LedgerLists, topic: Topic, logs: Mapping[int, LogRange]) -> Iterator[LedgerInfo]:
-    """The ledgers of these partitions of a topic, in order."""
+def infos(
+    lists: Mapping[LedgerPlace, Sequence[Ledger]], topic: Topic, logs: Mapping[int, LogRange]
+) -> Iterator[LedgerInfo]:
+    """The ledgers of these partitions of a topic, in order; `lists` were read before `logs`."""
     for partition, log in sorted(logs.items()):
         place = LedgerPlace(str(topic.name.base), topic.layout.incarnation, partition)
-        listed = lists.ledgers(place)
+        listed = lists[place]
         now = {ledger.id: ledger for ledger in listed}
         measured = {ledger.id: ledger.end for ledger in listed}
         for change in changes(listed, place, topic.layout, log, look_again=True):

@@ -8,14 +8,13 @@ ago, and every turn starts from both. So a turn that fails is simply the next on
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, Fenced, LayerError
+from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.ledgers.following import NOTHING, Change, LogRange, Measured, changes, removal
 from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
@@ -29,6 +28,7 @@ from pulsar_on_kafka.mapping.state.metadata.ledger_records import (
 from pulsar_on_kafka.mapping.state.state_keys import LedgerKey, MaintenanceTakeoverKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS, StateTopic
 from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.owned import OwnedLog, random_session
 from pulsar_on_kafka.statelog.take_over import Owner
 from pulsar_on_kafka.statelog.view import LogView
 
@@ -85,10 +85,6 @@ class Turn(NamedTuple):
     """There is more to do at once."""
 
 
-def random_session() -> str:
-    return secrets.token_hex(16)
-
-
 class LedgerOwner:
     """For one thread. Memory: `LedgerLists`, and what `DataTopics.living` gives during a turn."""
 
@@ -103,15 +99,14 @@ class LedgerOwner:
         topic: StateTopic = LEDGERS,
     ) -> None:
         self.state_partition = state_partition
-        self._log = log
-        self._topic = topic
         self._data = data
         self._clock = clock
-        self._new_session = new_session
-        self._view: LogView[LedgerLists] = LogView(
-            log, topic, state_partition, lambda: LedgerLists(state_partition), clock
+        self._log: OwnedLog[LedgerLists] = OwnedLog(
+            LogView(log, topic, state_partition, lambda: LedgerLists(state_partition), clock),
+            f"ledgers {state_partition}",
+            late_is_harmless=False,
+            new_session=new_session,
         )
-        self._owner: Owner | None = None
         self._ops = 0
         self._looked_ms = 0
         self._waits: set[LedgerPlace] = set()
@@ -120,7 +115,7 @@ class LedgerOwner:
     @property
     def owner(self) -> Owner | None:
         """Who this is; None as long as it has not taken over, and after it was fenced."""
-        return self._owner
+        return self._log.owner
 
     def take_over(self, deadline: Deadline) -> None:
         """Become the owner, with a session of its own.
@@ -129,20 +124,12 @@ class LedgerOwner:
             Fenced: another one claimed at the same time.
             Corrupt: a record of the log cannot be read. And what `StateLog` raises.
         """
-        self._owner = None
-        claim = Owner(self._new_session(), self._view.ask(lambda lists: lists.next_version, deadline))
-        key = MaintenanceTakeoverKey(self.state_partition, claim.session, claim.version)
-        value = encode_ledger_value(claim.version, MaintenanceTakenOver())
-        try:
-            self._log.append(self._topic, self.state_partition, encode_key(key), value, deadline)
-        except AppendOutcomeUnknown as unknown:
-            _log.info(
-                "ledgers=%d version=%d outcome unknown, reading: %s", self.state_partition, claim.version, unknown
-            )
-        now = self._view.ask(lambda lists: lists.owner, deadline)
-        if now != claim:
-            raise Fenced(f"ledgers {self.state_partition}: version {claim.version} was claimed, {now} owns them")
-        self._owner, self._ops, self._looked_ms = claim, 0, 0
+        self._log.take_over(self._takeover, deadline)
+        self._ops, self._looked_ms = 0, 0
+
+    def _takeover(self, _lists: LedgerLists, mine: Owner) -> tuple[bytes, bytes]:
+        key = MaintenanceTakeoverKey(self.state_partition, mine.session, mine.version)
+        return encode_key(key), encode_ledger_value(mine.version, MaintenanceTakenOver())
 
     def turn(self, deadline: Deadline, measuring: Deadline = _NEVER) -> Turn:
         """Bring the lists in line with Kafka's logs, as far as `MOST_CHANGES` goes.
@@ -155,7 +142,7 @@ class LedgerOwner:
                 process's business.
             Corrupt: a record of the log cannot be read. Other LayerErrors pass: the next turn goes on.
         """
-        lists = self._judged(deadline)
+        lists = self._log.judged(deadline)
         topics = self._data.living(self.state_partition, deadline)
         look_again = self._clock.now_ms() - self._looked_ms >= LOOK_AGAIN_MS
         due = sorted(_due(lists, topics, look_again=look_again), key=_waited_since)
@@ -173,35 +160,25 @@ class LedgerOwner:
         is not there begins at the log's start. There is `more` to do when some could not be measured now. Raises: as
         `turn`.
         """
-        lists = self._judged(deadline)
+        lists = self._log.judged(deadline)
         topics = self._data.living(self.state_partition, deadline)
         due = list(_anew(lists, topics))
         written, _ = self._write(due, deadline, _NEVER)
-        return Turn(len(topics), written, self._clean(self._judged(deadline), deadline), written < len(due))
+        return Turn(len(topics), written, self._clean(self._log.judged(deadline), deadline), written < len(due))
 
     def lists(self, deadline: Deadline) -> LedgerLists:
         """The lists at an end that was asked for after this call was made. What this owner wrote before is in them, so
         it may act on it. Raises: as `turn`."""
-        return self._judged(deadline)
+        return self._log.judged(deadline)
 
     def restate(self, ledgers: Iterable[Ledger], state: LedgerState, deadline: Deadline) -> None:
         """Write these ledgers anew, each with this state, in this order. Act on it after `lists`. Raises: as `turn`;
         after other LayerErrors some are written and some are not."""
         records = [(ledger.id, replace(ledger.record, state=state)) for ledger in ledgers]
         for begin in range(0, len(records), _APPENDED_AT_ONCE):
-            if self._owner is None:
-                raise Fenced(f"ledgers {self.state_partition} are not owned")
             self._append(records[begin : begin + _APPENDED_AT_ONCE], deadline)
 
     # Inside -------------------------------------------------------------------------------------------------------
-
-    def _judged(self, deadline: Deadline) -> LedgerLists:
-        """The lists at an end that was asked for after this call was made, if they still are ours."""
-        lists = self._view.ask(lambda found: found, deadline)
-        if self._owner is None or lists.owner != self._owner:
-            self._owner, was = None, self._owner
-            raise Fenced(f"ledgers {self.state_partition}: {lists.owner} took over from {was}")
-        return lists
 
     def _write(self, due: Sequence[_Due], deadline: Deadline, measuring: Deadline) -> tuple[int, int]:
         """How many were written, and how many were looked at: the first ones. They are appended as they come, so that
@@ -236,29 +213,19 @@ class LedgerOwner:
         return records
 
     def _append(self, records: Iterable[tuple[int, LedgerRecord]], deadline: Deadline) -> None:
-        assert self._owner is not None  # noqa: S101 - judged just before
+        owner = self._log.must_own()
         encoded: list[tuple[bytes, bytes | None]] = []
         for ledger_id, record in records:
-            key = LedgerKey(ledger_id, self._owner.session, self._ops)
+            key = LedgerKey(ledger_id, owner.session, self._ops)
             self._ops += 1
-            encoded.append((encode_key(key), encode_ledger_value(self._owner.version, record)))
-        self._append_all(encoded, deadline)
+            encoded.append((encode_key(key), encode_ledger_value(owner.version, record)))
+        self._log.append(encoded, deadline)
 
     def _clean(self, lists: LedgerLists, deadline: Deadline) -> int:
-        if self._owner is None:
-            return 0
-        keys = lists.to_clean(self._owner)[:MOST_TOMBSTONES]
+        keys = lists.to_clean(self._log.must_own())[:MOST_TOMBSTONES]
         for begin in range(0, len(keys), _APPENDED_AT_ONCE):
-            self._append_all([(key, None) for key in keys[begin : begin + _APPENDED_AT_ONCE]], deadline)
+            self._log.append([(key, None) for key in keys[begin : begin + _APPENDED_AT_ONCE]], deadline)
         return len(keys)
-
-    def _append_all(self, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline) -> None:
-        try:
-            self._log.append_many(self._topic, self.state_partition, records, deadline)
-        except AppendOutcomeUnknown as unknown:
-            # What is on its way may come after whatever is written next: only a higher version makes it void.
-            was, self._owner = self._owner, None
-            raise Fenced(f"ledgers {self.state_partition}: {was} does not know what it wrote: {unknown}") from unknown
 
 
 class _Due(NamedTuple):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Any, Final, Generic, TypeVar
@@ -16,7 +15,8 @@ from pulsar_on_kafka.mapping.state.state_keys import decode_key, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Outcome, Versioned, VersionedKey, VersionedKeys
-from pulsar_on_kafka.statelog.versioned import whole
+from pulsar_on_kafka.statelog.versioned import Keeping
+from pulsar_on_kafka.statelog.views import ByPartition
 
 __all__ = ["Entities", "EntityKeys", "Versioned", "readable"]
 
@@ -58,7 +58,7 @@ def readable(states: Iterable[Versioned], decode: Callable[[bytes], T]) -> Itera
 class Entities(Generic[E]):
     """Thread-safe. `place` (the topic's or namespace's name) says in which partition an entity lies.
 
-    `keep_winners`, `kept`: see `CompareAndSet`. Memory: the entities of the partitions that were asked for.
+    Memory: the entities of the partitions that were asked for.
     """
 
     def __init__(
@@ -67,21 +67,14 @@ class Entities(Generic[E]):
         topic: StateTopic,
         keys: VersionedKeys[E],
         clock: Clock,
-        *,
-        keep_winners: bool = False,
-        kept: Callable[[bytes], bytes] = whole,
-        place_of: Callable[[E], str] | None = None,
+        keeping: Keeping[E] | None = None,
     ) -> None:
-        """`place_of`: where an entity lies, for `at`."""
         self._log = log
         self._topic = topic
         self._keys = keys
-        self._clock = clock
-        self._keep_winners = keep_winners
-        self._kept = kept
-        self._place_of = place_of
-        self._partitions: dict[int, CompareAndSet[E]] = {}
-        self._lock = threading.Lock()
+        self._at = ByPartition(
+            lambda partition: CompareAndSet(log, topic, partition, keys, clock=clock, keeping=keeping)
+        ).of
 
     def read(self, place: str, entity: E, deadline: Deadline) -> Versioned | None:
         return self._at(self._topic.partition_for(place)).read(entity, deadline)
@@ -156,19 +149,3 @@ class Entities(Generic[E]):
             for partition in range(self._topic.partitions)
             for found in self._at(partition).entities(deadline).values()
         ]
-
-    def _at(self, partition: int) -> CompareAndSet[E]:
-        with self._lock:
-            store = self._partitions.get(partition)
-            if store is None:
-                store = self._partitions[partition] = CompareAndSet(
-                    self._log,
-                    self._topic,
-                    partition,
-                    self._keys,
-                    clock=self._clock,
-                    keep_winners=self._keep_winners,
-                    kept=self._kept,
-                    place_of=self._place_of,
-                )
-            return store

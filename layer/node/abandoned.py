@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -39,11 +39,11 @@ _MOST: Final = 1_000
 
 
 class Logs(Protocol):
-    """The call on `LookingOnly` that reads a coordinator's log."""
+    """The call on `LookingOnly.coordinators` that reads coordinators' logs."""
 
-    def ask_coordinator(
-        self, coordinator: int, question: Callable[[CoordinatorState], list[float]], deadline: Deadline
-    ) -> list[float]: ...
+    def ask_each(
+        self, partitions: Iterable[int], question: Callable[[CoordinatorState], list[float]], deadline: Deadline
+    ) -> list[list[float]]: ...
 
 
 @dataclass(slots=True)
@@ -125,7 +125,8 @@ class Abandoned:
         for coordinator in {txn.coordinator for txn in txns}:
             those = [txn for txn in txns if txn.coordinator == coordinator]
             question = partial(_left_of, those, now_ms)
-            found.update(zip(those, self._logs.ask_coordinator(coordinator, question, deadline), strict=True))
+            [left_s] = self._logs.ask_each([coordinator], question, deadline)
+            found.update(zip(those, left_s, strict=True))
         return found
 
 

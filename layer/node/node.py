@@ -37,7 +37,9 @@ class Node(Services):
         self.memberships = Memberships(self)
         self.readers = Readers(self)
         self.transactions = Transactions(self)
-        self.abandoned = Abandoned(self.looking, self.transactions.served, self.transactions.join, self.clock)
+        self.abandoned = Abandoned(
+            self.looking.coordinators, self.transactions.served, self.transactions.join, self.clock
+        )
         self.timer = Scheduler("pok-timer")
         self.users = 0
         self.stand_in = StandIn(self, self.begin_standing_in)

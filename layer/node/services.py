@@ -28,11 +28,12 @@ from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.reading.several_topics import SeveralTopicsConsumer
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.ledgers.first_left import FirstLedgersLeft
-from pulsar_on_kafka.ledgers.views import LedgerViews
+from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.mapping.state.state_topics import (
+    LEDGERS,
     NAMESPACES,
     SUBSCRIPTIONS,
     TENANTS,
@@ -60,9 +61,10 @@ from pulsar_on_kafka.replicated.progress_log import ProgressLog
 from pulsar_on_kafka.statelog.followed_log import FollowedLog
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from pulsar_on_kafka.statelog.kafka_log import KafkaStateLog
-from pulsar_on_kafka.transactions.records.looking import LookingOnly
+from pulsar_on_kafka.statelog.versioned import Keeping
+from pulsar_on_kafka.statelog.views import LogViews, Looking
 from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal
-from pulsar_on_kafka.transactions.records.views import TransactionViews
+from pulsar_on_kafka.transactions.records.views import LookingOnly, TransactionViews
 from pulsar_on_kafka.transactions.serving.count import CoordinatorCount
 
 _log = logging.getLogger(__name__)
@@ -129,9 +131,10 @@ class Services:
             self.clock,
             settings.instance,
         )
-        self.ledger_views = LedgerViews(self.log, self, self.clock)
+        self.ledger_views = Looking(LogViews(self.log, LEDGERS, LedgerLists, self.clock), self.has_state_topic)
+        """The lists of ledgers as this process last read them, for everybody in it who only looks."""
         self.subscriptions = Subscriptions(
-            Entities(self.log, SUBSCRIPTIONS, SUBSCRIPTION_KEYS, self.clock, place_of=SUBSCRIPTION_PLACE),
+            Entities(self.log, SUBSCRIPTIONS, SUBSCRIPTION_KEYS, self.clock, Keeping(place_of=SUBSCRIPTION_PLACE)),
             self.admin,
             self.cluster_clock,
             first_left=FirstLedgersLeft(self.ledger_views, self.admin).starts,
@@ -159,7 +162,7 @@ class Services:
         )
         """For state that is read again and again."""
         self.transaction_views = TransactionViews(self.followed_log, self.clock)
-        self.looking = LookingOnly(self.transaction_views, self)
+        self.looking = LookingOnly(self.transaction_views, self.has_state_topic)
         self.coordinator_count = CoordinatorCount(self.admin, self.log, self.clock)
         self.sequences = SequenceJournal(self.log, self.admin, self.fetcher, self.clock, self.looking, self.hold_up)
         self.pending_acks = PendingAckJournal(

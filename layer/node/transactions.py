@@ -23,6 +23,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_requests import End
 from pulsar_on_kafka.metadata.namespaces import CLUSTER
 from pulsar_on_kafka.node.services import FETCH_QUEUE_KBYTES, Services
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
+from pulsar_on_kafka.statelog.owned import random_session
 from pulsar_on_kafka.transactions.client_transaction import TransactionClient
 from pulsar_on_kafka.transactions.coordinator.operators_limits import coordinator_settings
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
@@ -32,7 +33,7 @@ from pulsar_on_kafka.transactions.serving.access import ClusterAccess
 from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
 from pulsar_on_kafka.transactions.serving.group import CoordinatorGroup, coordinators_group
 from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
-from pulsar_on_kafka.transactions.serving.owner import Coordinator, random_session
+from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
 from pulsar_on_kafka.transactions.serving.request_tail import RequestTail
 from pulsar_on_kafka.transactions.upkeep.rounds import UpkeepRounds
@@ -177,7 +178,7 @@ class Transactions:
     # What it is made of -------------------------------------------------------------------------------------------
 
     def _coordinator(self, number: int) -> Coordinator:
-        log = CoordinatorLog(self._services.followed_log, number, self._services.clock, follow_changes=True)
+        log = CoordinatorLog(self._services.followed_log, number, self._services.clock)
         requests = self._requests.feed(number)
         coordinator = Coordinator(
             log,
@@ -191,8 +192,8 @@ class Transactions:
         return coordinator
 
     def _remote(self, number: int) -> RemoteCoordinator:
-        log = CoordinatorLog(self._services.followed_log, number, self._services.clock)
-        return RemoteCoordinator(self._services.log, log, self._services.clock)
+        logs = self._services.transaction_views.coordinators
+        return RemoteCoordinator(self._services.log, number, logs, self._services.clock)
 
     def _open_requests(self) -> AssignedConsumer:
         config = self._services.settings.tail(

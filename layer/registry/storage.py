@@ -34,6 +34,7 @@ from pulsar_on_kafka.registry.model import (
 from pulsar_on_kafka.schema_compat import SchemaType
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.compare_and_set import Won
+from pulsar_on_kafka.statelog.versioned import Keeping
 
 DEFINITIONS_BYTES: Final = 64 * 1024 * 1024
 PORTION_BYTES: Final = 8 * 1024 * 1024
@@ -116,7 +117,7 @@ class StateLogSchemaStorage:
 
     def __init__(self, log: StateLog, clock: Clock) -> None:
         self._log = log
-        self._entities = Entities(log, SCHEMAS, SCHEMA_KEYS, clock, keep_winners=True, kept=summarized)
+        self._entities = Entities(log, SCHEMAS, SCHEMA_KEYS, clock, Keeping(winners=True, value=summarized))
         self._clock = clock
         self._definitions: BoundedCache[tuple[TopicLife, SchemaVersion], StoredSchema] = BoundedCache(DEFINITIONS_BYTES)
 

@@ -7,7 +7,7 @@ import hashlib
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -34,8 +34,8 @@ from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 from pulsar_on_kafka.replicated.acks import Acks
 from pulsar_on_kafka.replicated.progress import Progress
 from pulsar_on_kafka.replicated.progress_heads import HeadAt, ProgressHeads, Subject, Writer
-from pulsar_on_kafka.statelog.api import StateLog
-from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.statelog.api import StateLog, tombstone
+from pulsar_on_kafka.statelog.views import LogViews
 
 T = TypeVar("T")
 
@@ -62,19 +62,9 @@ class ProgressLog:
 
     def __init__(self, log: StateLog, clock: Clock) -> None:
         self.log = log
-        self._views = [
-            LogView(log, SUBSCRIPTION_PROGRESS, partition, ProgressHeads, clock)
-            for partition in range(SUBSCRIPTION_PROGRESS.partitions)
-        ]
+        self.heads = LogViews(log, SUBSCRIPTION_PROGRESS, lambda _: ProgressHeads(), clock)
         self._lock = threading.Lock()
         self._read: OrderedDict[tuple[int, int], tuple[int, Holes]] = OrderedDict()
-
-    def ask(self, topic: str, question: Callable[[ProgressHeads], T], deadline: Deadline) -> T:
-        """Put a question to what is on record of this topic, and of all in the same partition, now."""
-        return self._views[SUBSCRIPTION_PROGRESS.partition_for(topic)].ask(question, deadline, about=topic)
-
-    def ask_partition(self, partition: int, question: Callable[[ProgressHeads], T], deadline: Deadline) -> T:
-        return self._views[partition].ask(question, deadline)
 
     def head(self, subject: Subject, at: HeadAt, deadline: Deadline) -> ProgressHead:
         """Raises Superseded, Corrupt, StoreError."""
@@ -132,7 +122,7 @@ class ProgressLog:
 
     def newest(self, subject: Subject, deadline: Deadline) -> tuple[HeadAt, ProgressHead] | None:
         """The head that counts; None where nobody says anything. Raises as `head`."""
-        at = self.ask(subject.topic, lambda heads: heads.newest(subject), deadline)
+        at = self.heads.ask(subject.topic, lambda heads: heads.newest(subject), deadline)
         return None if at is None else (at, self.head(subject, at, deadline))
 
     def forget(self, subject: Subject, deadline: Deadline) -> None:
@@ -142,13 +132,11 @@ class ProgressLog:
         def keys(heads: ProgressHeads) -> list[bytes]:
             return _keys(subject, heads.others_keys(subject, Writer(1 << 62, "")))[::-1]
 
-        self.tombstone(subject, self.ask(subject.topic, keys, deadline), deadline)
+        self.tombstone(subject, self.heads.ask(subject.topic, keys, deadline), deadline)
 
     def tombstone(self, subject: Subject, keys: list[bytes], deadline: Deadline) -> None:
         """Tombstone these keys of the subject."""
-        if keys:
-            partition = SUBSCRIPTION_PROGRESS.partition_for(subject.topic)
-            self.log.append_many(SUBSCRIPTION_PROGRESS, partition, [(key, None) for key in keys], deadline)
+        tombstone(self.log, SUBSCRIPTION_PROGRESS, SUBSCRIPTION_PROGRESS.partition_for(subject.topic), keys, deadline)
 
 
 class ProgressWriter:
@@ -189,7 +177,7 @@ class ProgressWriter:
         partition = SUBSCRIPTION_PROGRESS.partition_for(self.subject.topic)
         writer = self._writer
         if writer is None:
-            version = self.log.ask(self.subject.topic, lambda heads: heads.next_version(self.subject), deadline)
+            version = self.log.heads.ask(self.subject.topic, lambda heads: heads.next_version(self.subject), deadline)
             writer = self._writer = Writer(version, secrets.token_hex(8))
             self._save, self._apart = 0, {}
         self._save += 1
@@ -212,7 +200,7 @@ class ProgressWriter:
                 *obsolete,
             ]
 
-        counts, obsolete = self.log.ask(self.subject.topic, read_back, deadline)
+        counts, obsolete = self.log.heads.ask(self.subject.topic, read_back, deadline)
         if counts is None or counts.writer != writer or counts.offset < offset:
             raise Fenced(f"somebody else speaks of {self.subject} now")
         self.log.tombstone(self.subject, obsolete, deadline)

@@ -14,6 +14,7 @@ from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.mapping.state.state_topics import Cleanup, StateTopic
 
 _KAFKAS_DELETE_RETENTION_MS: Final = 86_400_000
+_TOMBSTONES_AT_ONCE: Final = 500
 
 
 class LogRecord(NamedTuple):
@@ -103,6 +104,15 @@ class StateLog(Protocol):
     def close(self) -> None:
         """End reading; a second call does nothing, others raise `Closed`. What was lent to the log stays open."""
         ...
+
+
+def tombstone(log: StateLog, topic: StateTopic, partition: int, keys: Sequence[bytes], deadline: Deadline) -> int:
+    """Append a tombstone for each key, in this order, 500 at a time; gives how many. Raises as `StateLog.append_many`:
+    then the first of them may be there."""
+    for first in range(0, len(keys), _TOMBSTONES_AT_ONCE):
+        together = [(key, None) for key in keys[first : first + _TOMBSTONES_AT_ONCE]]
+        log.append_many(topic, partition, together, deadline)
+    return len(keys)
 
 
 def tombstones_last_s(topic: StateTopic) -> float:

@@ -22,10 +22,11 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, Closed, NotAuthorized, StoreError
 from pulsar_on_kafka.mapping.state.state_keys import EpochKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
-from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.api import StateLog, tombstone
 from pulsar_on_kafka.statelog.versioned import (
     EPOCH_VERSIONS,
     E,
+    Keeping,
     Lost,
     Outcome,
     OutcomeUnknown,
@@ -35,7 +36,6 @@ from pulsar_on_kafka.statelog.versioned import (
     VersionedKeys,
     Won,
     judge,
-    whole,
 )
 from pulsar_on_kafka.statelog.view import LogView
 
@@ -59,7 +59,6 @@ _FIRST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.5
 _CLEANED_AT_ONCE: Final = 16
 _CLEANING_S: Final = 1.0
-_REMOVED_AT_ONCE: Final = 500
 
 
 def random_attempt() -> str:
@@ -67,12 +66,7 @@ def random_attempt() -> str:
 
 
 class CompareAndSet(Generic[E]):
-    """The versioned entities of one partition of a state topic. Thread-safe.
-
-    `keep_winners` leaves the winner of every version in the log (schemas); otherwise superseded ones are cleaned.
-    `kept` says what of a value is held in memory, and given to readers; with another one than `whole` there is no
-    `update`.
-    """
+    """The versioned entities of one partition of a state topic. Thread-safe."""
 
     def __init__(
         self,
@@ -82,9 +76,7 @@ class CompareAndSet(Generic[E]):
         keys: VersionedKeys[E],
         *,
         clock: Clock | None = None,
-        keep_winners: bool = False,
-        kept: Callable[[bytes], bytes] = whole,
-        place_of: Callable[[E], str] | None = None,
+        keeping: Keeping[E] | None = None,
         new_attempt: Callable[[], str] = random_attempt,
         most_proposals: int = MOST_PROPOSALS,
     ) -> None:
@@ -93,11 +85,12 @@ class CompareAndSet(Generic[E]):
         self._partition = partition
         self._name = f"{log.kafka_name(topic)}-{partition}"
         self._keys = keys
-        self._keep_winners = keep_winners
+        kept: Keeping[E] = keeping or Keeping()
+        self._keep_winners = kept.winners
         self._new_attempt = new_attempt
         self._most_proposals = most_proposals
         self._view: LogView[VersionedEntities[E]] = LogView(
-            log, topic, partition, lambda: VersionedEntities(keys, kept, place_of), clock or SystemClock()
+            log, topic, partition, lambda: VersionedEntities(keys, kept.value, kept.place_of), clock or SystemClock()
         )
 
     # Reading ------------------------------------------------------------------------------------------------------
@@ -230,8 +223,7 @@ class CompareAndSet(Generic[E]):
         """
         while keys := self._view.ask(lambda entities: entities.keys_below(entity, below), deadline):
             deadline.check(f"the records of {entity} to be removed from {self._name}")
-            tombstones = [(key, None) for key in keys[:_CLEANED_AT_ONCE]]
-            self._log.append_many(self._topic, self._partition, tombstones, deadline)
+            tombstone(self._log, self._topic, self._partition, keys[:_CLEANED_AT_ONCE], deadline)
 
     def remove_dead(self, dead: Mapping[E, int], deadline: Deadline) -> int:
         """Take entities out of the log, each with all versions up to the one named here, its newest when it was seen to
@@ -254,10 +246,7 @@ class CompareAndSet(Generic[E]):
             deadline,
         )
         keys += [encode_key(EpochKey(epoch)) for epoch in epochs if epoch < needed]
-        for first in range(0, len(keys), _REMOVED_AT_ONCE):
-            tombstones = [(key, None) for key in keys[first : first + _REMOVED_AT_ONCE]]
-            self._log.append_many(self._topic, self._partition, tombstones, deadline)
-        return len(keys)
+        return tombstone(self._log, self._topic, self._partition, keys, deadline)
 
     # Cleaning: what is left behind by a failure here, the next winner takes along --------------------------------
 
@@ -269,6 +258,6 @@ class CompareAndSet(Generic[E]):
     def _tombstone(self, entity: E, keys: list[bytes], deadline: Deadline) -> None:
         patience = Deadline.after(min(_CLEANING_S, deadline.remaining_s()))
         try:
-            self._log.append_many(self._topic, self._partition, [(key, None) for key in keys], patience)
+            tombstone(self._log, self._topic, self._partition, keys, patience)
         except (StoreError, Closed) as failure:
             _log.info("entity=%s left %d records to clean: %s", entity, len(keys), failure)

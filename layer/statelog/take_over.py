@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pulsar_on_kafka.base.errors import Fenced
+
 
 @dataclass(frozen=True, slots=True)
 class Owner:
@@ -17,6 +19,11 @@ class Owner:
 
     session: str
     version: int
+
+    def check(self, newest: Owner | None, what: str) -> None:
+        """Raises Fenced: `newest` is another one, so nothing is to be done for `what` any more."""
+        if newest != self:
+            raise Fenced(f"{what}: {newest} owns it, not {self}")
 
 
 class TakeOverFence:

@@ -105,6 +105,17 @@ def whole(value: bytes) -> bytes:
     return value
 
 
+@dataclass(frozen=True, slots=True)
+class Keeping(Generic[E]):
+    """What is kept of entities: in the log the winner of every version (schemas), or else superseded ones are cleaned;
+    in memory, and for readers, `value` of each value (it raises nothing; with another one than `whole` there is no
+    `update`). `place_of`: where an entity lies, for those who ask for all of one place."""
+
+    winners: bool = False
+    value: Callable[[bytes], bytes] = whole
+    place_of: Callable[[E], str] | None = None
+
+
 class VersionedEntities(Generic[E]):
     """The entities of one partition, as a fold. Keeps what is neither tombstoned nor compacted.
 

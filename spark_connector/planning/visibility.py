@@ -263,7 +263,7 @@ def _buffers(node: Node, topic: Topic, partitions: Sequence[int], deadline: Dead
     """What is on record of transactions. Nothing where no transaction ever wrote to this cluster."""
     if not node.has_state_topic(TRANSACTION_BUFFER_SNAPSHOT, deadline):
         return {}
-    return node.transaction_views.ask_buffer(
+    return node.transaction_views.buffers.ask(
         str(topic.name),
         lambda entries: {p: entries.snapshot(data_partition(topic, p)) for p in partitions},
         deadline,

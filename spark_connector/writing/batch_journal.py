@@ -125,7 +125,7 @@ class BatchJournal:
                 return TxnEntryStatus.ABORTED
             return entries.status(self._where, noted.txn)
 
-        return self._node.transaction_views.ask_buffer(self._where.topic, ask, deadline)
+        return self._node.transaction_views.buffers.ask(self._where.topic, ask, deadline)
 
     def _noted(self, before: int, deadline: Deadline) -> list[_Noted]:
         return list(self._read(before, deadline))

@@ -24,8 +24,8 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from pulsar_on_kafka.spark import read_pulsar, session, stream_pulsar
 from pulsar_on_kafka.spark.reading.connection import BY_DEFAULT
+from pulsar_on_kafka.statelog.owned import random_session
 from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
-from pulsar_on_kafka.transactions.serving.owner import random_session
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 from tests.benchmarks.session import run_worker
 from tests.benchmarks.spark_states import HALF, NONE

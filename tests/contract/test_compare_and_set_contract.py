@@ -13,6 +13,7 @@ from pulsar_on_kafka.mapping.state.state_keys import TopicKey, decode_key, encod
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Lost, OutcomeUnknown, Versioned, VersionedKey, Won
+from pulsar_on_kafka.statelog.versioned import Keeping
 
 
 class Keys:
@@ -30,7 +31,7 @@ def soon() -> Deadline:
 
 def node(log: StateLog, topic: StateTopic, *, keep_winners: bool = False) -> CompareAndSet[str]:
     """What one process has: a view of its own."""
-    return CompareAndSet(log, topic, 0, Keys(), keep_winners=keep_winners)
+    return CompareAndSet(log, topic, 0, Keys(), keeping=Keeping(winners=keep_winners))
 
 
 def count_on(state: Versioned | None) -> bytes:

@@ -22,10 +22,11 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
 )
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, StateLogRequests
+from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from tests.simulation.coordinators import TOPIC, SimulatedOutcomes, Truth, WatchedLog
 from tests.simulation.turns import ManualClock
+from tests.state_log_requests import StateLogRequests
 
 NEVER = Deadline.never()
 SETTINGS = CoordinatorSettings(last_status_delay_ms=0, max_open=4, finished_kept_ms=30_000, max_participants=3)
@@ -56,12 +57,11 @@ class CoordinatorBesideDictionaries(RuleBasedStateMachine):
         session = f"s{self.sessions}"
         self.outcomes = SimulatedOutcomes(self.truth, random.Random(0), lambda: None, 0.0)
         self.coordinator = Coordinator(
-            CoordinatorLog(self.log, 0, self.clock, follow_changes=True, topic=TOPIC),
+            CoordinatorLog(self.log, 0, self.clock, new_session=lambda: session, topic=TOPIC),
             self.outcomes,
             StateLogRequests(self.log, 0),
             settings=SETTINGS,
             clock=self.clock,
-            new_session=lambda: session,
         )
         self.coordinator.take_over(NEVER)
 

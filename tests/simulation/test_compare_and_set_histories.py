@@ -12,6 +12,7 @@ import pytest
 
 from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Versioned, VersionedEntities, VersionedKey, Won
+from pulsar_on_kafka.statelog.versioned import Keeping
 from pulsar_on_kafka.statelog.view import LogView
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
@@ -83,7 +84,13 @@ class History(ActorsHistory):
     def _store(self, actor: Actor) -> CompareAndSet[str]:
         log = ActorsLog(self.log, actor, self.rng, self.late, unknown_share=0.08)
         return CompareAndSet(
-            log, self.topic, 0, Keys(), clock=self.clock, keep_winners=self.keep_winners, new_attempt=self._attempt
+            log,
+            self.topic,
+            0,
+            Keys(),
+            clock=self.clock,
+            keeping=Keeping(winners=self.keep_winners),
+            new_attempt=self._attempt,
         )
 
     def _proposer(self, actor: Actor) -> None:

@@ -27,11 +27,12 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
     Wish,
 )
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.statelog.views import LogViews
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 from pulsar_on_kafka.transactions.records.outcomes import Outcomes
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, StateLogRequests
+from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
 from tests.clocks import PacedClock
@@ -45,6 +46,7 @@ from tests.simulation.turns import (
     ManualClock,
     Schedule,
 )
+from tests.state_log_requests import StateLogRequests
 
 SETTINGS = CoordinatorSettings(
     max_open=6,
@@ -54,7 +56,6 @@ SETTINGS = CoordinatorSettings(
     group_records=3,
     clean_every_ms=3_000,
     clean_at_once=5,
-    requests_every_ms=0,
 )
 PARTITIONS = [TopicPartition("persistent://a/b/c", number) for number in range(3)]
 SUBSCRIPTIONS = [TopicSubscription("persistent://a/b/c", number, "s") for number in range(2)]
@@ -144,12 +145,11 @@ class History:
     def _coordinator(self, log: ActorsLog | WatchedLog, number: int, outcomes: SimulatedOutcomes) -> Coordinator:
         self.outcomes.append(outcomes)
         return Coordinator(
-            CoordinatorLog(log, number, self.clock, follow_changes=True, topic=TOPIC),
+            CoordinatorLog(log, number, self.clock, new_session=self.name, topic=TOPIC),
             self.effects(log, outcomes),
             StateLogRequests(log, number),
             settings=self.settings,
             clock=self.clock,
-            new_session=self.name,
         )
 
     def _owner(self, actor: Actor) -> None:
@@ -347,10 +347,12 @@ class RemoteAccess:
 
     def __init__(self, history: History, log: RepeatingLog, actor: Actor) -> None:
         self._history = history
+        logs = LogViews(log, TOPIC, CoordinatorState, history.clock)
         self._remote = [
             RemoteCoordinator(
                 log,
-                CoordinatorLog(log, number, history.clock, topic=TOPIC),
+                number,
+                logs,
                 history.clock,
                 new_request=history.name,
                 wait=lambda seconds: actor.pause(),

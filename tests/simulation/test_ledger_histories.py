@@ -149,7 +149,7 @@ class RetiringOwner(LedgerOwner):
 
     def retire(self, rng: random.Random) -> None:
         """The next step for the first ledger of some list: CLOSED, DELETING, gone."""
-        lists = self._judged(NEVER)
+        lists = self.lists(NEVER)
         places = sorted(lists.places())
         if not places:
             return

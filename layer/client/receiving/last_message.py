@@ -47,7 +47,7 @@ def _on_record(node: Node, topic: Topic, partition: int, deadline: Deadline) -> 
     except NotAuthorized:
         return None
     where = data_partition(topic, partition)
-    return node.transaction_views.ask_buffer(where.topic, lambda entries: entries.snapshot(where), deadline)
+    return node.transaction_views.buffers.ask(where.topic, lambda entries: entries.snapshot(where), deadline)
 
 
 def _met(node: Node, topic: Topic, partition: int, start: int, end: int, deadline: Deadline) -> Iterator[Met]:

@@ -17,7 +17,7 @@ from pulsar_on_kafka.mapping.state.state_keys import ProducerBoundsKey, Producer
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, KnownFences, Unresolved
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.api import StateLog, tombstone
 
 _log = logging.getLogger(__name__)
 
@@ -145,10 +145,8 @@ class FenceRecords:
             lambda known: list(islice(known.superfluous(name, topic.layout.incarnation, log_starts), MOST_CLEANED)),
             deadline,
         )
-        if keys:
-            tombstones = [(encode_key(key), None) for key in keys]
-            self._log.append_many(PRODUCERS, PRODUCERS.partition_for(name), tombstones, deadline)
-        return len(keys)
+        place = PRODUCERS.partition_for(name)
+        return tombstone(self._log, PRODUCERS, place, [encode_key(key) for key in keys], deadline)
 
     def _write_bounds(self, topic: Topic, epoch: Epoch, ends: Iterable[int], deadline: Deadline) -> None:
         key = ProducerBoundsKey(str(topic.name), epoch.name, epoch.number)

@@ -50,7 +50,7 @@ from pulsar_on_kafka.metadata.producers.membership import Membership, thrown_out
 from pulsar_on_kafka.metadata.producers.replicator_fences import ReplicatorFences
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import StateLog
-from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.statelog.views import LogViews
 
 _log = logging.getLogger(__name__)
 
@@ -87,18 +87,17 @@ class ProducerRegistry:
         self._entities: Entities[str] = Entities(log, PRODUCERS, CLAIMS_KEYS, clock)
         self._session = secrets.token_hex(16)
         self._process = this_process()
-        self._views: dict[int, LogView[HeartbeatsAndFences]] = {}
-        self._views_lock = threading.Lock()
+        self._views = LogViews(log, PRODUCERS, lambda _: HeartbeatsAndFences(), clock)
         self._held: dict[tuple[str, str], list[Membership]] = {}
         """By topic and name; several only under the name of the unnamed."""
         self.fence_records = FenceRecords(
-            log, data, offsets, lambda topic, question, deadline: self._view(topic).ask(
-                lambda state: question(state.fences.get(topic, _NOTHING)), deadline, about=topic
+            log, data, offsets, lambda topic, question, deadline: self._views.ask(
+                topic, lambda state: question(state.fences.get(topic, _NOTHING)), deadline
             ),
         )  # fmt: skip
         self.replicator_fences = ReplicatorFences(
-            log, data, lambda topic, question, deadline: self._view(topic).ask(
-                lambda state: question(state.replicators.get(topic, _NO_REPLICATORS)), deadline, about=topic
+            log, data, lambda topic, question, deadline: self._views.ask(
+                topic, lambda state: question(state.replicators.get(topic, _NO_REPLICATORS)), deadline
             ),
         )  # fmt: skip
         self._taken_back: set[tuple[str, int, tuple[str, ...]]] = set()
@@ -293,10 +292,10 @@ class ProducerRegistry:
 
     def publishers(self, topic: str, deadline: Deadline) -> list[ProducerHeartbeat]:
         """Each living process's producers on a topic, at most 3 s old, by process."""
-        found = self._view(topic).ask(
+        found = self._views.ask(
+            topic,
             lambda state: [heartbeat for (place, _), heartbeat in state.heartbeats.items() if place == topic],
             deadline,
-            about=topic,
         )
         now = self._clock.now_ms()
         living = (
@@ -351,18 +350,8 @@ class ProducerRegistry:
 
     def _heartbeat_of(self, topic: str, session: str, deadline: Deadline) -> int | None:
         """Until when the session says that it lives; None when it withdrew its heartbeat."""
-        heartbeat = self._view(topic).ask(lambda state: state.heartbeats.get((topic, session)), deadline, about=topic)
+        heartbeat = self._views.ask(topic, lambda state: state.heartbeats.get((topic, session)), deadline)
         return None if heartbeat is None else heartbeat.deadline_ms
-
-    def _view(self, topic: str) -> LogView[HeartbeatsAndFences]:
-        partition = PRODUCERS.partition_for(topic)
-        with self._views_lock:
-            view = self._views.get(partition)
-            if view is None:
-                view = self._views[partition] = LogView(
-                    self._log, PRODUCERS, partition, HeartbeatsAndFences, self._clock
-                )
-            return view
 
     def _await_departure(self, topic: str, displaced: list[ProducerClaim], deadline: Deadline) -> None:
         """Wait until the Shared producers thrown out have stopped: their receipts are not confirmed one by one."""

@@ -14,7 +14,7 @@ from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.fence_records import DataLog
 from pulsar_on_kafka.metadata.producers.known_replicators import KnownReplicators, ReplicatorEpoch
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.api import StateLog, tombstone
 
 
 class ReplicatorFences:
@@ -44,9 +44,7 @@ class ReplicatorFences:
         self._write(key, ReplicatorFence(life, offset, exact=True), deadline)
         place = str(topic.name)
         gone = self._known(place, lambda known: list(known.superfluous(place, life, partition, log_start)), deadline)
-        tombstones = [(encode_key(each), None) for each in gone]
-        if tombstones:
-            self._log.append_many(PRODUCERS, PRODUCERS.partition_for(place), tombstones, deadline)
+        tombstone(self._log, PRODUCERS, PRODUCERS.partition_for(place), [encode_key(each) for each in gone], deadline)
         return offset
 
     def of_partition(self, topic: Topic, partition: int, deadline: Deadline) -> list[Fence]:

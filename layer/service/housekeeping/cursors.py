@@ -22,11 +22,11 @@ from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import CursorCheckpoint
 from pulsar_on_kafka.mapping.state.state_keys import CursorCheckpointKey, CursorSegmentKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS, CURSORS, StateTopic
+from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS, CURSORS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_AT_ONCE, MOST_TOMBSTONES
-from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.api import StateLog, tombstone
 from pulsar_on_kafka.statelog.view import LogView
 
 _log: Final = logging.getLogger(__name__)
@@ -177,18 +177,13 @@ class CursorHousekeeping:
         names = [encode_key(CursorSegmentKey(*cursor, *name)) for name in segments]
         copies = [encode_key(CursorCheckpointKey(*cursor, session)) for session in sessions]
         for topic, keys in ((CURSORS, names), (CURSOR_CHECKPOINTS, copies)):
-            self._tombstone(topic, cursor.topic, keys, deadline)
+            tombstone(self._log, topic, topic.partition_for(cursor.topic), keys, deadline)
         if names or copies:
             _log.info(
                 "cursor=%s/%s[%d] removed %d segments and %d checkpoints that nothing refers to", cursor.topic,
                 cursor.subscription, cursor.partition, len(names), len(copies),
             )  # fmt: skip
         return len(names) + len(copies)
-
-    def _tombstone(self, topic: StateTopic, place: str, keys: Sequence[bytes], deadline: Deadline) -> None:
-        for first in range(0, len(keys), MOST_AT_ONCE):
-            together = [(key, None) for key in keys[first : first + MOST_AT_ONCE]]
-            self._log.append_many(topic, topic.partition_for(place), together, deadline)
 
     def _tell(self, cursor: CursorOf, failure: LayerError) -> None:
         place = f"{cursor.topic}/{cursor.subscription}[{cursor.partition}]"

@@ -16,8 +16,8 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import decode_bound
 from pulsar_on_kafka.mapping.state.state_keys import ProducerBoundsKey, ProducerKey, ProducerSequenceKey, decode_key
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.service.housekeeping.cursors import Topics
-from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_AT_ONCE, MOST_TOMBSTONES
-from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_TOMBSTONES
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog, tombstone
 from pulsar_on_kafka.statelog.view import LogView
 
 _log: Final = logging.getLogger(__name__)
@@ -75,10 +75,7 @@ class DeadLives:
             if life is not None:
                 first_living = life.incarnation + (life.topic is None)
                 keys += [key for key, incarnation in of_topic.items() if incarnation < first_living]
-        for first in range(0, len(keys), MOST_AT_ONCE):
-            together = [(key, None) for key in keys[first : first + MOST_AT_ONCE]]
-            self._log.append_many(PRODUCERS, partition, together, deadline)
-        if keys:
+        if tombstone(self._log, PRODUCERS, partition, keys, deadline):
             _log.info("producers=%d removed %d records of topics' lives that are over", partition, len(keys))
         return len(keys)
 

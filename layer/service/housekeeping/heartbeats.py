@@ -15,8 +15,8 @@ from pulsar_on_kafka.base.processes import is_dead_process
 from pulsar_on_kafka.mapping.state.metadata.producer_records import decode_producer_heartbeat
 from pulsar_on_kafka.mapping.state.state_keys import ProducerSessionKey, decode_key, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
-from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_AT_ONCE, MOST_TOMBSTONES
-from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_TOMBSTONES
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog, tombstone
 from pulsar_on_kafka.statelog.view import LogView
 
 _log: Final = logging.getLogger(__name__)
@@ -80,9 +80,6 @@ class HeartbeatHousekeeping:
                     continue
                 self._claims.dismiss_session(topic, session, deadline)
             keys.append(encode_key(ProducerSessionKey(topic, session)))
-        for first in range(0, len(keys), MOST_AT_ONCE):
-            together = [(key, None) for key in keys[first : first + MOST_AT_ONCE]]
-            self._log.append_many(PRODUCERS, partition, together, deadline)
-        if keys:
+        if tombstone(self._log, PRODUCERS, partition, keys, deadline):
             _log.info("producers=%d removed %d signs of life of dead processes", partition, len(keys))
         return len(keys)

@@ -14,7 +14,6 @@ All of it runs in the member's thread. A member whose partitions no transaction 
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from math import inf
@@ -28,6 +27,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.saved import Save
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck
+from pulsar_on_kafka.statelog.owned import random_session
 from pulsar_on_kafka.subscriptions.dispatching.commands import settle
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
@@ -56,7 +56,7 @@ class _Served:
         life = CursorIncarnation(identity.topic_incarnation, identity.subscription_incarnation)
         name = CursorName(identity.topic, identity.partition, identity.subscription)
         self.owned = owned
-        self.pending = PendingAcks(name, life, secrets.token_hex(16), owned.saves.saved.lineage.version)
+        self.pending = PendingAcks(name, life, random_session(), owned.saves.saved.lineage.version)
         self.answers: dict[int, Future[None]] = {}
         """By ticket."""
         self.asked: dict[int, TxnAck] = {}

@@ -8,7 +8,6 @@ it: a take-over, a save, the tombstones; every step may be the last one, and som
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,6 +16,7 @@ from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.statelog.owned import random_session
 from pulsar_on_kafka.subscriptions.requests.idle_cursors import IdleCursors, IdleReading
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAcks
@@ -71,7 +71,7 @@ class IdleTransactions:
         taken = self._store.take_over(identity, found, deadline)
         first = taken.saved.lineage
         reading = self._cursors.save(reading, {partition: taken}, deadline)
-        pending = PendingAcks(name, life, secrets.token_hex(16), first.version)
+        pending = PendingAcks(name, life, random_session(), first.version)
         answer = self._journal.exchange({name: [pending.take_over()]}, deadline)[name]
         pending.replayed(answer.acks, answer.low_waters, found.state.revision)
         pending.settle(found.state)

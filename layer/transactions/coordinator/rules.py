@@ -59,8 +59,7 @@ class CoordinatorSettings:
     `group_records` records and `group_bytes` bytes (a larger record goes alone). A finished transaction and an answer
     are known for `finished_kept_ms`, or (transactions of its own process, and answers) until more than `max_finished`
     are; then they are forgotten; that is looked for every `clean_every_ms`, and less often while nothing happens, but
-    twice in `finished_kept_ms` at least; at most `clean_at_once` records are cleaned with one append. Requests of other
-    processes are looked for every `requests_every_ms`, where the feed does not wake the coordinator.
+    twice in `finished_kept_ms` at least; at most `clean_at_once` records are cleaned with one append.
     """
 
     max_open: int = 10_000
@@ -76,7 +75,6 @@ class CoordinatorSettings:
     clean_every_ms: int = 1_000
     clean_at_once: int = 200
     low_water_every_ms: int = 1_000
-    requests_every_ms: int = 20
     retry_effects_ms: int = 200
     retry_effects_most_ms: int = 10_000
 
@@ -87,6 +85,6 @@ class CoordinatorSettings:
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            least = 0 if name in ("group_delay_ms", "last_status_delay_ms", "requests_every_ms") else 1
+            least = 0 if name in ("group_delay_ms", "last_status_delay_ms") else 1
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected {least} or more")

@@ -232,7 +232,7 @@ class LoggedOutcomes:
             late = {txn: of_it.late for txn, of_it in found.items() if of_it.late}
             if late:
                 question = partial(_void_records, late, where, self._session)
-                records.append(self._views.ask_buffer(where.topic, question, deadline))
+                records.append(self._views.buffers.ask(where.topic, question, deadline))
         self._append(_together(records), deadline)
 
     def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
@@ -313,7 +313,7 @@ class LoggedOutcomes:
             together.setdefault(TRANSACTION_BUFFER_SNAPSHOT.partition_for(where.topic), []).append(where)
         for partition, those in together.items():
             ask = partial(_ask_each, those, question)
-            found.update(self._views.ask_buffer_log(partition, ask, deadline))
+            found.update(self._views.buffers.ask_partition(partition, ask, deadline))
         return found
 
     def _bounds(

@@ -35,13 +35,13 @@ class BufferAccess:
 
     def ask(self, question: Callable[[BufferEntries], None], deadline: Deadline | None = None) -> None:
         """Put `question` to what is on record now. Without a deadline it takes 2 s at most; raises LayerErrors."""
-        self._views.ask_buffer(self._topic, question, deadline or Deadline.after(_TIMEOUT_S))
+        self._views.buffers.ask(self._topic, question, deadline or Deadline.after(_TIMEOUT_S))
 
     def put_on_record(self, where: DataPartition, late: Mapping[TxnId, BitMap64]) -> None:
         """Say that these records, by transaction, came after its end, and return when that is durable. Raises
         LayerErrors; a second call does no harm."""
         deadline = Deadline.after(_TIMEOUT_S)
-        records = self._views.ask_buffer(
+        records = self._views.buffers.ask(
             self._topic,
             lambda entries: outcome_records.void_records(late, where, entries, self._session),
             deadline,

@@ -81,7 +81,7 @@ class PendingAckJournal:
         for partition, names in _by_partition(records).items():
             low_waters = self._read_low_waters(partition, names[0].topic, deadline)
             together = [record for name in names for record in records[name]]
-            at = self._views.append_pending_acks(partition, together, deadline) if together else None
+            at = self._views.pending_acks.of(partition).append(together, deadline) if together else None
             found.update(self._read(partition, names, low_waters, deadline, at))
         return found
 
@@ -93,13 +93,13 @@ class PendingAckJournal:
         def look(log: PendingAckLog) -> dict[CursorName, CursorAcks]:
             return {name: log.cursor(name).copy() for name in names}
 
-        return self._views.ask_pending_acks(names[0].topic, look, deadline)
+        return self._views.pending_acks.ask(names[0].topic, look, deadline)
 
     def knows_of(self, name: CursorName, deadline: Deadline) -> bool:
         """Whether anything is on record of this cursor. Makes no state topic."""
         if not self._is_there(deadline):
             return False
-        return self._views.ask_pending_acks(name.topic, lambda log: bool(log.cursor(name)), deadline)
+        return self._views.pending_acks.ask(name.topic, lambda log: bool(log.cursor(name)), deadline)
 
     # In the thread ------------------------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class PendingAckJournal:
         at: LogEnd | None = None
         if records:
             try:
-                at = self._views.append_pending_acks(partition, records, deadline)
+                at = self._views.pending_acks.of(partition).append(records, deadline)
             except LayerError as failure:
                 for errand in errands:
                     if errand.records:
@@ -161,7 +161,7 @@ class PendingAckJournal:
         def copied(log: PendingAckLog) -> dict[CursorName, Reading]:
             return {name: Reading(log.cursor(name).copy(), low_waters) for name in names}
 
-        return self._views.ask_pending_ack_log(partition, copied, deadline, at)
+        return self._views.pending_acks.of(partition).ask(copied, deadline, at)
 
     def _recent_low_waters(self, partition: int, topic: str, deadline: Deadline) -> Mapping[int, int]:
         """Marks that are some time old are marks that were read before: they only let leftovers wait."""
@@ -173,7 +173,7 @@ class PendingAckJournal:
 
     def _read_low_waters(self, partition: int, topic: str, deadline: Deadline) -> Mapping[int, int]:
         now_s = self._clock.monotonic()
-        found = self._views.ask_buffer(topic, lambda entries: entries.low_waters(), deadline)
+        found = self._views.buffers.ask(topic, lambda entries: entries.low_waters(), deadline)
         with self._lock:
             self._low_waters[partition] = (now_s, found)
         return found

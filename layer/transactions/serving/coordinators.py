@@ -18,9 +18,6 @@ from pulsar_on_kafka.transactions.serving.owner import Coordinator
 _log: Final = logging.getLogger(__name__)
 _TURN_S: Final = 30.0
 _FINISH_S: Final = 2.0
-_REQUESTS_BUSY_S: Final = 0.02  # as CoordinatorSettings.requests_every_ms
-_REQUESTS_IDLE_S: Final = 0.2
-_BUSY_FOR: Final = 50
 _AGAIN_LEAST_S: Final = 0.2
 _AGAIN_MOST_S: Final = 10.0
 _SETTLED_S: Final = 60.0
@@ -73,10 +70,9 @@ class _Served:
 
     def _turns(self) -> None:
         pause_s = _AGAIN_LEAST_S
-        quiet = 0
         while not self._worker.ended:
             try:
-                worked = self.coordinator.turn(Deadline.after(_TURN_S))
+                self.coordinator.turn(Deadline.after(_TURN_S))
             except (Fenced, Corrupt, Closed):
                 raise
             except LayerError as failure:
@@ -85,8 +81,7 @@ class _Served:
                 pause_s = min(2 * pause_s, _AGAIN_MOST_S)
                 continue
             pause_s = _AGAIN_LEAST_S
-            quiet = 0 if worked else quiet + 1
-            self.coordinator.wait_for_work(_REQUESTS_BUSY_S if quiet < _BUSY_FOR else _REQUESTS_IDLE_S)
+            self.coordinator.wait_for_work()
         self.coordinator.finish(Deadline.after(_FINISH_S))
 
 

@@ -10,28 +10,21 @@ says so was read back as valid, and an owner that was stopped for long can appen
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import (
-    AppendOutcomeUnknown,
-    Fenced,
-    LayerError,
-    StoreError,
-    TooManyTransactions,
-    TransactionCoordinatorNotFound,
-)
+from pulsar_on_kafka.base.errors import LayerError, TooManyTransactions, TransactionCoordinatorNotFound
 from pulsar_on_kafka.base.meters import CoordinatorMeter
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_keys import CoordinatorTakeoverKey, encode_key
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TakenOver, encode_log_value
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import Wish
+from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.take_over import Owner
 from pulsar_on_kafka.statelog.view import LogEnd
 from pulsar_on_kafka.transactions.coordinator import coordinator_machine
@@ -44,18 +37,26 @@ from pulsar_on_kafka.transactions.coordinator.timeouts import TransactionTimeout
 from pulsar_on_kafka.transactions.effects.groups import Effects
 from pulsar_on_kafka.transactions.records.outcomes import Outcomes
 from pulsar_on_kafka.transactions.serving.deciding import Deciding
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, RequestFeed
+from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.wishes import Waiting, Wishes
 from pulsar_on_kafka.transactions.serving.writing import Writing
 
 _log: Final = logging.getLogger(__name__)
-_SESSION_BYTES: Final = 16
-_HEARING_S: Final = 2.0
 _LONGEST_WAIT_S: Final = 60.0
 
 
-def random_session() -> str:
-    return secrets.token_hex(_SESSION_BYTES)
+class RequestFeed(Protocol):
+    """Requests of other processes to one coordinator, as they come. For the coordinator's thread, which is woken when
+    there is something to take."""
+
+    def take(self) -> Sequence[LogRecord]:
+        """What came since the last call, in the order of the log, at most some thousands; the first call may begin at
+        the end: who is not answered asks again."""
+        ...
+
+    def rest(self) -> None:
+        """Nobody serves for now; the next `take` is like the first one."""
+        ...
 
 
 class Coordinator:
@@ -69,15 +70,12 @@ class Coordinator:
         *,
         settings: CoordinatorSettings | None = None,
         clock: Clock | None = None,
-        new_session: Callable[[], str] = random_session,
         meter: CoordinatorMeter | None = None,
     ) -> None:
-        """`log` must follow changes."""
         self._log = log
         self._requests = requests
         self._settings = settings or CoordinatorSettings()
         self._clock = clock or SystemClock()
-        self._new_session = new_session
         self._wishes = Wishes(log.coordinator, self._settings.max_waiting, self._settings.finished_kept_ms, self._clock)
         self._effects = Effects(outcomes, log.coordinator, self._settings, self._clock)
         self._writing = Writing(log, self._settings, self._wishes)
@@ -89,8 +87,6 @@ class Coordinator:
         self._delay = GroupDelay(self._settings.group_records, self._settings.group_delay_ms / 1000)
         self._serving = False
         self._woken = False
-        self._hear_at_s = 0.0
-        self._deaf = ""
         self._forget_session()
 
     @property
@@ -108,10 +104,9 @@ class Coordinator:
         return self._wishes.unreadable_requests
 
     def _forget_session(self) -> None:
-        self._owner: Owner | None = None
+        self._log.owner = None
         self._state = CoordinatorState(self.id)
         self._counts.begin(-1)
-        self._by = 0
         self._timeouts = TransactionTimeouts()
         self._overdue: set[int] = set()
         self._in_place: dict[int, Transaction] = {}
@@ -155,13 +150,11 @@ class Coordinator:
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
-    def wait_for_work(self, look_s: float) -> None:
-        """Return when a turn has something to do, or perhaps has: requests are looked for after `look_s` where the feed
-        does not wake."""
-        most_s = _LONGEST_WAIT_S if self._requests.wakes else look_s
+    def wait_for_work(self) -> None:
+        """Return when a turn has something to do, or perhaps has."""
         with self._arrival:
             if not self._busy and not self._arrived and not self._woken:
-                self._arrival.wait(max(0.0, min(most_s, self._next_s())))
+                self._arrival.wait(max(0.0, min(_LONGEST_WAIT_S, self._next_s())))
             self._woken = False
             delay_s = self._delay.remaining_s(self._clock.monotonic())
             if delay_s and len(self._arrived) < self._settings.group_records and not self._busy:
@@ -183,21 +176,9 @@ class Coordinator:
             Corrupt: a record of the log cannot be read. And what `StateLog` raises.
         """
         self._forget_session()
-        self._hear_at_s = 0.0
-        self._hear(deadline)
-        state = self._log.read(deadline)
-        claim = Owner(self._new_session(), state.next_version)
-        key = encode_key(CoordinatorTakeoverKey(self.id, claim.session, claim.version))
-        value = encode_log_value(TakenOver(self._ids_taken(state)))
-        at: LogEnd | None = None
-        try:
-            at = self._log.append([(key, value)], deadline)
-        except AppendOutcomeUnknown as unknown:
-            _log.info("coordinator=%d version=%d outcome unknown, reading: %s", self.id, claim.version, unknown)
-        state = self._log.read(deadline, at)
-        if state.owner != claim:
-            raise Fenced(f"coordinator {self.id}: version {claim.version} was claimed, {state.owner} owns it")
-        self._owner, self._by, self._state = claim, claim.version, state
+        self._hear()
+        state = self._state = self._log.take_over(self._takeover, deadline)
+        claim = self._log.must_own()
         self._writing.begin(claim.session, claim.version)
         self._deciding.begin(state.highest_id)
         self._effects.begin(claim.session, claim.version)
@@ -209,6 +190,10 @@ class Coordinator:
         with self._arrival:
             self._serving = True
         _log.info("coordinator=%d version=%d serves, %d unfinished", self.id, claim.version, state.unfinished)
+
+    def _takeover(self, state: CoordinatorState, mine: Owner) -> tuple[bytes, bytes]:
+        key = CoordinatorTakeoverKey(self.id, mine.session, mine.version)
+        return encode_key(key), encode_log_value(TakenOver(self._ids_taken(state)))
 
     def _ids_taken(self, state: CoordinatorState) -> int:
         """The highest id that a former owner may have given, or still give in vain."""
@@ -232,9 +217,8 @@ class Coordinator:
             Fenced: somebody else owns the coordinator; `resign`, and take over only if it is still this process's.
             Corrupt: `resign`. Other LayerErrors pass: what waits is seen to in the next turn.
         """
-        if self._owner is None:
-            raise Fenced(f"coordinator {self.id} was not taken over")
-        self._hear(deadline)
+        self._log.must_own()
+        self._hear()
         self._take_arrived()
         wished = len(self._wishes) > 0
         if not (self._busy or wished or self._next_s() <= 0):
@@ -267,12 +251,10 @@ class Coordinator:
 
     def _write_last_statuses(self) -> None:
         for transaction in self._in_place.values():
-            self._writing.write(coordinator_machine.in_place(transaction, self._by))
+            self._writing.write(coordinator_machine.in_place(transaction, self._writing.by))
 
     def _read_back(self, at: LogEnd | None, deadline: Deadline) -> CoordinatorState:
-        state = self._state = self._log.read(deadline, at)
-        if state.owner != self._owner:
-            raise Fenced(f"coordinator {self.id}: {state.owner} took over from version {self._by}")
+        state = self._state = self._log.judged(deadline, at)
         touched = state.take_touched()
         for local_id in touched:
             self._watch(state, local_id)
@@ -310,26 +292,13 @@ class Coordinator:
     def finish(self, deadline: Deadline) -> None:
         """Before `resign`, in good order: have the log say what is over, or else the next owner does it all again.
         Raises LayerErrors; then it does."""
-        if self._owner is not None and self._in_place:
+        if self._log.owner is not None and self._in_place:
             self._write_last_statuses()
             self._writing.flush(deadline)
 
-    def _hear(self, deadline: Deadline) -> None:
-        """Take in requests. Wishes of this process are seen to also when there is trouble with those."""
-        now_s = self._clock.monotonic()
-        if now_s < self._hear_at_s and not self._requests.wakes:
-            return
-        self._hear_at_s = now_s + self._settings.requests_every_ms / 1000
-        try:
-            for record in self._requests.take(Deadline.after(min(_HEARING_S, deadline.remaining_s()))):
-                self._wishes.hear(record)
-        except StoreError as failure:
-            level = logging.DEBUG if self._deaf == type(failure).__name__ else logging.WARNING
-            self._deaf = type(failure).__name__
-            self._hear_at_s = now_s + _HEARING_S
-            _log.log(level, "coordinator=%d does not hear other processes: %s", self.id, failure)
-        else:
-            self._deaf = ""
+    def _hear(self) -> None:
+        for record in self._requests.take():
+            self._wishes.hear(record)
 
     def _take_arrived(self) -> None:
         with self._arrival:
@@ -359,7 +328,7 @@ class Coordinator:
         self._overdue.update(self._timeouts.expired(self._monotonic_ms()))
         for local_id in sorted(self._overdue - self._deciding.ended):
             transaction = state.transaction(txn_id(self.id, local_id))
-            write = None if transaction is None else coordinator_machine.time_out(transaction, self._by)
+            write = None if transaction is None else coordinator_machine.time_out(transaction, self._writing.by)
             if write is None:
                 self._overdue.discard(local_id)
             elif local_id not in self._deciding.added:
@@ -371,9 +340,9 @@ class Coordinator:
     def _clean(self, state: CoordinatorState) -> None:
         """Tombstones go with other records, some at a time."""
         now_s = self._clock.monotonic()
-        if self._owner is None or now_s < self._clean_at_s:
+        if now_s < self._clean_at_s:
             return
-        keys = state.to_clean(self._owner, self._clock.now_ms(), self._settings)
+        keys = state.to_clean(self._log.must_own(), self._clock.now_ms(), self._settings)
         self._writing.clean(keys)
         self._clean_at_s = now_s + self._clean_pause_s
         if len(keys) >= self._settings.clean_at_once:

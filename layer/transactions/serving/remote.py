@@ -8,7 +8,6 @@ last status; or an ANSWER that refuses. All count only when they are valid by th
 from __future__ import annotations
 
 import secrets
-import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -47,9 +46,9 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
     encode_transaction_request,
 )
 from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.views import LogViews
 from pulsar_on_kafka.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 
 REQUEST_LIFE_MS: Final = 30_000
 """No request is executed later than this after it was sent; coordinators remember outcomes for longer."""
@@ -74,28 +73,25 @@ def random_request() -> str:
 
 
 class RemoteCoordinator:
-    """Thread-safe; one call reads at a time. Memory: the coordinator's state, as its owner has it."""
+    """Thread-safe. Memory: the coordinator's state in `logs`, as its owner has it."""
 
     def __init__(
         self,
         log: StateLog,
-        coordinator_log: CoordinatorLog,
+        coordinator: int,
+        logs: LogViews[CoordinatorState],
         clock: Clock,
         *,
         new_request: Callable[[], str] = random_request,
         wait: Callable[[float], None] = pause,
     ) -> None:
         self._log = log
-        self._coordinator_log = coordinator_log
-        self._partition = TRANSACTION_REQUESTS.partition_of_coordinator(coordinator_log.coordinator)
+        self.id = coordinator
+        self._logs = logs
+        self._partition = TRANSACTION_REQUESTS.partition_of_coordinator(coordinator)
         self._clock = clock
         self._new_request = new_request
         self._wait = wait
-        self._lock = threading.Lock()
-
-    @property
-    def id(self) -> int:
-        return self._coordinator_log.coordinator
 
     def ask(self, wish: Wish, deadline: Deadline) -> TxnId:
         """Have the owner do it, within `deadline` and `REQUEST_LIFE_MS`; gives the transaction's id.
@@ -138,8 +134,7 @@ class RemoteCoordinator:
             look_s = min(2 * look_s, _LOOK_MOST_S)
 
     def _read(self, question: Callable[[CoordinatorState], T], deadline: Deadline) -> T:
-        with self._lock:
-            return question(self._coordinator_log.read(deadline))
+        return self._logs.ask_partition(self.id, question, deadline)
 
     def _check_owned(self, asked: bool, deadline: Deadline) -> None:
         if not asked and self._read(lambda state: state.owner, deadline) is None:

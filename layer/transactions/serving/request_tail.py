@@ -69,8 +69,6 @@ class TailedRequests:
     """Implements `RequestFeed` for one coordinator: `take` asks Kafka nothing, and `wake` is called when there is
     something to take. Of more than 10,000 that wait the oldest are dropped: who is not answered asks again."""
 
-    wakes = True
-
     def __init__(self, tail: RequestTail, partition: int) -> None:
         self._tail = tail
         self._partition = partition
@@ -78,7 +76,7 @@ class TailedRequests:
         self._listens = False
         self.wake: Callable[[], None] = _nobody
 
-    def take(self, deadline: Deadline) -> list[LogRecord]:
+    def take(self) -> list[LogRecord]:
         if not self._listens:
             self._listens = True
             self._tail.listen(self._partition, self)

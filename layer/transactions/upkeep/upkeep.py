@@ -25,7 +25,7 @@ from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSH
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
-from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.api import StateLog, tombstone
 from pulsar_on_kafka.transactions.buffer.cleaning import BufferCleaning
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
@@ -35,7 +35,6 @@ from pulsar_on_kafka.transactions.records.views import TransactionViews
 from pulsar_on_kafka.transactions.upkeep.state_size import StateSizes
 
 _log: Final = logging.getLogger(__name__)
-_MOST_AT_ONCE: Final = 500
 _MOST_TOMBSTONES: Final = 20_000
 _MARK_KEPT_MS: Final = 86_400_000
 _TOPIC_S: Final = 10.0
@@ -119,8 +118,8 @@ class Upkeep:
             marks = entries.superseded_low_waters(now_ms - _MARK_KEPT_MS)
             return _by_topic(entries.places()), [encode_key(key) for key in marks]
 
-        places, superseded = self._views.ask_buffer_log(partition, look, deadline)
-        done = self._tombstone(TRANSACTION_BUFFER_SNAPSHOT, partition, superseded[:most], deadline)
+        places, superseded = self._views.buffers.ask_partition(partition, look, deadline)
+        done = tombstone(self._log, TRANSACTION_BUFFER_SNAPSHOT, partition, superseded[:most], deadline)
         known = {(topic, number) for topic, numbers in places.items() for number in numbers}
         here = TRANSACTION_BUFFER_SNAPSHOT.partition_for
         for where in [each for each in self._cleanings if here(each.topic) == partition]:
@@ -136,8 +135,8 @@ class Upkeep:
                 self._tell(topic, failure)
                 continue
             question = partial(self._due, ranges=ranges, now_ms=now_ms)
-            keys = self._views.ask_buffer_log(partition, question, deadline)
-            done += self._tombstone(TRANSACTION_BUFFER_SNAPSHOT, partition, keys[: most - done], deadline)
+            keys = self._views.buffers.ask_partition(partition, question, deadline)
+            done += tombstone(self._log, TRANSACTION_BUFFER_SNAPSHOT, partition, keys[: most - done], deadline)
         return done
 
     def _ranges(
@@ -180,7 +179,7 @@ class Upkeep:
                 found.setdefault(name.topic, {})[name] = list(acks.lives)
             return found
 
-        places = self._views.ask_pending_ack_log(partition, look, deadline)
+        places = self._views.pending_acks.ask_partition(partition, look, deadline)
         done = 0
         for topic in self._in_turns(TRANSACTION_PENDING_ACK, partition, places):
             if deadline.passed() or done >= most:
@@ -192,8 +191,8 @@ class Upkeep:
                 self._tell(topic, failure)
                 continue
             question = partial(_due_acks, cursors=cursors, now_ms=now_ms)
-            keys = self._views.ask_pending_ack_log(partition, question, deadline)
-            done += self._tombstone(TRANSACTION_PENDING_ACK, partition, keys[: most - done], deadline)
+            keys = self._views.pending_acks.ask_partition(partition, question, deadline)
+            done += tombstone(self._log, TRANSACTION_PENDING_ACK, partition, keys[: most - done], deadline)
         return done
 
     def _over(
@@ -219,12 +218,6 @@ class Upkeep:
         """Beginning with the one at which the last call ended."""
         first = self._next_topic.pop((state_topic.name, partition), "")
         return sorted(topics, key=lambda topic: (topic < first, topic))
-
-    def _tombstone(self, topic: StateTopic, partition: int, keys: Sequence[bytes], deadline: Deadline) -> int:
-        for first in range(0, len(keys), _MOST_AT_ONCE):
-            together = [(key, None) for key in keys[first : first + _MOST_AT_ONCE]]
-            self._log.append_many(topic, partition, together, deadline)
-        return len(keys)
 
     def _tell(self, topic: str, failure: LayerError) -> None:
         level = logging.DEBUG if topic in self._told else logging.WARNING

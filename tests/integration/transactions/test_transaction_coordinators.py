@@ -23,7 +23,6 @@ from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, T
 from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
 from pulsar_on_kafka.transactions.serving.access import ClusterAccess
 from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 from tests.clocks import PacedClock
@@ -36,6 +35,7 @@ from tests.integration.transaction_support import (
     on_record,
     topic_config,
 )
+from tests.state_log_requests import coordinator_logs
 from tests.steps import Unique
 from tests.waiting import until
 
@@ -79,7 +79,7 @@ def without_coordinators(node: Node) -> TransactionClient:
     """The client of a process that serves none."""
 
     def remote(number: int) -> RemoteCoordinator:
-        return RemoteCoordinator(node.log, CoordinatorLog(node.log, number, node.clock), node.clock)
+        return RemoteCoordinator(node.log, number, coordinator_logs(node.log, node.clock), node.clock)
 
     def none(number: int) -> object:
         raise AssertionError(f"coordinator {number} was assigned to nobody")

@@ -10,13 +10,16 @@ from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, SUBSCRIPTION_PLACE
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.versioned import Keeping
 
 NEVER = Deadline.never()
 
 
 def test_those_of_a_place_are_those_among_all_whatever_was_written_and_removed() -> None:
     rng = random.Random(5)
-    entities = Entities(MemoryStateLog(), SUBSCRIPTIONS, SUBSCRIPTION_KEYS, SystemClock(), place_of=SUBSCRIPTION_PLACE)
+    entities = Entities(
+        MemoryStateLog(), SUBSCRIPTIONS, SUBSCRIPTION_KEYS, SystemClock(), Keeping(place_of=SUBSCRIPTION_PLACE)
+    )
     places = [f"persistent://public/default/t{number}" for number in range(20)]
     for _ in range(400):
         place, name = rng.choice(places), f"s{rng.randrange(5)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 
@@ -54,14 +54,14 @@ class Cluster:
     def _join(self, deadline: Deadline) -> None:
         self.joined += 1
 
-    def ask_coordinator(
-        self, coordinator: int, question: Callable[[CoordinatorState], list[float]], deadline: Deadline
-    ) -> list[float]:
-        assert coordinator == 3
+    def ask_each(
+        self, partitions: Iterable[int], question: Callable[[CoordinatorState], list[float]], deadline: Deadline
+    ) -> list[list[float]]:
+        assert list(partitions) == [3]
         self.asked += 1
         if self.trouble:
             raise errors.StoreError("not now")
-        return question(self.state)
+        return [question(self.state)]
 
     def hold_up(self, *, for_s: float = HELD_UP_S + 0.4) -> int:
         """A reader is held up for so long; how often this process came to serve by then."""

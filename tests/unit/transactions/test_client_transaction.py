@@ -26,9 +26,10 @@ from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, T
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.serving.access import ClusterAccess
 from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, StateLogRequests
+from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
+from tests.state_log_requests import StateLogRequests, coordinator_logs
 from tests.unit.transactions.serving.test_coordinator import Effects
 
 NEVER = Deadline.never()
@@ -291,7 +292,7 @@ class Process:
 
     def _make(self, number: int) -> Coordinator:
         return Coordinator(
-            CoordinatorLog(self.log, number, self.clock, follow_changes=True),
+            CoordinatorLog(self.log, number, self.clock),
             self.effects,
             StateLogRequests(self.log, number),
             settings=CoordinatorSettings(group_delay_ms=1),
@@ -299,7 +300,7 @@ class Process:
         )
 
     def _remote(self, number: int) -> RemoteCoordinator:
-        return RemoteCoordinator(self.log, CoordinatorLog(self.log, number, self.clock), self.clock)
+        return RemoteCoordinator(self.log, number, coordinator_logs(self.log, self.clock), self.clock)
 
     def close(self) -> None:
         self.coordinators.close(Deadline.after(10))

@@ -78,5 +78,5 @@ class DeliveriesSync:
         """
         mine = subject_of(subscription, partition, side.origin.cluster, DELIVERED)
         found = deliveries_told(side)
-        if found or log.ask(mine.topic, lambda heads: heads.newest(mine), deadline) is not None:
+        if found or log.heads.ask(mine.topic, lambda heads: heads.newest(mine), deadline) is not None:
             self._words.say(cluster, log, subscription, mine, {}, deadline, found)

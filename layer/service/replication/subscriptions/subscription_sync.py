@@ -158,7 +158,7 @@ class SubscriptionSync:
     def _subjects(log: ProgressLog, owned: frozenset[int], deadline: Deadline) -> dict[Subject, HeadAt]:
         found: dict[Subject, HeadAt] = {}
         for partition in sorted(owned):
-            found.update(log.ask_partition(partition, lambda heads: dict(heads.subjects()), deadline))
+            found.update(log.heads.ask_partition(partition, lambda heads: dict(heads.subjects()), deadline))
         return found
 
     def _replicated(self, owned: frozenset[int], deadline: Deadline) -> dict[tuple[str, str], Subscription]:

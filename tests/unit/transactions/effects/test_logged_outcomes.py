@@ -37,8 +37,9 @@ from pulsar_on_kafka.transactions.effects.logged_outcomes import (
 )
 from pulsar_on_kafka.transactions.records.outcomes import Ended, PartitionsFailed
 from pulsar_on_kafka.transactions.records.views import TransactionViews
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, StateLogRequests
+from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
+from tests.state_log_requests import StateLogRequests
 from tests.waiting import until
 
 NEVER = Deadline.never()
@@ -282,7 +283,7 @@ def test_a_partition_that_was_registered_and_never_announced_gets_nothing() -> N
 def test_a_coordinator_with_real_outcomes() -> None:
     world = World()
     coordinator = Coordinator(
-        CoordinatorLog(world.log, 2, world.clock, follow_changes=True),
+        CoordinatorLog(world.log, 2, world.clock),
         world.outcomes,
         StateLogRequests(world.log, 2),
         settings=CoordinatorSettings(group_delay_ms=0, low_water_every_ms=1),
@@ -332,7 +333,7 @@ MANY = tuple(TopicPartition(TOPIC, number) for number in range(12))
 def test_what_was_done_in_some_of_many_partitions_is_not_done_again_in_others() -> None:
     world = World()
     coordinator = Coordinator(
-        CoordinatorLog(world.log, 2, world.clock, follow_changes=True),
+        CoordinatorLog(world.log, 2, world.clock),
         world.outcomes,
         StateLogRequests(world.log, 2),
         settings=CoordinatorSettings(retry_effects_ms=1, retry_effects_most_ms=1),

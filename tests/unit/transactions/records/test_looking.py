@@ -8,8 +8,7 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
-from pulsar_on_kafka.transactions.records.looking import LookingOnly
-from pulsar_on_kafka.transactions.records.views import TransactionViews
+from pulsar_on_kafka.transactions.records.views import LookingOnly, TransactionViews
 
 NEVER = Deadline.never()
 
@@ -33,18 +32,18 @@ class NoReading(MemoryStateLog):
 
 def test_what_is_not_there_is_empty_and_not_read() -> None:
     clock = SystemClock()
-    looking = LookingOnly(TransactionViews(NoReading(clock), clock), Cluster())
-    assert looking.ask_coordinator(5, lambda state: (state.coordinator, state.unfinished), NEVER) == (5, 0)
-    assert looking.ask_coordinators(range(16), lambda state: state.coordinator, NEVER) == list(range(16))
-    assert looking.ask_buffer("persistent://a/b/c", lambda entries: entries.count(), NEVER) == 0
-    assert looking.ask_pending_acks("persistent://a/b/c", lambda log: log.count(), NEVER) == 0
+    looking = LookingOnly(TransactionViews(NoReading(clock), clock), Cluster().has_state_topic)
+    assert looking.coordinators.ask_each([5], lambda state: (state.coordinator, state.unfinished), NEVER) == [(5, 0)]
+    assert looking.coordinators.ask_each(range(16), lambda state: state.coordinator, NEVER) == list(range(16))
+    assert looking.buffers.ask("persistent://a/b/c", lambda entries: entries.count(), NEVER) == 0
+    assert looking.pending_acks.ask("persistent://a/b/c", lambda log: log.count(), NEVER) == 0
 
 
 def test_what_is_there_is_read_and_not_asked_for_twice() -> None:
     clock, cluster = SystemClock(), Cluster()
-    looking = LookingOnly(TransactionViews(MemoryStateLog(clock), clock), cluster)
-    looking.ask_coordinator(0, lambda state: None, NEVER)
+    looking = LookingOnly(TransactionViews(MemoryStateLog(clock), clock), cluster.has_state_topic)
+    looking.coordinators.ask_each([0], lambda state: None, NEVER)
     cluster.there = True
     for _ in range(3):
-        looking.ask_coordinators(range(16), lambda state: None, NEVER)
+        looking.coordinators.ask_each(range(16), lambda state: None, NEVER)
     assert len(cluster.asked) == 2

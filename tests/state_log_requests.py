@@ -1,0 +1,55 @@
+"""Coordinators as other processes see them, and their requests without a thread that tails them."""
+
+from __future__ import annotations
+
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import OffsetOutOfRange, StoreError
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.statelog.views import LogViews
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
+
+MOST_REQUESTS = 10_000
+NEVER = Deadline.never()
+
+
+def coordinator_logs(log: StateLog, clock: Clock) -> LogViews[CoordinatorState]:
+    """What a process has that serves no coordinator."""
+    return LogViews(log, TRANSACTION_LOG, CoordinatorState, clock)
+
+
+class StateLogRequests:
+    """Reads the coordinator's partition of `transaction_requests` from where it ended at the first call, whenever it is
+    asked."""
+
+    def __init__(self, log: StateLog, coordinator: int) -> None:
+        self._log = log
+        self._partition = TRANSACTION_REQUESTS.partition_of_coordinator(coordinator)
+        self._position: int | None = None
+
+    def take(self) -> list[LogRecord]:
+        """What came; as with a tail nothing of what cannot be read."""
+        try:
+            return self._take()
+        except StoreError:
+            return []
+
+    def _take(self) -> list[LogRecord]:
+        end = self._log.end_offset(TRANSACTION_REQUESTS, self._partition, NEVER)
+        if self._position is None or self._position > end:
+            self._position = end
+        found: list[LogRecord] = []
+        try:
+            for batch in self._log.read(TRANSACTION_REQUESTS, self._partition, self._position, end, NEVER):
+                found.extend(batch)
+                self._position = batch[-1].offset + 1
+                if len(found) >= MOST_REQUESTS:
+                    return found
+            self._position = end
+        except OffsetOutOfRange:  # retention took them; nobody waits for an answer that long
+            self._position = self._log.start_offset(TRANSACTION_REQUESTS, self._partition, NEVER)
+        return found
+
+    def rest(self) -> None:
+        self._position = None
