@@ -45,11 +45,10 @@ from pulsar_on_kafka.mapping.state.state_topics import (
 )
 from pulsar_on_kafka.metadata.clusters import REGISTRY_KEYS, Clusters
 from pulsar_on_kafka.metadata.entities import Entities
-from pulsar_on_kafka.metadata.import_steps import IMPORT_KEYS, Imports
-from pulsar_on_kafka.metadata.migration_steps import MIGRATION_KEYS, Migrations
 from pulsar_on_kafka.metadata.namespaces import NAMESPACE_KEYS, Namespaces
 from pulsar_on_kafka.metadata.policies import DEDUPLICATION, Policy, applied
 from pulsar_on_kafka.metadata.producers.registry import ProducerRegistry
+from pulsar_on_kafka.metadata.steps import IMPORT_KEYS, MIGRATION_KEYS, Imports, Migrations
 from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, SUBSCRIPTION_PLACE, Subscriptions
 from pulsar_on_kafka.metadata.tenants import TENANT_KEYS, Tenants
 from pulsar_on_kafka.metadata.topics import TOPIC_KEYS, Topics
@@ -96,11 +95,26 @@ class Services:
         self.clock: Clock = SystemClock()
         self.cluster_clock = ClusterClock(self.clock)
         """What processes say of time to one another is said by it."""
+        self.meters = Meters()
         self._producers: dict[tuple[str, int, str], KafkaProducer] = {}
         self.state_apart = False
         """What is written to the state log has a producer of its own. Where coordinators are served, a callback of a
         program's send must not keep them from hearing of their appends: it may be waiting for them."""
         self._lock = threading.RLock()
+        self._names = 0
+        self._connect(deadline)
+        # A cluster id is base64url; of three parts, as Pulsar's `standalone-0-1`, none holds a dash.
+        self._label = f"{self.cluster_id[:8].replace('-', '_')}-{secrets.token_hex(4)}"
+        self._open_metadata()
+        self._open_transactions()
+        self.sequences = SequenceJournal(self.log, self.admin, self.fetcher, self.clock, self.looking, self.hold_up)
+        self.store = CursorStore(self.log)
+        self.progress = ProgressLog(self.log, self.clock)
+        self.checkpoints = Checkpoints(self.log, self.clock)
+
+    def _connect(self, deadline: Deadline) -> None:
+        """Open librdkafka's handles, and the state log on them."""
+        settings = self.settings
         self.fetcher = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
         log_fetcher = Fetcher(settings.of_state(settings.reader(fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES)))
         try:
@@ -119,34 +133,36 @@ class Services:
         self.log = KafkaStateLog(
             log_fetcher, self.state_producer, self.admin, self.cluster_clock.heard, instance=settings.instance
         )
-        self.namespaces = Namespaces(Entities(self.log, NAMESPACES, NAMESPACE_KEYS, self.clock), self.clock)
-        self.clusters = Clusters(Entities(self.log, NAMESPACES, REGISTRY_KEYS, self.clock))
-        self.tenants = Tenants(Entities(self.log, TENANTS, TENANT_KEYS, self.clock))
-        self.migrations = Migrations(Entities(self.log, TENANTS, MIGRATION_KEYS, self.clock), self.clock)
-        self.imports = Imports(Entities(self.log, TENANTS, IMPORT_KEYS, self.clock), self.clock)
+
+    def _open_metadata(self) -> None:
+        log, clock = self.log, self.clock
+        self.namespaces = Namespaces(Entities(log, NAMESPACES, NAMESPACE_KEYS, clock), clock)
+        self.clusters = Clusters(Entities(log, NAMESPACES, REGISTRY_KEYS, clock))
+        self.tenants = Tenants(Entities(log, TENANTS, TENANT_KEYS, clock))
+        self.migrations = Migrations(Entities(log, TENANTS, MIGRATION_KEYS, clock), clock)
+        self.imports = Imports(Entities(log, TENANTS, IMPORT_KEYS, clock), clock)
         self.topics = Topics(
-            Entities(self.log, TOPICS, TOPIC_KEYS, self.clock),
-            self.namespaces,
-            self.admin,
-            self.clock,
-            settings.instance,
+            Entities(log, TOPICS, TOPIC_KEYS, clock), self.namespaces, self.admin, clock, self.settings.instance
         )
-        self.ledger_views = Looking(LogViews(self.log, LEDGERS, LedgerLists, self.clock), self.has_state_topic)
+        self.ledger_views = Looking(LogViews(log, LEDGERS, LedgerLists, clock), self.has_state_topic)
         """The lists of ledgers as this process last read them, for everybody in it who only looks."""
         self.subscriptions = Subscriptions(
-            Entities(self.log, SUBSCRIPTIONS, SUBSCRIPTION_KEYS, self.clock, Keeping(place_of=SUBSCRIPTION_PLACE)),
+            Entities(log, SUBSCRIPTIONS, SUBSCRIPTION_KEYS, clock, Keeping(place_of=SUBSCRIPTION_PLACE)),
             self.admin,
             self.cluster_clock,
             first_left=FirstLedgersLeft(self.ledger_views, self.admin).starts,
         )
-        self.producers = ProducerRegistry(self.log, self.cluster_clock, self.fetcher, self.admin)
+        self.producers = ProducerRegistry(log, self.cluster_clock, self.fetcher, self.admin)
         self.schemas = SchemaRegistry(
-            configured_storage(self.log, self.clock),
+            configured_storage(log, clock),
             self._schema_policies,
             self._topic_life,
-            self.clock,
+            clock,
             checkers=configured_checkers(),
         )
+
+    def _open_transactions(self) -> None:
+        settings = self.settings
         self.followed_log = FollowedLog(
             self.log,
             (TRANSACTION_LOG, TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK),
@@ -164,20 +180,12 @@ class Services:
         self.transaction_views = TransactionViews(self.followed_log, self.clock)
         self.looking = LookingOnly(self.transaction_views, self.has_state_topic)
         self.coordinator_count = CoordinatorCount(self.admin, self.log, self.clock)
-        self.sequences = SequenceJournal(self.log, self.admin, self.fetcher, self.clock, self.looking, self.hold_up)
         self.pending_acks = PendingAckJournal(
             self.transaction_views,
             self.clock,
             lambda deadline: self.has_state_topic(TRANSACTION_PENDING_ACK, deadline),
             self.hold_up,
         )
-        self.store = CursorStore(self.log)
-        self.progress = ProgressLog(self.log, self.clock)
-        self.checkpoints = Checkpoints(self.log, self.clock)
-        self._names = 0
-        # A cluster id is base64url; of three parts, as Pulsar's `standalone-0-1`, none holds a dash.
-        self._label = f"{self.cluster_id[:8].replace('-', '_')}-{secrets.token_hex(4)}"
-        self.meters = Meters()
 
     def state_producer(self) -> KafkaProducer:
         """The one that writes the state log."""

@@ -173,12 +173,8 @@ class Subscriptions:
             wanted = range(topic.partitions) if partition is None else (partition,)
             if record is None or not _alive(record, topic):
                 self._resolve(topic, wanted, starts, from_earliest, deadline)
-                blank = SubscriptionRecord(
-                    str(topic.name), name, LifeState.ACTIVE, kind.value,
-                    {str(p): offset for p, offset in starts.items()},
-                    topic_incarnation=topic.layout.incarnation, created_ms=self._clock.now_ms(),
-                    partitions=None if partition is None else (partition,), non_durable=non_durable,
-                )  # fmt: skip
+                served = None if partition is None else (partition,)
+                blank = replace(self._new(topic, name, kind, starts), partitions=served, non_durable=non_durable)
                 return encode_subscription(taken(blank, partition, kind.value, claim))
             assert current is not None  # noqa: S101 - there is a record
             if record.non_durable is not non_durable:  # Source: Pulsar's PersistentTopic.internalSubscribe
@@ -202,6 +198,12 @@ class Subscriptions:
             self._look_again(topic, current, replaced.get(name), seats, claimant, deadline)
         return self._opened(topic, current, record, partition)
 
+    def _new(self, topic: Topic, name: str, kind: SubscriptionType, starts: Mapping[int, int]) -> SubscriptionRecord:
+        return SubscriptionRecord(
+            str(topic.name), name, LifeState.ACTIVE, kind.value, {str(p): offset for p, offset in starts.items()},
+            topic_incarnation=topic.layout.incarnation, created_ms=self._clock.now_ms(),
+        )  # fmt: skip
+
     def create(
         self, topic: Topic, name: str, offsets: Mapping[int, int], deadline: Deadline, *, follows: bool = False
     ) -> Subscription:
@@ -216,12 +218,8 @@ class Subscriptions:
             if current is not None and _alive(decode_subscription(current.value), topic):
                 raise errors.AlreadyExists(f"subscription {name} of {topic.name} exists already")
             return encode_subscription(
-                SubscriptionRecord(
-                    str(topic.name), name, LifeState.ACTIVE, SubscriptionType.EXCLUSIVE.value,
-                    {str(p): offset for p, offset in offsets.items()},
-                    topic_incarnation=topic.layout.incarnation, created_ms=self._clock.now_ms(), follows=follows,
-                )
-            )  # fmt: skip
+                replace(self._new(topic, name, SubscriptionType.EXCLUSIVE, offsets), follows=follows)
+            )
 
         current = self._entities.update(str(topic.name), (str(topic.name), name), created, deadline)
         current = self._behind_what_goes(topic, name, current, offsets, deadline)

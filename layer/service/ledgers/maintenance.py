@@ -98,22 +98,15 @@ class Maintenance:
         self._moved = threading.Condition()
         self._reader = RangeReader(services.settings.sampler())
         self._data = KafkaDataTopics(services.topics, services.admin, self._reader)
-        cursors, change = node.memberships.cursors.read, node.memberships.live_cursors.change
-        self._backlogs = BacklogKeeper(node, cursors, change, self._data.measure)
-        work: dict[str, Callable[[Sequence[TopicLogs], Deadline], int]] = {
-            "messages that expire": MessageExpiry(node, cursors, change).run,
-            "backlog quotas": self._hold_backlogs,
-            "what nobody uses": UnusedThings(
-                node, cursors, node.memberships.delete_subscription, node.memberships.delete_topic
-            ).run,
-            "compaction": Compacting(node, self._data.measure).run,
-        }
+        self._backlogs = BacklogKeeper(
+            node, node.memberships.cursors.read, node.memberships.live_cursors.change, self._data.measure
+        )
         self._over = Deadline.never()
         """When the round that is under way has to end."""
         self._exceeded = 0
         self._work = {
             name: Share(lambda topics, run=run: run(topics, self._over), services.clock)  # type: ignore[misc]
-            for name, run in work.items()
+            for name, run in self._kinds_of_work().items()
         }
         self._thread = Worker(
             "pok-maintenance",
@@ -129,6 +122,18 @@ class Maintenance:
             name="pok-maintenance-group",
             without="this process keeps no lists of ledgers, and no topic's policies (message TTL, quotas ...)",
         )
+
+    def _kinds_of_work(self) -> dict[str, Callable[[Sequence[TopicLogs], Deadline], int]]:
+        node, memberships = self._services, self._services.memberships
+        cursors, change = memberships.cursors.read, memberships.live_cursors.change
+        return {
+            "messages that expire": MessageExpiry(node, cursors, change).run,
+            "backlog quotas": self._hold_backlogs,
+            "what nobody uses": UnusedThings(
+                node, cursors, memberships.delete_subscription, memberships.delete_topic
+            ).run,
+            "compaction": Compacting(node, self._data.measure).run,
+        }
 
     # Any thread ---------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@ one go.
 
 One thread of the process does it, from the first errand on, so that members go on dispatching meanwhile. It takes all
 errands that wait, appends what they have of each partition of the state topic at once, and reads that partition to its
-end once; every errand gets copies of what is on record for its cursors.
+end once; every errand gets copies of what is on record for its cursors. Many owners share a partition, so it is no
+`OwnedLog`: each cursor's machine judges by a fence of its own (`PendingAcks`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import ImportRecord, ImportStep, decode_import, encode_import
 from pulsar_on_kafka.mapping.state.state_topics import TENANTS
 from pulsar_on_kafka.metadata.entities import Entities
-from pulsar_on_kafka.metadata.import_steps import IMPORT_KEYS, Imports
+from pulsar_on_kafka.metadata.steps import IMPORT_KEYS, Imports
 from pulsar_on_kafka.migration.from_pulsar.admin import EntryKind, PulsarAdmin, PulsarTopic
 from pulsar_on_kafka.migration.from_pulsar.entries import Entry, Origin, PulsarMessage, copies
 from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, Position, place_of
