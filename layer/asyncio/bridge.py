@@ -49,7 +49,7 @@ class LoopCompletions:
             complete, result, value = done.popleft()
             try:
                 complete(result, value)
-            except Exception as error:
+            except Exception as error:  # the application's, as in asyncio itself; the other completions go on
                 self.loop.call_exception_handler({"message": "a completion failed", "exception": error})
         if done and not self._woken:
             self._woken = True

@@ -78,7 +78,7 @@ class Consumer:
                     )
                 self._asked += 1
             return await received
-        except BaseException:
+        except BaseException:  # also a cancelled task: what came for it goes to the next
             if not received.done() or received.cancelled():
                 self._waiting.remove(received)
             elif received.exception() is None:  # it had come, and the task was cancelled before it ran again

@@ -69,7 +69,7 @@ class Producer:
             return MessageId.wrap(await stored)
         try:
             send()
-        except BaseException as refused:
+        except BaseException as refused:  # nothing was sent, whatever it is: its room is free again
             if self._room is not None:
                 self._room.give_back()
             if isinstance(refused, exceptions.PulsarException):
@@ -122,5 +122,5 @@ def _send_or(refuse: Callable[[Result, Any], None], send: Callable[[], None]) ->
     """Send, in some thread, and have the loop hear why not."""
     try:
         send()
-    except Exception as refused:
+    except Exception as refused:  # the loop hears it
         refuse(Result.UnknownError, refused)

@@ -39,7 +39,7 @@ class Turns:
         failure = ""
         try:
             yield
-        except BaseException as failed:
+        except BaseException as failed:  # counted, and raised again
             failure = f"{type(failed).__name__}: {failed}"
             raise
         finally:

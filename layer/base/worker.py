@@ -122,7 +122,7 @@ class Worker:
         while not self._waited(pause_s):
             try:
                 pause_s = self._work()
-            except Exception as failure:
+            except Exception as failure:  # a thread's outermost loop: nothing ends it
                 pause_s = self._pause_s = self._retry.next_s(self._pause_s)
                 if isinstance(failure, NotAuthorized):
                     pause_s = max(pause_s, FORBIDDEN_AGAIN_S)
@@ -214,7 +214,7 @@ class QueueWorker(Generic[_T]):
         while items := self._next():
             try:
                 self._take(items)
-            except Exception:
+            except Exception:  # what comes next is taken all the same
                 _log.exception("%s: %d could not be done", self._name, len(items))
         self._last()
 
@@ -235,7 +235,7 @@ def aside(name: str, action: Callable[[], object], *, daemon: bool = True) -> th
     def run() -> None:
         try:
             action()
-        except Exception:
+        except Exception:  # nobody else would tell of it
             _log.exception("%s ended by a failure", name)
 
     thread = threading.Thread(target=run, name=name, daemon=daemon)

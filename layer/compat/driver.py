@@ -272,7 +272,7 @@ class ScenarioRun:
         """Call, and record whether it worked or which official error it raised; None for an error."""
         try:
             done = call()
-        except Exception as error:
+        except Exception as error:  # which error it is, is what is compared
             if not_supported(error) is not None:
                 raise
             self.record(what, f"error {self.error_name(error)}")

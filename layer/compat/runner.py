@@ -73,7 +73,7 @@ class Session:
             try:
                 comparisons = [_settled(pair, explanations, progress) for pair in pairs]
                 comparisons.sort(key=lambda found: found.scenario.name)
-            except BaseException:
+            except BaseException:  # no worker is left behind, also when it is interrupted
                 pool.shutdown(wait=False, cancel_futures=True)
                 workers.kill()
                 raise

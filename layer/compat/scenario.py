@@ -126,5 +126,5 @@ def _import_file(file: Path) -> None:
         spec.loader.exec_module(module)
     except ScenarioError:
         raise
-    except Exception as error:
+    except Exception as error:  # the module runs, so anything can come of it
         raise ScenarioError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error

@@ -70,7 +70,7 @@ def _play(scenario: Scenario, job: Job, heard: Callable[[Event], None]) -> dict[
         with ScenarioRun(job.target(), job.unique, heard, JavaAddress(**job.java) if job.java else None) as run:
             done["driven_by"] = run.driven_by
             scenario.play(run)
-    except Exception as error:
+    except Exception as error:  # whatever a scenario raises is its side's result
         missing = not_supported(error)
         if missing is not None and job.side == Side.KAFKA.value:
             return {**done, "ending": Ending.NOT_SUPPORTED.value, "reason": missing}

@@ -164,7 +164,7 @@ class EmbeddedBroker:
         except OSError as error:
             self.stop()
             raise _named(error, self._options) from error
-        except BaseException:
+        except BaseException:  # no broker is left behind, also when it is interrupted
             self.stop()
             raise
 

@@ -109,7 +109,7 @@ def _run(tool: str, command: list[str], work: Path) -> None:
         )
         try:
             status = process.wait(_TIMEOUT_S)
-        except BaseException:
+        except BaseException:  # no process is left behind, also when it is interrupted
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise

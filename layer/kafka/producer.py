@@ -225,7 +225,7 @@ class KafkaProducer:
             try:
                 if not self.poll_inline(_POLL_S):
                     pause(_INLINE_IS_RECENT_S)
-            except Exception:
+            except Exception:  # the application's; the reports of others still come through here
                 _log.exception("a delivery callback failed")
         handles.release(self._handle)
 

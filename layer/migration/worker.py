@@ -77,13 +77,7 @@ class MigrationWorker:
             DeadlineExceeded: replication did not catch up in time.
         """
         self._advance(Event.SWITCH)
-        try:
-            self._move_over(self._there(), self.record.source, self.record.target)
-        except Exception as failure:
-            self._home.tenants.move(self.record.tenant, TenantMove.ABANDON_SWITCH, self._call(), self.record.source)
-            self._advance(Event.SWITCH_ABANDONED)
-            self._note(failure)
-            raise
+        self._move_or_stay(self._there(), self.record.source, self.record.target)
         self._advance(Event.SWITCH_DONE)
         return self.record
 
@@ -92,13 +86,7 @@ class MigrationWorker:
         Messages stay on the target. Raises as `switch`."""
         self._advance(Event.ROLL_BACK)
         if self.record.step is MigrationStep.RETURNING:
-            try:
-                self._move_over(self._back(), self.record.target, self.record.source)
-            except Exception as failure:
-                self._home.tenants.move(self.record.tenant, TenantMove.ABANDON_SWITCH, self._call(), self.record.target)
-                self._advance(Event.SWITCH_ABANDONED)
-                self._note(failure)
-                raise
+            self._move_or_stay(self._back(), self.record.target, self.record.source)
             self._advance(Event.RETURNED)
         place = self._home.tenants.record(self.record.tenant, self._call())
         if place is not None and place.target:
@@ -142,6 +130,15 @@ class MigrationWorker:
     def _back(self) -> TenantSides:
         source, target = NamedCluster(self.record.source, self.source), NamedCluster(self.record.target, self.target)
         return TenantSides(self.record.tenant, target, source, self._patience_s)
+
+    def _move_or_stay(self, sides: TenantSides, from_cluster: str, to_cluster: str) -> None:
+        try:
+            self._move_over(sides, from_cluster, to_cluster)
+        except Exception as failure:  # the tenant goes on where it was, whatever it was
+            self._home.tenants.move(self.record.tenant, TenantMove.ABANDON_SWITCH, self._call(), from_cluster)
+            self._advance(Event.SWITCH_ABANDONED)
+            self._note(failure)
+            raise
 
     def _move_over(self, sides: TenantSides, from_cluster: str, to_cluster: str) -> None:
         tenants, tenant = self._home.tenants, self.record.tenant

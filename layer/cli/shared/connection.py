@@ -41,7 +41,7 @@ def client_of(settings: Settings) -> Iterator[Client]:
     )
     try:
         yield client
-    except BaseException:
+    except BaseException:  # also when it is interrupted: then nothing is waited for
         client.shutdown()
         raise
     client.close()

@@ -94,7 +94,7 @@ class JavaRuntime:
         except ValueError as error:
             self.stop()
             raise JavaUnavailable("the JVM of the Java client did not say where it listens") from error
-        except BaseException:
+        except BaseException:  # no JVM is left behind, also when it is interrupted
             self.stop()
             raise
         # What the client logs; a pipe that nobody reads would stop it when it is full.

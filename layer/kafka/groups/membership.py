@@ -254,7 +254,7 @@ class GroupConsumer:
         def commit() -> None:
             try:
                 answered.set_result(self._commit_here(offsets))
-            except Exception as failure:
+            except Exception as failure:  # whoever waits for it raises it
                 answered.set_exception(failure)
 
         aside("pok-commit", commit)

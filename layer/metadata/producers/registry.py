@@ -438,7 +438,7 @@ class ProducerRegistry:
         for membership in memberships:
             try:
                 membership.throw_out()
-            except Exception:
+            except Exception:  # one that cannot be told is no reason not to tell the others
                 _log.exception("producer=%s could not be told that it was thrown out", membership.name)
 
 

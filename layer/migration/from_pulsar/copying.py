@@ -126,7 +126,7 @@ class PartitionCopy:
                 producer.produce(*what)
             except BufferError:
                 produce_with_room(producer, _ANSWER_S, *what)
-        except Exception as failure:
+        except Exception as failure:  # librdkafka's, translated; others are raised as they are
             translated = ours(failure, f"appending to {topic}-{self._partition}")
             if translated is failure:
                 raise

@@ -79,7 +79,7 @@ class HousekeepingRounds:
                 good = False
                 level = logging.DEBUG if isinstance(failure, Closed) or self._thread.ended else logging.WARNING
                 _log.log(level, "partition=%d %s: housekeeping is put off: %s", partition, work.name, failure)
-            except Exception:
+            except Exception:  # one work's fault keeps no other one from being done
                 good = False
                 _log.exception("partition=%d %s: housekeeping failed", partition, work.name)
         return good

@@ -101,7 +101,7 @@ class Lane:
             step = records[at : at + _STEP]
             try:
                 copied, headers = self._copies(step)
-            except Exception as failure:
+            except Exception as failure:  # a record's content may raise anything; where it stops must be known
                 if len(step) > 1:  # what is before the one that cannot be copied can
                     for record in step:
                         self.send([record], target, producer)
@@ -148,7 +148,7 @@ class Lane:
                         producer, _FULL_S, topic, record.value(), record.key(), partition, report, None, 0, its_headers
                     )
                 taken += 1
-        except Exception as failure:
+        except Exception as failure:  # where it stops must be known, whatever it was
             offset = records[taken].offset()
             self._stopped_at = offset
             if not taken:

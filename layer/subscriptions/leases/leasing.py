@@ -601,7 +601,7 @@ class Leasing:
                 break
             try:
                 self._writing[0].result(deadline.remaining_s())
-            except Exception as failure:
+            except Exception as failure:  # it leaves all the same: who owns the partition finds out by itself
                 _log.info("subscription=%s could not say everything: %s", self._handle, failure)
                 break
 

@@ -255,7 +255,7 @@ class SubscriptionMember:
         try:
             self._serving = serving = self._join_group()
             serving.run()
-        except Exception as error:
+        except Exception as error:  # its consumers are told, or they would wait for ever
             if isinstance(error, errors.Refused):
                 _log.warning("subscription=%s stopped serving: %s", self._handle, error)
             else:

@@ -238,7 +238,7 @@ class Serving:
             self.leasing.stop()
         try:
             self._consumer.close()
-        except Exception:
+        except Exception:  # it has stopped all the same; the group finds out by itself
             _log.exception("subscription=%s could not leave its group", self._handle)
 
     # Kafka's group ------------------------------------------------------------------------------------------------

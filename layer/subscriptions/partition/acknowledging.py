@@ -144,6 +144,6 @@ def _kept_on_failure(pending: deque[_T], taken: Sequence[_T]) -> Iterator[None]:
     """What was taken out goes back to where it was when the block raises."""
     try:
         yield
-    except Exception:
+    except Exception:  # put back, and raised again
         pending.extendleft(reversed(taken))
         raise

@@ -182,7 +182,7 @@ class Tail:
                     self._step()
             finally:
                 self._consumer.close()
-        except Exception as error:
+        except Exception as error:  # its reader is told, or it would wait for ever
             if not isinstance(error, errors.LayerError):
                 _log.exception("reader=%s topic=%s stopped", self._name, self._topic)
             self.failure = error

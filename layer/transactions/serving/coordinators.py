@@ -59,7 +59,7 @@ class _Served:
             # Fenced: Kafka's group has not told this process yet that it lost the coordinator, or never will because
             # the other claim was made by one that wakes up: then this one claims again.
             raise
-        except Exception as failure:
+        except Exception as failure:  # those who wait are told; the worker logs it
             why = TransactionCoordinatorNotFound(f"coordinator {self.coordinator.id}: {failure}")
             raise
         finally:
