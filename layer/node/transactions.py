@@ -30,15 +30,13 @@ from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
 from pulsar_on_kafka.transactions.effects.logged_outcomes import LoggedOutcomes
 from pulsar_on_kafka.transactions.serving.access import ClusterAccess
-from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
-from pulsar_on_kafka.transactions.serving.group import CoordinatorGroup, coordinators_group
+from pulsar_on_kafka.transactions.serving.coordinators import CoordinatorGroup, Coordinators, coordinators_group
 from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
 from pulsar_on_kafka.transactions.serving.request_tail import RequestTail
-from pulsar_on_kafka.transactions.upkeep.rounds import UpkeepRounds
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
-from pulsar_on_kafka.transactions.upkeep.upkeep import Upkeep
+from pulsar_on_kafka.transactions.upkeep.upkeep import Upkeep, UpkeepRounds
 
 _log: Final = logging.getLogger(__name__)
 _ASSIGNED_S: Final = 10.0

@@ -25,7 +25,7 @@ from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.transactions.buffer.entries import TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from pulsar_on_kafka.transactions.serving.group import coordinators_group
+from pulsar_on_kafka.transactions.serving.coordinators import coordinators_group
 from tests.chaos.transaction_worker import TransactionOrders
 from tests.integration.transaction_support import Seen, buffer_of, data_of, on_record
 from tests.steps import Unique

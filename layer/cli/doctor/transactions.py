@@ -20,7 +20,7 @@ from pulsar_on_kafka.mapping.state.state_topics import (
     TRANSACTION_REQUESTS,
     StateTopic,
 )
-from pulsar_on_kafka.transactions.serving.group import coordinators_group
+from pulsar_on_kafka.transactions.serving.coordinators import coordinators_group
 
 BEGINNING: Final[Mapping[StateTopic, frozenset[str]]] = {
     TRANSACTION_REQUESTS: frozenset({"Read", "Write"}),

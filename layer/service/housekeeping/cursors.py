@@ -25,7 +25,7 @@ from pulsar_on_kafka.mapping.state.state_keys import CursorCheckpointKey, Cursor
 from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS, CURSORS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
-from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_AT_ONCE, MOST_TOMBSTONES
+from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MOST_AT_ONCE, MOST_TOMBSTONES
 from pulsar_on_kafka.statelog.api import StateLog, tombstone
 from pulsar_on_kafka.statelog.view import LogView
 

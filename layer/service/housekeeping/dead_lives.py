@@ -16,7 +16,7 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import decode_bound
 from pulsar_on_kafka.mapping.state.state_keys import ProducerBoundsKey, ProducerKey, ProducerSequenceKey, decode_key
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.service.housekeeping.cursors import Topics
-from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_TOMBSTONES
+from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MOST_TOMBSTONES
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog, tombstone
 from pulsar_on_kafka.statelog.view import LogView
 

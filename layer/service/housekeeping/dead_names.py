@@ -29,7 +29,7 @@ from pulsar_on_kafka.mapping.state.state_topics import (
     TRANSACTION_PENDING_ACK,
     StateTopic,
 )
-from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_TOMBSTONES
+from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MOST_TOMBSTONES
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.compare_and_set import Versioned
 from pulsar_on_kafka.statelog.versioned import E

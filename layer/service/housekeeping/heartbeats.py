@@ -15,7 +15,7 @@ from pulsar_on_kafka.base.processes import is_dead_process
 from pulsar_on_kafka.mapping.state.metadata.producer_records import decode_producer_heartbeat
 from pulsar_on_kafka.mapping.state.state_keys import ProducerSessionKey, decode_key, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
-from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_TOMBSTONES
+from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MOST_TOMBSTONES
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog, tombstone
 from pulsar_on_kafka.statelog.view import LogView
 

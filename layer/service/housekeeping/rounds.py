@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError
 from pulsar_on_kafka.base.turns import Turns
 from pulsar_on_kafka.base.worker import Retry, Worker
-from pulsar_on_kafka.service.housekeeping.work import Work
 
 _log: Final = logging.getLogger(__name__)
 
@@ -21,6 +20,29 @@ EVERY_S: Final = 21_600.0
 _AGAIN_S: Final = 600.0
 _PARTITION_S: Final = 300.0
 _LOOK_S: Final = 30.0
+
+DAY_MS: Final = 86_400_000
+MOST_AT_ONCE: Final = 500
+"""Tombstones of one append."""
+MOST_TOMBSTONES: Final = 20_000
+"""Of one call."""
+
+
+class Work(Protocol):
+    """For one thread. What cannot be done now is told once, and left to the next call."""
+
+    @property
+    def name(self) -> str:
+        """Its name in metrics."""
+        ...
+
+    def run(self, partition: int, deadline: Deadline) -> int:
+        """Do it; how many records were written, tombstones among them.
+
+        Raises:
+            LayerError: a state topic cannot be read or written.
+        """
+        ...
 
 
 class HousekeepingRounds:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.records import packed_headers_of
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.message_record import decode_headers
 from pulsar_on_kafka.mapping.records.original_position import original_suffix
 from pulsar_on_kafka.mapping.records.packed_headers import ALONE, unpack
@@ -26,6 +29,9 @@ from pulsar_on_kafka.mapping.records.record_headers import (
     TXN,
 )
 from pulsar_on_kafka.mapping.records.subscription_markers import is_carried
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.registry.model import SchemaPolicies
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -34,6 +40,9 @@ _CONCERNS_US: Final = frozenset(
 )
 _ALONE: Final = ALONE[0]
 _NOT_COPIED: Final = frozenset({FENCE, TXN, ORIGINAL_ID, PUBLISH_TIME})
+_ASK_S: Final = 30.0
+_WHATEVER_IT_IS: Final = SchemaPolicies(CompatibilityStrategy.ALWAYS_COMPATIBLE)
+"""It was accepted where the message was sent. Source: Pulsar's replicator registers schemas without a check, too."""
 
 
 class Copying:
@@ -101,3 +110,29 @@ class Copying:
             for name, value in headers
             if name not in _NOT_COPIED
         ]
+
+
+class SchemasThere:
+    """The schemas of a topic on two clusters: which version there is which one here. For one thread. Memory: 16 bytes
+    and some for each version that was met."""
+
+    def __init__(self, here: Node, there: Node, topic: TopicName) -> None:
+        self._here = here
+        self._there = there
+        self._topic = topic.base
+        self._known: dict[bytes, bytes] = {}
+
+    def version(self, header: bytes) -> bytes:
+        """The header that names a schema there, by the one that names it here; registers it there when it is new.
+
+        Raises:
+            NoSuchSchema: it was removed here.
+            LayerError: it cannot be read here or written there now.
+        """
+        known = self._known.get(header)
+        if known is None:
+            deadline = Deadline.after(_ASK_S)
+            stored = self._here.schemas.schema(self._topic, SchemaVersion.from_header(header), deadline)
+            version = self._there.schemas.for_producer(self._topic, stored.info, deadline, _WHATEVER_IT_IS)
+            known = self._known[header] = header if version is None else version.header()
+        return known

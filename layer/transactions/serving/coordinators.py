@@ -11,7 +11,11 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, Corrupt, Fenced, LayerError, TransactionCoordinatorNotFound
 from pulsar_on_kafka.base.worker import Retry, Worker
+from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
+from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_COORDINATOR_ASSIGN
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import Wish
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
 
@@ -147,3 +151,23 @@ class Coordinators:
             leaving = list(self._leaving)
         for served in leaving:
             served.join(deadline)
+
+
+def coordinators_group(instance: Instance) -> str:
+    return instance.group(TRANSACTION_COORDINATOR_ASSIGN, "coordinators")
+
+
+class CoordinatorGroup(SharedWork):
+    """This process's membership in the group that shares the coordinators out: whoever is assigned partition i of its
+    topic, which holds no data, is coordinator i."""
+
+    def __init__(
+        self, coordinators: Coordinators, instance: Instance, open_member: Callable[[GroupCallbacks], GroupConsumer]
+    ) -> None:
+        super().__init__(
+            coordinators_group(instance),
+            open_member,
+            Assignment(coordinators.on_assign, coordinators.on_revoke),
+            name="pok-coordinators",
+            without="this process serves no transactions, it asks others to",
+        )

@@ -12,13 +12,16 @@ it at once do no harm: a tombstone says nothing but that a key is gone, and what
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_keys import encode_key
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
@@ -32,12 +35,18 @@ from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.pending_acks import cleaning
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
 from pulsar_on_kafka.transactions.records.views import TransactionViews
-from pulsar_on_kafka.transactions.upkeep.state_size import StateSizes
+from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 
 _log: Final = logging.getLogger(__name__)
 _MOST_TOMBSTONES: Final = 20_000
 _MARK_KEPT_MS: Final = 86_400_000
 _TOPIC_S: Final = 10.0
+FIRST_S: Final = 60.0
+EVERY_S: Final = 300.0
+_ROUND_S: Final = 60.0
+WARN_AT: Final = 100_000
+"""Records of one partition of a state topic; told again each time it doubles. Every process with transactions keeps
+these in memory, some 500 bytes each."""
 
 
 class Topics(Protocol):
@@ -238,3 +247,96 @@ def _by_topic(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 
 def _at_most(seconds: float, deadline: Deadline) -> Deadline:
     return Deadline.after(min(seconds, deadline.remaining_s()))
+
+
+class StateSizes:
+    """Sizes of the state of transactions in the partitions that this process cleans; a warning tells when one is large.
+    Thread-safe. Memory: two numbers for each partition of two state topics."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._buffers: dict[int, int] = {}
+        self._pending_acks: dict[int, int] = {}
+        self._warned: dict[str, int] = {}
+
+    def buffer(self, partition: int, entries: int) -> None:
+        """So many entries are in one partition of `__transaction_buffer_snapshot`."""
+        with self._lock:
+            self._buffers[partition] = entries
+        self._warn(
+            f"__transaction_buffer_snapshot-{partition}",
+            entries,
+            "open and aborted transactions whose messages are still kept: retention lets them go",
+        )
+
+    def pending_acks(self, partition: int, records: int) -> None:
+        """So many acks and ENDs are in one partition of `__transaction_pending_ack`."""
+        with self._lock:
+            self._pending_acks[partition] = records
+        self._warn(
+            f"__transaction_pending_ack-{partition}",
+            records,
+            "acknowledgements of transactions that their subscriptions have not taken in: have they consumers?",
+        )
+
+    def keep(self, partitions: Collection[int]) -> None:
+        """Forget the others: another process cleans them."""
+        with self._lock:
+            for sizes in (self._buffers, self._pending_acks):
+                for partition in sizes.keys() - set(partitions):
+                    del sizes[partition]
+
+    def totals(self) -> tuple[int, int]:
+        """Sums over buffers, and over pending acks, in all partitions that are cleaned here."""
+        with self._lock:
+            return sum(self._buffers.values()), sum(self._pending_acks.values())
+
+    def _warn(self, where: str, records: int, why: str) -> None:
+        with self._lock:
+            told = self._warned.get(where, WARN_AT // 2)
+            if records < WARN_AT:
+                self._warned.pop(where, None)
+                return
+            if records < 2 * told:
+                return
+            self._warned[where] = records
+        _log.warning("partition=%s has %d records of %s", where, records, why)
+
+
+class UpkeepRounds:
+    """The thread that seals and cleans for the coordinators that this process serves. A round a minute after it is
+    made, then one every five minutes; nothing is read as long as nothing is served."""
+
+    def __init__(
+        self,
+        upkeep: Upkeep,
+        sealing: Sealing,
+        served: Callable[[], Collection[int]],
+        *,
+        first_s: float = FIRST_S,
+        every_s: float = EVERY_S,
+    ) -> None:
+        self._upkeep = upkeep
+        self._sealing = sealing
+        self._served = served
+        self._every_s = every_s
+        self.turns = Turns()
+        failed = "state of transactions could not be cleaned"
+        self._thread = Worker("pok-transaction-upkeep", self._round, failed, first_s=first_s, retry=Retry(every_s))
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Its thread is; it ends with `close` only."""
+        return self._thread.is_alive()
+
+    def close(self, deadline: Deadline) -> None:
+        """End it, after what it is doing; a second call does nothing."""
+        self._thread.close(deadline)
+
+    def _round(self) -> float:
+        with self.turns.one():
+            sealed = self._sealing.run(self._served(), Deadline.after(_ROUND_S))
+            done = self._upkeep.run(self._served(), Deadline.after(_ROUND_S))
+        level = logging.INFO if done or sealed else logging.DEBUG
+        _log.log(level, "state of transactions: %d entries sealed, %d records cleaned", sealed, done)
+        return self._every_s

@@ -26,7 +26,7 @@ from pulsar_on_kafka.ledgers.group import maintenance_group
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import ALL, TOPICS
 from pulsar_on_kafka.service.running import RunningRoles
-from pulsar_on_kafka.transactions.serving.group import coordinators_group
+from pulsar_on_kafka.transactions.serving.coordinators import coordinators_group
 from tests.brokers import available
 from tests.certificates import Authority
 from tests.integration.secure_support import SecureCluster, secure_cluster

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsar_on_kafka.mapping.records.subscription_markers import Snapshot
-from pulsar_on_kafka.replicated.snapshot_cache import SnapshotCache
+from pulsar_on_kafka.replicated.snapshot_exchange import SnapshotCache
 
 
 def snapshot(local: int) -> Snapshot:

@@ -20,7 +20,7 @@ from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
 from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.sides.origin_reading import OriginReading
-from pulsar_on_kafka.service.replication.peers import Peers
+from pulsar_on_kafka.service.replication.remote import Peers
 from pulsar_on_kafka.service.replication.subscriptions.progress_words import ProgressWords
 from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import SnapshotSync
 from pulsar_on_kafka.service.replication.subscriptions.subscription_sync import SubscriptionSync

@@ -49,8 +49,7 @@ from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
 from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives
 from pulsar_on_kafka.service.housekeeping.heartbeats import HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
-from pulsar_on_kafka.service.housekeeping.rounds import HousekeepingRounds
-from pulsar_on_kafka.service.housekeeping.work import DAY_MS
+from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, HousekeepingRounds
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
 from tests.clocks import PacedClock

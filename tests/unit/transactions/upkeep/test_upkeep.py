@@ -42,10 +42,8 @@ from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName
 from pulsar_on_kafka.transactions.records.place_inspection import buffer_stats, pending_ack_stats
 from pulsar_on_kafka.transactions.records.views import TransactionViews
-from pulsar_on_kafka.transactions.upkeep.rounds import UpkeepRounds
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
-from pulsar_on_kafka.transactions.upkeep.state_size import WARN_AT, StateSizes
-from pulsar_on_kafka.transactions.upkeep.upkeep import Upkeep
+from pulsar_on_kafka.transactions.upkeep.upkeep import WARN_AT, StateSizes, Upkeep, UpkeepRounds
 from tests.clocks import PacedClock
 from tests.unit.transactions.buffer_records import COORDINATOR, HERE, aborted, key_of, opened, txn, void
 from tests.unit.transactions.upkeep.test_sealing import Data
