@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.meters import SubscriptionMeter
+from pulsar_on_kafka.base.meters import SendCounts, SubscriptionMeter
 from pulsar_on_kafka.node.metrics.asking import answer
-from pulsar_on_kafka.node.metrics.clusters import ClusterCounts, of_clusters
+from pulsar_on_kafka.node.metrics.families import COUNTER, GAUGE, Row, families
+from pulsar_on_kafka.node.metrics.process import ClusterCounts, of_clusters, roles, transactions
 from pulsar_on_kafka.node.metrics.reading import reading
-from pulsar_on_kafka.node.metrics.replication import replication
-from pulsar_on_kafka.node.metrics.roles import roles
-from pulsar_on_kafka.node.metrics.transactions import transactions
 from pulsar_on_kafka.node.node import Node, live_nodes
 from pulsar_on_kafka.statelog.view import unreadable
 from pulsar_on_kafka.subscriptions.dispatching.handle import PartitionStats
@@ -25,49 +23,59 @@ _PATIENCE_S: Final = 2.0
 _TOPIC: Final = ("cluster", "topic")
 _SUBSCRIPTION: Final = ("cluster", "topic", "subscription")
 
-_COUNTS: Final[tuple[tuple[str, str, Callable[[SubscriptionMeter, SubscriptionMember | None], int]], ...]] = (
-    ("pok_messages_delivered", "Messages handed to consumers, redeliveries included.",
-     lambda meter, member: meter.delivered + (member.delivered() if member else 0)),
-    ("pok_messages_undecryptable", "Encrypted messages that no key of the consumer fits.",
-     lambda meter, member: meter.undecryptable + (member.undecryptable() if member else 0)),
-    ("pok_received_bytes", "Payload bytes read from Kafka.", lambda meter, _: meter.received_bytes),
-    ("pok_entries_acknowledged", "Entries acknowledged one by one, or passed by a cumulative acknowledgement.",
-     lambda meter, _: meter.acknowledged),
-    ("pok_entries_redelivered", "Entries put up for redelivery (Shared, Key_Shared).",
-     lambda meter, _: meter.redelivered),
-    ("pok_entries_dropped", "Entries of a non-persistent topic that no consumer had room for.",
-     lambda meter, _: meter.dropped),
-    ("pok_entries_deleted_unacknowledged", "Entries that Kafka deleted before they were acknowledged.",
-     lambda meter, _: meter.deleted_unacknowledged),
-    ("pok_cursor_save_failures", "Group commits of cursors that were refused or not answered.",
-     lambda meter, _: meter.failed_saves),
-    ("pok_cursor_saves_without_segments", "Saves that held only what fits a commit, as segments could not be written.",
-     lambda meter, _: meter.saves_without_segments),
+_Subscription = tuple[SubscriptionMeter, SubscriptionMember | None]
+_COUNTS: Final[tuple[Row[_Subscription], ...]] = (
+    (COUNTER, "pok_messages_delivered", "Messages handed to consumers, redeliveries included.",
+     lambda of: of[0].delivered + (of[1].delivered() if of[1] else 0)),
+    (COUNTER, "pok_messages_undecryptable", "Encrypted messages that no key of the consumer fits.",
+     lambda of: of[0].undecryptable + (of[1].undecryptable() if of[1] else 0)),
+    (COUNTER, "pok_received_bytes", "Payload bytes read from Kafka.", lambda of: of[0].received_bytes),
+    (COUNTER, "pok_entries_acknowledged", "Entries acknowledged one by one, or passed by a cumulative acknowledgement.",
+     lambda of: of[0].acknowledged),
+    (COUNTER, "pok_entries_redelivered", "Entries put up for redelivery (Shared, Key_Shared).",
+     lambda of: of[0].redelivered),
+    (COUNTER, "pok_entries_dropped", "Entries of a non-persistent topic that no consumer had room for.",
+     lambda of: of[0].dropped),
+    (COUNTER, "pok_entries_deleted_unacknowledged", "Entries that Kafka deleted before they were acknowledged.",
+     lambda of: of[0].deleted_unacknowledged),
+    (COUNTER, "pok_cursor_save_failures", "Group commits of cursors that were refused or not answered.",
+     lambda of: of[0].failed_saves),
+    (COUNTER, "pok_cursor_saves_without_segments",
+     "Saves that held only what fits a commit, as segments could not be written.",
+     lambda of: of[0].saves_without_segments),
+    (GAUGE, "pok_consumers", "Open consumers.", lambda of: of[1].consumers() if of[1] else 0),
 )  # fmt: skip
 
-_GAUGES: Final[tuple[tuple[str, str, Callable[[list[PartitionStats]], int]], ...]] = (
-    ("pok_owned_partitions", "Partitions that this process serves.", len),
-    ("pok_stopped_partitions", "Of these, partitions that are not served because of an error.",
+_GAUGES: Final[tuple[Row[list[PartitionStats]], ...]] = (
+    (GAUGE, "pok_owned_partitions", "Partitions that this process serves.", len),
+    (GAUGE, "pok_stopped_partitions", "Of these, partitions that are not served because of an error.",
      lambda found: sum(stats.stopped is not None for stats in found)),
-    ("pok_backlog_entries", "Unacknowledged entries up to the log's end, as Kafka last told.",
+    (GAUGE, "pok_backlog_entries", "Unacknowledged entries up to the log's end, as Kafka last told.",
      lambda found: sum(stats.backlog for stats in found)),
-    ("pok_individually_acknowledged_entries", "Entries acknowledged above the mark-delete position.",
+    (GAUGE, "pok_individually_acknowledged_entries", "Entries acknowledged above the mark-delete position.",
      lambda found: sum(stats.individually_deleted for stats in found)),
-    ("pok_holes", "Ranges of unacknowledged entries below the highest acknowledged one.",
+    (GAUGE, "pok_holes", "Ranges of unacknowledged entries below the highest acknowledged one.",
      lambda found: sum(stats.holes for stats in found)),
-    ("pok_cursor_state_bytes", "What the holes take on Kafka.",
+    (GAUGE, "pok_cursor_state_bytes", "What the holes take on Kafka.",
      lambda found: sum(stats.state_bytes for stats in found)),
-    ("pok_cursor_ledgers_in_memory", "Ledgers whose holes are in memory.",
+    (GAUGE, "pok_cursor_ledgers_in_memory", "Ledgers whose holes are in memory.",
      lambda found: sum(stats.ledgers_in_memory for stats in found)),
-    ("pok_unacknowledged", "Handed out and not acknowledged (Shared, Key_Shared).",
+    (GAUGE, "pok_unacknowledged", "Handed out and not acknowledged (Shared, Key_Shared).",
      lambda found: sum(stats.in_flight for stats in found)),
-    ("pok_waiting_for_redelivery", "Entries that wait to be delivered again.",
+    (GAUGE, "pok_waiting_for_redelivery", "Entries that wait to be delivered again.",
      lambda found: sum(stats.waiting_for_redelivery for stats in found)),
-    ("pok_suspects", "Entries delivered few at a time, because their consumer died.",
+    (GAUGE, "pok_suspects", "Entries delivered few at a time, because their consumer died.",
      lambda found: sum(stats.suspects for stats in found)),
-    ("pok_buffered_entries", "Read from Kafka and not handed out yet.",
+    (GAUGE, "pok_buffered_entries", "Read from Kafka and not handed out yet.",
      lambda found: sum(stats.buffered for stats in found)),
 )  # fmt: skip
+
+_SENDING: Final[tuple[Row[tuple[SendCounts, int]], ...]] = (
+    (COUNTER, "pok_messages_sent", "Messages stored by Kafka.", lambda of: of[0].sent),
+    (COUNTER, "pok_send_failures", "Messages that were given up.", lambda of: of[0].failed),
+    (GAUGE, "pok_messages_pending", "Messages under way.", lambda of: of[0].pending),
+    (GAUGE, "pok_producers", "Open producers.", lambda of: of[1]),
+)
 
 
 class MetricsCollector(Collector):
@@ -86,7 +94,8 @@ class MetricsCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         nodes = live_nodes()
         deadline = Deadline.after(_PATIENCE_S)
-        yield from _sending(nodes)
+        sent = [([node.cluster_id, topic], meter.counts()) for node in nodes for topic, meter in node.meters.topics()]
+        yield from families(_SENDING, _TOPIC, sent)
         yield from _receiving(nodes, deadline)
         yield from reading(nodes, deadline)
         yield from of_clusters(
@@ -102,48 +111,28 @@ class MetricsCollector(Collector):
         )
         yield from transactions(nodes)
         yield from roles(nodes)
-        yield from replication(nodes)
-
-
-def _sending(nodes: list[Node]) -> Iterator[Metric]:
-    sent = CounterMetricFamily("pok_messages_sent", "Messages stored by Kafka.", labels=_TOPIC)
-    failed = CounterMetricFamily("pok_send_failures", "Messages that were given up.", labels=_TOPIC)
-    pending = GaugeMetricFamily("pok_messages_pending", "Messages under way.", labels=_TOPIC)
-    producers = GaugeMetricFamily("pok_producers", "Open producers.", labels=_TOPIC)
-    for node in nodes:
-        for topic, meter in node.meters.topics():
-            labels = [node.cluster_id, topic]
-            counts, live = meter.counts()
-            sent.add_metric(labels, counts.sent)
-            failed.add_metric(labels, counts.failed)
-            pending.add_metric(labels, counts.pending)
-            producers.add_metric(labels, live)
-    yield from (sent, failed, pending, producers)
 
 
 def _receiving(nodes: list[Node], deadline: Deadline) -> Iterator[Metric]:
-    counts = [CounterMetricFamily(name, text, labels=_SUBSCRIPTION) for name, text, _ in _COUNTS]
-    gauges = [GaugeMetricFamily(name, text, labels=_SUBSCRIPTION) for name, text, _ in _GAUGES]
     rebalances = CounterMetricFamily(
         "pok_rebalances", "Times that partitions came or went.", labels=(*_SUBSCRIPTION, "event")
     )
-    consumers = GaugeMetricFamily("pok_consumers", "Open consumers.", labels=_SUBSCRIPTION)
     saves = HistogramMetricFamily(
         "pok_cursor_persist_seconds", "From the send of a cursor's save to its answer.", labels=_SUBSCRIPTION
     )
+    counted, answered = [], []
     for node in nodes:
         members = node.memberships.members()
         asked = {key: member.ask_stats() for key, member in members.items()}
         for key, meter in node.meters.subscriptions():
-            labels, member = [node.cluster_id, *key], members.get(key)
-            for family, (_, _, value) in zip(counts, _COUNTS, strict=True):
-                family.add_metric(labels, value(meter, member))
+            labels = [node.cluster_id, *key]
+            counted.append((labels, (meter, members.get(key))))
             for event in ("assigned", "revoked", "lost"):
                 rebalances.add_metric([*labels, event], getattr(meter, event))
             saves.add_metric(labels, meter.saves.cumulative(), meter.saves.sum_s)
-            consumers.add_metric(labels, member.consumers() if member else 0)
             stats = answer(asked[key], deadline) if key in asked else []
             if stats is not None:
-                for gauge, (_, _, number) in zip(gauges, _GAUGES, strict=True):
-                    gauge.add_metric(labels, number(stats))
-    yield from (*counts, rebalances, saves, consumers, *gauges)
+                answered.append((labels, stats))
+    yield from families(_COUNTS, _SUBSCRIPTION, counted)
+    yield from (rebalances, saves)
+    yield from families(_GAUGES, _SUBSCRIPTION, answered)

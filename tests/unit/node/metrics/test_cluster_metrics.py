@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.node.metrics.clusters import ClusterCounts, of_clusters
+from pulsar_on_kafka.node.metrics.process import ClusterCounts, of_clusters
 from pulsar_on_kafka.registry.registry import RegistryCounts
 
 
