@@ -391,38 +391,6 @@ class KafkaAdmin:
             if where.offset >= 0
         }
 
-    def alter_committed(
-        self, group_id: str, topic: str, offsets: Mapping[int, CommittedOffset], deadline: Deadline
-    ) -> None:
-        """Set the offsets of a group without members.
-
-        Raises:
-            SubscriptionBusy: the group has members.
-        """
-        request = ConsumerGroupTopicPartitions(
-            group_id,
-            [TopicPartition(topic, p, commit.kafka_offset, commit.metadata) for p, commit in offsets.items()],
-        )
-
-        def ask(handle: AdminClient, timeout_s: float) -> Future[Any]:
-            return handle.alter_consumer_group_offsets([request], request_timeout=timeout_s)[group_id]
-
-        what = f"setting the offsets of group {group_id}"
-        needed = on_group("Read", group_id), on_topic("Read", topic)
-        busy = KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP
-        with _answer(what, *needed):
-            try:
-                answer = self._groups.about_offsets(group_id, ask, deadline)
-            except KafkaException as failure:
-                if failure.args[0].code() in busy:
-                    raise errors.SubscriptionBusy(f"{what}: the group has live members") from failure
-                raise
-        for where in answer.topic_partitions:
-            if where.error is not None:
-                if where.error.code() in busy:
-                    raise errors.SubscriptionBusy(f"{what}: the group has live members")
-                raise translate(where.error, what, *needed)
-
     def delete_group(self, group_id: str, deadline: Deadline) -> bool:
         """True when the group was there.
 

@@ -161,10 +161,6 @@ class LedgerLists:
             return None
         return Ledger(ledger_id, _last(records))
 
-    def is_written(self, key: bytes) -> bool:
-        """Whether the record under `key` is there and valid: its writer may act on it."""
-        return self._fence.is_valid(key)
-
     def to_clean(self, owner: Owner) -> list[bytes]:
         """Keys that `owner` should tombstone now; empty for anyone else. Ask again when they are read back."""
         if owner != self._fence.owner:

@@ -17,6 +17,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_met
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, decode_key
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS
+from tests.integration.kafkas_tools import reset_offsets
 from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive, receive_rest, send, send_fast
 from tests.waiting import until
 
@@ -394,7 +395,7 @@ def test_a_reset_with_kafkas_tools_is_a_seek(client: pulsar.Client, admin: Admin
     consumer.close()
     stats = admin.topic_stats(topic)
     group = admin.subscription_stats(topic, "s").group
-    admin.node.admin.alter_committed(group, stats.kafka_topic, {0: CommittedOffset(6, "")}, Deadline.after(20))
+    reset_offsets(admin.node.settings.bootstrap, group, stats.kafka_topic, {0: CommittedOffset(6, "")})
     again = client.subscribe(topic, "s", SHARED)
     assert payloads(receive(again, 4)) == ["6", "7", "8", "9"]
     assert nothing_comes(again)

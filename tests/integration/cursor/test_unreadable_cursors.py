@@ -27,6 +27,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from tests.integration.command_line import CommandLine
+from tests.integration.kafkas_tools import reset_offsets
 from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive, send, send_fast
 from tests.waiting import until
 
@@ -92,7 +93,7 @@ def damage(admin: AdminClient, topic: str, broken: Damage) -> None:
     metadata = decode_commit_metadata(commit.metadata)
     assert metadata is not None
     damaged = CommittedOffset(commit.kafka_offset, broken(metadata))
-    admin.node.admin.alter_committed(group, kafka_topic, {0: damaged}, deadline)
+    reset_offsets(admin.node.settings.bootstrap, group, kafka_topic, {0: damaged})
 
 
 @every_damage
