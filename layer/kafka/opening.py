@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -25,3 +26,18 @@ def open_admin(settings: KafkaSettings, *others: Callable[[], object]) -> KafkaA
         for opened in others:
             threads.submit(opened)
         return KafkaAdmin(settings.common())
+
+
+def nobody_listens(bootstrap: str, within_s: float) -> str:
+    """Why nobody accepts a connection at any of the addresses; '' when somebody does. librdkafka would find out after
+    its connection time-out."""
+    reasons = []
+    for server in bootstrap.split(","):
+        host, _, port = server.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=within_s).close()
+        except OSError as error:
+            reasons.append(f"{server}: {error.strerror or error}")
+        else:
+            return ""
+    return "; ".join(reasons)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -11,6 +10,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
 from pulsar_on_kafka.client.client import Client
+from pulsar_on_kafka.kafka.opening import nobody_listens
 
 _LOOK_S: Final = 3.0
 
@@ -53,15 +53,6 @@ def require_listener(bootstrap: str) -> None:
     Raises:
         CommandFailed: nobody accepts a connection at any of the addresses.
     """
-    reasons = []
-    for server in bootstrap.split(","):
-        host, _, port = server.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_LOOK_S).close()
-        except OSError as error:
-            reasons.append(f"{server}: {error.strerror or error}")
-        else:
-            return
-    raise CommandFailed(
-        f"no broker answers ({'; '.join(reasons)}); start one (`pok standalone`) or name yours with --url"
-    )
+    silent = nobody_listens(bootstrap, _LOOK_S)
+    if silent:
+        raise CommandFailed(f"no broker answers ({silent}); start one (`pok standalone`) or name yours with --url")

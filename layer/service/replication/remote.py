@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -12,6 +11,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.client.connection.connection import peer_settings
+from pulsar_on_kafka.kafka.opening import nobody_listens
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
 from pulsar_on_kafka.node.node import Node, acquire, release
@@ -43,7 +43,9 @@ class RemoteCluster:
                 if ended():
                     raise errors.ConnectFailed(f"cluster {self.name} is not needed any more")
                 # To connect keeps other Clients of the process waiting, so not in vain.
-                self._require_listener()
+                silent = nobody_listens(self.settings.bootstrap, _LOOK_S)
+                if silent:
+                    raise errors.ConnectFailed(f"cluster {self.name} does not answer ({silent})")
                 self._node = acquire(self.settings, Deadline.after(_CONNECT_S))
             return self._node
 
@@ -53,18 +55,6 @@ class RemoteCluster:
             node, self._node = self._node, None
         if node is not None:
             release(node)
-
-    def _require_listener(self) -> None:
-        reasons = []
-        for server in self.settings.bootstrap.split(","):
-            host, _, port = server.rpartition(":")
-            try:
-                socket.create_connection((host.strip("[]"), int(port)), timeout=_LOOK_S).close()
-            except OSError as error:
-                reasons.append(f"{server}: {error.strerror or error}")
-            else:
-                return
-        raise errors.ConnectFailed(f"cluster {self.name} does not answer ({'; '.join(reasons)})")
 
 
 class Peers:
