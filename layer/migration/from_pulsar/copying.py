@@ -10,18 +10,19 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
-from pulsar_on_kafka.kafka.errors import ours, translate
+from pulsar_on_kafka.kafka.errors import translate
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.migration.from_pulsar.entries import Copy, Entry, Origin, copies
+from pulsar_on_kafka.migration.from_pulsar.entries import Entry, Origin, copies
 from pulsar_on_kafka.migration.from_pulsar.places import place_of
 from pulsar_on_kafka.migration.from_pulsar.schemas_here import SchemasHere
-from pulsar_on_kafka.node.sides.target import Copied, Target, produce_with_room
+from pulsar_on_kafka.node.sides.target import Copied, Target
+from pulsar_on_kafka.node.sides.under_way import CopiesUnderWay, raise_ours
 
 _log: Final = logging.getLogger(__name__)
 
@@ -54,9 +55,7 @@ class PartitionCopy:
         self._most_bytes = most_bytes
         self._copied = Copied(-1, 0)
         self._highest = -1
-        self._next_offset = 0
-        self._sent = self._answered = self._sent_bytes = self._answered_bytes = 0
-        self._failure: Any = None
+        self._under_way = CopiesUnderWay(target.topic.kafka_topic, partition, _ANSWER_S)
         self._save_due = Deadline.after(_SAVE_EVERY_S)
         self.counts = CopiedCounts()
 
@@ -69,7 +68,7 @@ class PartitionCopy:
         self._copied = self._target.take_over(self._partition, self._origin.epoch, deadline)
         still_mine()
         self._highest = self._copied.highest
-        self._next_offset = self._copied.upto
+        self._under_way.next_offset = self._copied.upto
         return self._highest
 
     def copy(self, entries: Iterable[Entry]) -> None:
@@ -104,43 +103,21 @@ class PartitionCopy:
             raise errors.Corrupt(f"{topic.name} message at {entry.position} of Pulsar: {failure}") from failure
         if len(records) > 1:
             self._target.node.producers.more_than_plain(topic, Deadline.after(_ANSWER_S), chunks=True)
-        for record in records:
-            self._produce(producer, record)
+        size = sum(record.size for record in records)
+        step = [(record.value, record.key, record.headers) for record in records]
+        refused = self._under_way.send(producer, place_of(entry.position), step, size)
+        if refused is not None:
+            raise_ours(refused.why, f"appending to {self._under_way}")
+        self.counts.records += len(records)
+        self.counts.bytes += size
         self.counts.entries += 1
         self.counts.messages += len(entry.messages)
-
-    def _produce(self, producer: KafkaProducer, record: Copy) -> None:
-        topic, size = self._target.topic.kafka_topic, record.size
-
-        def delivered(error: Any, stored: Any) -> None:
-            self._answered += 1
-            self._answered_bytes += size
-            if error is not None:
-                self._failure = self._failure or error
-            elif stored.offset() is not None and stored.offset() >= 0:
-                self._next_offset = stored.offset() + 1
-
-        what = (topic, record.value, record.key, self._partition, delivered, None, 0, record.headers)
-        try:
-            try:
-                producer.produce(*what)
-            except BufferError:
-                produce_with_room(producer, _ANSWER_S, *what)
-        except Exception as failure:  # librdkafka's, translated; others are raised as they are
-            translated = ours(failure, f"appending to {topic}-{self._partition}")
-            if translated is failure:
-                raise
-            raise translated from failure
-        self._sent += 1
-        self._sent_bytes += size
-        self.counts.records += 1
-        self.counts.bytes += size
 
     def _keep_bounds(self, producer: KafkaProducer) -> None:
         if producer.asleep:
             producer.wake()
         producer.poll_inline()
-        if self._sent - self._answered >= MOST_RECORDS or self._sent_bytes - self._answered_bytes >= MOST_BYTES:
+        if self._under_way.records >= MOST_RECORDS or self._under_way.bytes >= MOST_BYTES:
             self._drain(producer)
 
     def _drain(self, producer: KafkaProducer) -> None:
@@ -149,20 +126,20 @@ class PartitionCopy:
         def answered() -> bool:
             producer.wake()
             producer.wait_for_reports(_ROOM_S)
-            return self._answered >= self._sent or self._failure is not None
+            return self._under_way.records == 0 or self._under_way.failure is not None
 
-        what = f"copying to {self._target.topic.kafka_topic}-{self._partition}"
+        what = f"copying to {self._under_way}"
         if not wait_until(answered, Deadline.after(_ANSWER_S)):
             raise errors.AppendOutcomeUnknown(f"{what} was not answered in {_ANSWER_S:.0f} s")
-        if self._failure is not None:
-            raise translate(self._failure, what)
+        if self._under_way.failure is not None:
+            raise translate(self._under_way.failure, what)
 
     def _save(self, *, final: bool) -> None:
         self._save_due = Deadline.after(_SAVE_EVERY_S)
         present = self._copied.present
         if present and present.max() <= self._highest:  # all of a former run's are passed
             present.clear()
-        upto = self._copied.upto if present else self._next_offset
+        upto = self._copied.upto if present else self._under_way.next_offset
         snapshot = Copied(self._highest, upto)
         self._target.save(
             self._partition, self._origin.epoch, snapshot, Deadline.after(_ANSWER_S), final=final and not present

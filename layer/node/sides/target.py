@@ -30,7 +30,6 @@ from pulsar_on_kafka.subscriptions.records.fences import Fences
 
 _log: Final = logging.getLogger(__name__)
 _USE: Final = "replication"
-_ROOM_S: Final = 0.01
 
 
 @dataclass(slots=True)
@@ -155,16 +154,3 @@ def target_topic(there: Node, here: Topic, deadline: Deadline) -> Topic:
     if found.partitions < here.partitions:
         found = there.topics.grow_to(here.name, here.partitions, deadline)
     return found
-
-
-def produce_with_room(producer: KafkaProducer, within_s: float, topic: str, *record: Any) -> None:
-    """`produce`, once the queue that all who copy to the cluster share has room. Raises AppendFailed after so long."""
-    deadline = Deadline.after(within_s)
-    while not deadline.passed():
-        producer.wait_for_reports(_ROOM_S)
-        try:
-            producer.produce(topic, *record)
-        except BufferError:
-            continue
-        return
-    raise errors.AppendFailed(f"{topic}: the queue to its cluster was full for {within_s:.0f} s")

@@ -134,8 +134,8 @@ class ReplicatorSession:
 
     def _step(self) -> None:
         for lane in self._lanes.values():
-            if lane.failure is not None:
-                raise translate(lane.failure, f"copying {self._name}[{lane.partition}] to {self._cluster}")
+            if lane.copies.failure is not None:
+                raise translate(lane.copies.failure, f"copying {self._name}[{lane.partition}] to {self._cluster}")
         self._begin_lanes()
         if self._is_full() and not self._paused:
             self._wait_for_room()
@@ -167,7 +167,7 @@ class ReplicatorSession:
             good = [record for record in good if record.offset() >= lane.read_position]
             if not good:
                 return
-        lane.send(lane.readable.of(partition, good), self._target, self._target.producer())
+        lane.send(lane.readable.of(partition, good), self._target.producer())
         lane.read_position = good[-1].offset() + 1
         if partition in lane.readable.committed:
             self._looking.note(partition, lane.readable.committed[partition])
@@ -181,7 +181,7 @@ class ReplicatorSession:
         for partition, each in committed.items():
             lane = self._lanes[partition]
             if lane.copying is not None:
-                lane.send(lane.readable.release(partition), self._target, self._target.producer())
+                lane.send(lane.readable.release(partition), self._target.producer())
             self._looking.note(partition, each)
         if answered:
             self._looking.put_late_on_record(committed.values())
@@ -214,8 +214,8 @@ class ReplicatorSession:
         waits_for_transactions = any(each.full for lane in lanes for each in lane.readable.committed.values())
         return (
             waits_for_transactions
-            or sum(lane.under_way for lane in lanes) >= MOST_RECORDS
-            or sum(lane.bytes_under_way for lane in lanes) >= MOST_BYTES
+            or sum(lane.copies.records for lane in lanes) >= MOST_RECORDS
+            or sum(lane.copies.bytes for lane in lanes) >= MOST_BYTES
         )
 
     def _wait_for_room(self) -> None:
@@ -224,7 +224,7 @@ class ReplicatorSession:
         producer = self._target.producer()
         while self._is_full() and not deadline.passed() and not self._ended():
             producer.wait_for_reports(_REPORT_S)
-            if any(lane.failure is not None for lane in self._lanes.values()):
+            if any(lane.copies.failure is not None for lane in self._lanes.values()):
                 return
         if self._is_full():
             self._consumer.pause([p for p, lane in self._lanes.items() if lane.copying is not None])
@@ -260,6 +260,7 @@ class ReplicatorSession:
             opened[partition] = Lane(
                 partition,
                 ReplicationCursor(identity, found),
+                self._target.topic.kafka_topic,
                 lambda p: self._node.producers.fences(self._subscription.topic, p, Deadline.after(_STORE_S)),
                 lambda p: ReadCommitted(data_partition(self._subscription.topic, p), self._node.clock.now_ms),
             )
@@ -303,7 +304,7 @@ class ReplicatorSession:
         self._leave(leaving)
         try:
             for partition, lane in ready.items():
-                final = lane.under_way == 0 and lane.failure is None
+                final = lane.copies.records == 0 and lane.copies.failure is None
                 self._target.save(partition, lane.cursor.epoch, lane.done_upto(), Deadline.after(_STORE_S), final=final)
             self._commit(ready, Deadline.after(_STORE_S))
         except errors.LayerError as failure:
@@ -316,7 +317,7 @@ class ReplicatorSession:
         self._saves.forget(lanes)
         for partition, lane in lanes.items():
             self._looking.forget(partition)
-            self._left = (self._left[0] + lane.copied_records, self._left[1] + lane.copied_bytes)
+            self._left = (self._left[0] + lane.copies.copied_records, self._left[1] + lane.copies.copied_bytes)
 
     # Saving -------------------------------------------------------------------------------------------------------
 
@@ -384,13 +385,13 @@ class ReplicatorSession:
 
     def _count(self) -> None:
         lanes = self._lanes.values()
-        self._counts.records = self._base[0] + self._left[0] + sum(lane.copied_records for lane in lanes)
-        self._counts.bytes = self._base[1] + self._left[1] + sum(lane.copied_bytes for lane in lanes)
-        self._counts.under_way = sum(lane.under_way for lane in lanes)
+        self._counts.records = self._base[0] + self._left[0] + sum(lane.copies.copied_records for lane in lanes)
+        self._counts.bytes = self._base[1] + self._left[1] + sum(lane.copies.copied_bytes for lane in lanes)
+        self._counts.under_way = sum(lane.copies.records for lane in lanes)
         self._counts.behind = sum(
             max(0, self._consumer.known_end(p) - (lane.done_upto().highest + 1)) for p, lane in self._lanes.items()
         )
 
 
 def _is_busy(lane: Lane) -> bool:
-    return lane.under_way > 0 and lane.failure is None
+    return lane.copies.records > 0 and lane.copies.failure is None

@@ -13,7 +13,7 @@ from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
-from pulsar_on_kafka.node.sides.target import Copied, Target
+from pulsar_on_kafka.node.sides.target import Copied
 from pulsar_on_kafka.service.replication.copying import Copying
 from pulsar_on_kafka.service.replication.cursor import ReplicationCursor
 from pulsar_on_kafka.service.replication.lane import Lane
@@ -73,10 +73,6 @@ class Sending:
         self.under_way.pop(0)(error, Record(place))
 
 
-class Topic:
-    kafka_topic = "k"
-
-
 class RefusingTheSecond(Sending):
     def produce(self, *record: Any) -> None:
         if self.under_way:
@@ -84,19 +80,15 @@ class RefusingTheSecond(Sending):
         super().produce(*record)
 
 
-class There:
-    topic = Topic()
-
-
 def lane_at(copied: Copied) -> Lane:
     cursor = ReplicationCursor(IDENTITY, Recovered(CursorState(0, 100), None, "start"))
-    lane = Lane(0, cursor, lambda _: (), lambda _: cast("Any", None))
+    lane = Lane(0, cursor, "k", lambda _: (), lambda _: cast("Any", None))
     lane.begin(Copying("eu", "us", 0, 1, cursor.epoch, lambda version: version, lambda: None), copied)
     return lane
 
 
 def send(lane: Lane, sending: Sending, *offsets: int) -> None:
-    lane.send([Record(offset) for offset in offsets], cast("Target", There()), cast("Any", sending))
+    lane.send([Record(offset) for offset in offsets], cast("Any", sending))
     lane.read_position = offsets[-1] + 1
 
 
@@ -108,9 +100,9 @@ def test_what_is_done_ends_before_the_first_that_is_under_way() -> None:
     sending.report(60)
     assert lane.done_upto() == Copied(0, 61)
     sending.report(61)
-    assert (lane.done_upto(), lane.under_way, lane.bytes_under_way) == (Copied(0, 61), 2, 20)
+    assert (lane.done_upto(), lane.copies.records, lane.copies.bytes) == (Copied(0, 61), 2, 20)
     sending.report(70)
-    assert (lane.done_upto(), lane.under_way, lane.bytes_under_way) == (Copied(5, 71), 0, 0)
+    assert (lane.done_upto(), lane.copies.records, lane.copies.bytes) == (Copied(5, 71), 0, 0)
 
 
 def test_many_at_once_are_done_step_by_step() -> None:
@@ -121,7 +113,7 @@ def test_many_at_once_are_done_step_by_step() -> None:
         sending.report(place)
         done.append(lane.done_upto())
     reached = [Copied(-1, 0)] * 49 + [Copied(49, 50)] * 50 + [Copied(99, 100)] * 20 + [Copied(119, 120)]
-    assert (done, lane.under_way, lane.bytes_under_way) == (reached, 0, 0)
+    assert (done, lane.copies.records, lane.copies.bytes) == (reached, 0, 0)
 
 
 def test_what_a_former_owner_copied_is_passed_over_and_found_again_by_the_next_one() -> None:
@@ -143,7 +135,7 @@ def test_after_a_failure_nothing_more_counts() -> None:
     sending.report(0)
     sending.report(-1, error="too large")
     sending.report(1)
-    assert (lane.failure, lane.done_upto().highest) == ("too large", 0)
+    assert (lane.copies.failure, lane.done_upto().highest) == ("too large", 0)
 
 
 @pytest.mark.parametrize("failed", range(3))
@@ -154,7 +146,7 @@ def test_one_of_a_step_that_fails_fails_the_step(failed: int) -> None:
     sending.report(0)
     for number in range(3):
         sending.report(-1 if number == failed else 1 + number, KafkaError(10) if number == failed else None)
-    assert (lane.failure.code(), lane.done_upto(), lane.under_way) == (10, Copied(0, 1), 3)
+    assert (lane.copies.failure.code(), lane.done_upto(), lane.copies.records) == (10, Copied(0, 1), 3)
 
 
 def test_what_cannot_be_handed_over_ends_what_is_done_though_more_was_let_go() -> None:
@@ -168,9 +160,9 @@ def test_what_cannot_be_handed_over_ends_what_is_done_though_more_was_let_go() -
     lane.copying = Copying("eu", "us", 0, 1, lane.cursor.epoch, version, lambda: None)
     records = [Record(0), WithSchema(4), Record(5)]
     with pytest.raises(errors.ConnectFailed):
-        lane.send(records, cast("Target", There()), cast("Any", sending))
+        lane.send(records, cast("Any", sending))
     sending.report(60)
-    assert (lane.done_upto(), lane.under_way) == (Copied(3, 61), 0)
+    assert (lane.done_upto(), lane.copies.records) == (Copied(3, 61), 0)
 
 
 def test_what_the_producer_refuses_is_neither_done_nor_under_way() -> None:
@@ -180,7 +172,7 @@ def test_what_the_producer_refuses_is_neither_done_nor_under_way() -> None:
     with pytest.raises(errors.RecordTooLarge, match="copying offset 1 to k-0"):
         send(lane, sending, 1, 2)
     sending.report(60)
-    assert (lane.done_upto(), lane.under_way, lane.bytes_under_way) == (Copied(0, 61), 0, 0)
+    assert (lane.done_upto(), lane.copies.records, lane.copies.bytes) == (Copied(0, 61), 0, 0)
 
 
 def test_of_a_step_that_is_refused_in_the_middle_nothing_is_done_and_the_rest_stays_under_way() -> None:
@@ -188,14 +180,14 @@ def test_of_a_step_that_is_refused_in_the_middle_nothing_is_done_and_the_rest_st
     with pytest.raises(errors.RecordTooLarge, match="copying offset 4 to k-0"):
         send(lane, sending, 3, 4, 5)
     sending.report(60)
-    assert (lane.done_upto().highest < 3, lane.done_upto().upto, lane.under_way > 0) == (True, 50, True)
+    assert (lane.done_upto().highest < 3, lane.done_upto().upto, lane.copies.records > 0) == (True, 50, True)
 
 
 def test_a_full_queue_is_waited_for() -> None:
     sending, lane = Sending(), lane_at(Copied(-1, 50))
     sending.refuses = BufferError("full")
     send(lane, sending, 0, 1)
-    assert (lane.under_way, len(sending.under_way)) == (2, 2)
+    assert (lane.copies.records, len(sending.under_way)) == (2, 2)
 
 
 def test_a_report_without_a_place_leaves_where_later_copies_are_looked_for() -> None:
