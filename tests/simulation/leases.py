@@ -128,6 +128,9 @@ class World:
         self.asks_again = random.Random(f"again {rng.getstate()}")
         """When applications have all that they did not acknowledge redelivered."""
         self.often_again = self.asks_again.choice((0.0, 0.0, 0.02))
+        self.elsewhere = random.Random(f"elsewhere {rng.getstate()}")
+        """When members own partitions of other numbers for a while, and want nothing of this one's owner."""
+        self.often_elsewhere = self.elsewhere.choice((0.0, 0.05))
         self.delivered: Counter[int] = Counter()
         """How often applications received a message; not what their consumers held when they were closed in good
         order, as in Pulsar."""
@@ -439,6 +442,7 @@ class Process:
         self.client_id = client_id
         self.alive = True
         self.paused = False
+        self.owns_elsewhere = False
         self.out_of_group = False
         self.traffic = Traffic(world)
         self.traffic.may_lease = lambda: world.owner is not self or world.says_leased
@@ -514,7 +518,10 @@ class Process:
             return
         if self.world.owner is self and not self.owned:
             self.take_over()
-        self.leasing.step(joined=True)
+        chance = self.world.elsewhere.random()
+        if chance < self.world.often_elsewhere:
+            self.owns_elsewhere = not self.owns_elsewhere
+        self.leasing.step(joined=not self.owns_elsewhere)
         self.dispatcher.drain()
         self.dispatcher.redeliver_due()
         self.dispatcher.dispatch()

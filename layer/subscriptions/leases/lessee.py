@@ -382,6 +382,10 @@ class Lessee:
             leased.asked = None
         self._said_s = self.now_s
         self._said_consumers = frozenset(each.number for each in consumers)
+        if self._unwritten.leaving:
+            # Owners forget it when they hear that, and hand out again what they leased it before: it is not taken, and
+            # they count from 1 when it comes again.
+            self._next_epoch()
         return self._unwritten
 
     def written(self, offset: int, owned: Collection[int] = ()) -> None:
@@ -391,12 +395,9 @@ class Lessee:
             return
         self._saves.written(self._acknowledges_from, offset, report)
         self._saves.take(owned)
-        if report.member != self.id:
-            return  # it began anew meanwhile
-        self.said_at = offset
-        self.is_known = not report.leaving
-        if report.leaving:
-            self._next_epoch()  # owners have forgotten it: they count from 1 when it comes again
+        if report.member == self.id:  # else it said that it leaves, or began anew meanwhile
+            self.said_at = offset
+            self.is_known = True
 
     def _is_due(self) -> bool:
         if self._acks.refuses or self._saves.has_unheard:

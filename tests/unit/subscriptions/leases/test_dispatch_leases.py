@@ -107,6 +107,17 @@ def test_a_lease_that_was_not_heard_ends_the_epoch() -> None:
     assert (report.member.epoch, report.sequence, dict(report.heard)) == (2, 1, {})
 
 
+def test_what_is_leased_to_a_member_that_has_said_that_it_leaves_is_not_taken() -> None:
+    member, _ = lessee()
+    member.asking = False
+    report = member.report()
+    assert report is not None
+    assert report.leaving
+    member.hear(SLOT, lease(1, 2, number=1))  # written before its owner heard of that; it hands them out again
+    member.written(40)
+    assert (held(member), bool(member.to_read), member.id.epoch, member.is_known) == ([], False, 2, False)
+
+
 def test_what_is_acknowledged_after_an_expulsion_is_told_all_the_same() -> None:
     member, endpoint = lessee()
     member.hear(SLOT, lease(1, 2, number=1))
