@@ -9,6 +9,7 @@ from confluent_kafka import Message
 
 from pulsar_on_kafka.kafka.records import headers_of as layers_headers_of
 from pulsar_on_kafka.mapping.records.message_record import Headers
+from pulsar_on_kafka.statelog.api import LogRecord
 
 
 def place_of(record: Message) -> tuple[int, int]:
@@ -35,3 +36,31 @@ class ReadRecord:
 
     def headers(self) -> Headers:
         return self._headers
+
+
+class LoggedRecord:
+    """A record of a log in memory in confluent-kafka's form, as a consumer of `topic` gets it."""
+
+    def __init__(self, topic: str, partition: int, record: LogRecord) -> None:
+        self._topic, self._partition, self._record = topic, partition, record
+
+    def topic(self) -> str:
+        return self._topic
+
+    def partition(self) -> int:
+        return self._partition
+
+    def error(self) -> None:
+        return None
+
+    def offset(self) -> int:
+        return self._record.offset
+
+    def key(self) -> bytes:
+        return self._record.key
+
+    def value(self) -> bytes | None:
+        return self._record.value
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self._record.timestamp_ms

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
+from typing import ClassVar
 
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.simulation.turns import Actor, ManualClock, Schedule
@@ -14,11 +16,14 @@ Life = Callable[[Actor], None]
 class ActorsHistory:
     """Actors at work on one log in memory. Assertions are to name `seed`.
 
-    A history says in `step` what happens next, and calls `begin` and `play`.
+    A history says in `step` what happens next, and calls `begin` (or `begin_with`) and `play`.
     """
+
+    step_s: ClassVar[int] = 1
 
     def __init__(self, seed: int, steps: int) -> None:
         self.seed = seed
+        self.told = f"seed {seed}"
         self.steps = steps
         self.rng = random.Random(seed)
         self.clock = ManualClock()
@@ -27,16 +32,23 @@ class ActorsHistory:
         self.late: list[Callable[[], object]] = []
         """Appends that will come some time, or never."""
         self.actors: list[Actor] = []
+        self._makers: tuple[Callable[[], Actor], ...] = ()
 
-    def begin(self, *lives: Life, then: Life) -> None:
-        """An actor for each of these lives; `then` is the life of those who come after one that died."""
-        self.actors = [Actor(life) for life in lives]
-        self._then = then
+    def begin(self, *lives: Life, then: Life | None = None) -> None:
+        """An actor for each of these lives; `then`, or the same, is the life of who comes after one that died."""
+        self.begin_with(*(partial(Actor, life) for life in lives))
+        if then is not None:
+            self._makers = tuple(partial(Actor, then) for _ in lives)
+
+    def begin_with(self, *makers: Callable[[], Actor]) -> None:
+        """An actor of each of these; the same makes who comes after one that died."""
+        self.actors = [make() for make in makers]
+        self._makers = makers
 
     def play(self) -> None:
         try:
             for _ in range(self.steps):
-                self.clock.seconds += 1
+                self.clock.seconds += self.step_s
                 self.step(self.rng.random())
         finally:
             for actor in self.actors:
@@ -54,5 +66,5 @@ class ActorsHistory:
         place = self.rng.randrange(len(self.actors))
         dead = self.actors[place]
         dead.end()
-        self.actors[place] = Actor(self._then)
+        self.actors[place] = self._makers[place]()
         return dead

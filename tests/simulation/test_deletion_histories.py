@@ -30,8 +30,9 @@ from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
 from pulsar_on_kafka.service.ledgers.retirement import KeptByRule, Retirement
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
+from tests.simulation.history import ActorsHistory
 from tests.simulation.test_ledger_histories import SIZE, SeenTopics, Topics, WatchedLog
-from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, Schedule, kafka_cleans, simulated_topic
+from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
 from tests.simulation.verdicts import verdicts_of
 
 LISTED_AGAIN = 1155
@@ -252,49 +253,39 @@ class Node:
         self.trusted = TrustedLedgers(most=5)
 
 
-class History:
+class History(ActorsHistory):
+    log: JudgedLog
+
     def __init__(self, seed: int, steps: int = 1000) -> None:
-        self.told = f"seed {seed}"
-        self.steps = steps
-        self.rng = random.Random(seed)
-        self.clock = ManualClock()
-        self.schedule = Schedule(self.rng, self.clock)
+        super().__init__(seed, steps)
         self.log = JudgedLog(self.clock, self.told)
         self.topic = simulated_topic(with_lag=self.rng.random() < 0.5)
         self.world = self.log.world = World(self.rng, self.told)
         self.rebuild_share = self.rng.choice([0.0, 0.02])
         self.queue = Queue()
-        self.late: list[Callable[[], object]] = []
         self.sessions = 0
         self.unknown_share = self.rng.choice([0.0, 0.05, 0.15])
         self.verdicts = dict.fromkeys(DeletionVerdict, 0)
 
     def run(self) -> int:
-        lives: list[Callable[[], Actor]] = [self._owner, self._owner, self._worker, self._subscriber, self._subscriber]
-        actors = [make() for make in lives]
-        try:
-            for _ in range(self.steps):
-                self.clock.seconds += 1
-                draw = self.rng.random()
-                if draw < 0.7:
-                    self.schedule.step_one_of(actors)
-                elif draw < 0.9:
-                    self.world.happen()
-                elif draw < 0.96:
-                    kafka_cleans(self.log, self.topic, self.clock, self.rng)
-                elif draw < 0.98 and self.late:
-                    self.late.pop(self.rng.randrange(len(self.late)))()
-                elif draw > 0.985:
-                    place = self.rng.randrange(len(actors))
-                    actors[place].end()
-                    actors[place] = lives[place]()
-        finally:
-            for actor in actors:
-                actor.end()
+        self.begin_with(self._owner, self._owner, self._worker, self._subscriber, self._subscriber)
+        self.play()
         for arrival in self.late:
             arrival()
         self._nothing_is_left_in_the_end()
         return self.world.deleted
+
+    def step(self, draw: float) -> None:
+        if draw < 0.7:
+            self.schedule.step_one_of(self.actors)
+        elif draw < 0.9:
+            self.world.happen()
+        elif draw < 0.96:
+            kafka_cleans(self.log, self.topic, self.clock, self.rng)
+        elif draw < 0.98 and self.late:
+            self.one_arrives_late()
+        elif draw > 0.985:
+            self.one_dies()
 
     # Who lives here -----------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ lists say exactly what the topics have. `make soak` runs more.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -26,12 +26,12 @@ from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
+from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import (
     NEVER,
     Actor,
     ActorsLog,
     ManualClock,
-    Schedule,
     kafka_cleans,
     simulated_topic,
 )
@@ -159,49 +159,37 @@ class RetiringOwner(LedgerOwner):
             self._append([(first.id, replace(first.record, state=following[first.state]))], NEVER)
 
 
-class History:
+class History(ActorsHistory):
+    log: WatchedLog
+
     def __init__(self, seed: int, steps: int = 160) -> None:
-        self.told = f"seed {seed}"
-        self.steps = steps
-        self.rng = random.Random(seed)
-        self.clock = ManualClock()
-        self.schedule = Schedule(self.rng, self.clock)
+        super().__init__(seed, steps)
         self.log = WatchedLog(self.clock, self.told)
         self.topic = simulated_topic(with_lag=self.rng.random() < 0.5)
         self.topics = Topics(self.rng)
-        self.late: list[Callable[[], object]] = []
         self.sessions = 0
         self.unknown_share = self.rng.choice([0.0, 0.06, 0.2])
         self.readers = [self._reader() for _ in range(2)]
 
     def run(self) -> int:
-        actors = [Actor(self._life) for _ in range(3)]
-        try:
-            for _ in range(self.steps):
-                self._step(actors)
-        finally:
-            for actor in actors:
-                actor.end()
+        self.begin(*[self._life] * 3)
+        self.play()
         for arrival in self.late:
             arrival()
         self._all_is_true_in_the_end()
         return self.log.changes
 
-    def _step(self, actors: list[Actor]) -> None:
-        self.clock.seconds += 1
-        draw = self.rng.random()
+    def step(self, draw: float) -> None:
         if draw < 0.55:
-            self.schedule.step_one_of(actors)
+            self.schedule.step_one_of(self.actors)
         elif draw < 0.75:
             self.topics.happen()
         elif draw < 0.94:
             kafka_cleans(self.log, self.topic, self.clock, self.rng)
         elif draw < 0.98 and self.late:
-            self.late.pop(self.rng.randrange(len(self.late)))()
+            self.one_arrives_late()
         elif draw > 0.99:
-            place = self.rng.randrange(len(actors))
-            actors[place].end()
-            actors[place] = Actor(self._life)
+            self.one_dies()
         self._readers_agree()
 
     def _life(self, actor: Actor) -> None:

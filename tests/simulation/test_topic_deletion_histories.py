@@ -37,8 +37,9 @@ from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion, ledger
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.versioned import VersionedEntities
+from tests.simulation.history import ActorsHistory
 from tests.simulation.test_deletion_histories import Queue, SeenQueue
-from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, Schedule, kafka_cleans, simulated_topic
+from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, kafka_cleans, simulated_topic
 from tests.simulation.verdicts import verdicts_of
 
 SIZE = 5
@@ -273,18 +274,16 @@ class Process:
         return judgement.verdict
 
 
-class History:
+class History(ActorsHistory):
+    log: TopicsLog
+    step_s = STEP_S
+
     def __init__(self, seed: int, steps: int = 700) -> None:
-        self.told = f"seed {seed}"
-        self.steps = steps
-        self.rng = random.Random(seed)
-        self.clock = ManualClock()
-        self.schedule = Schedule(self.rng, self.clock)
+        super().__init__(seed, steps)
         self.cluster = Cluster(self.told, random.Random(seed))
         self.log = TopicsLog(self.clock, self.cluster)
         self.topic = simulated_topic(with_lag=self.rng.random() < 0.5)
         self.queue = Queue()
-        self.late: list[Callable[[], object]] = []
         self.unknown_share = self.rng.choice([0.0, 0.05, 0.15])
         self.verdicts = dict.fromkeys(DeletionVerdict, 0)
 
@@ -295,31 +294,24 @@ class History:
         return any(each.kafka_topic == kafka_topic and each.state is LifeState.CREATING for each in records)
 
     def run(self) -> Cluster:
-        lives = [self._maintainer, self._maintainer, self._worker, self._worker, self._user, self._user]
-        actors = [Actor(life) for life in lives]
-        try:
-            for _ in range(self.steps):
-                self.clock.seconds += STEP_S
-                draw = self.rng.random()
-                if draw < 0.85:
-                    self.schedule.step_one_of(actors)
-                elif draw < 0.9:
-                    self._messages_come()
-                elif draw < 0.96:
-                    kafka_cleans(self.log, self.topic, self.clock, self.rng)
-                elif draw < 0.98 and self.late:
-                    self.late.pop(self.rng.randrange(len(self.late)))()
-                elif draw > 0.985:
-                    place = self.rng.randrange(len(actors))
-                    actors[place].end()
-                    actors[place] = Actor(lives[place])
-        finally:
-            for actor in actors:
-                actor.end()
+        self.begin(self._maintainer, self._maintainer, self._worker, self._worker, self._user, self._user)
+        self.play()
         for arrival in self.late:
             arrival()
         self._all_comes_to_its_end()
         return self.cluster
+
+    def step(self, draw: float) -> None:
+        if draw < 0.85:
+            self.schedule.step_one_of(self.actors)
+        elif draw < 0.9:
+            self._messages_come()
+        elif draw < 0.96:
+            kafka_cleans(self.log, self.topic, self.clock, self.rng)
+        elif draw < 0.98 and self.late:
+            self.one_arrives_late()
+        elif draw > 0.985:
+            self.one_dies()
 
     def _messages_come(self) -> None:
         """Also to a topic that is being deleted: its producers have not heard of that."""

@@ -25,6 +25,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.metadata.policies import POLICIES
 from tests.steps import Unique
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -373,9 +374,8 @@ def _next_payload(done: Pok, topic: str) -> str:
 def test_reset_to_a_place(done: Pok, refused: Pok, unique: Unique) -> None:
     topic = unique()
     ids = done("produce", topic, "-m", "a", "-m", "b").lines
-    time.sleep(0.05)
-    between_ms = int(time.time() * 1000)
-    time.sleep(0.05)
+    between_ms = int(time.time() * 1000) + 1
+    until(lambda: time.time() * 1000 > between_ms + 1, "the next milliseconds")
     done("produce", topic, "-m", "c")
     done("consume", topic, "-s", "s", "--initial", "earliest", "-n", "3")
 

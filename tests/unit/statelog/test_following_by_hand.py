@@ -15,35 +15,7 @@ from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.followed_log import FollowedLog, Which
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.clocks import PacedClock
-
-
-class Delivered:
-    """A record as librdkafka gives it."""
-
-    def __init__(self, which: Which, record: LogRecord) -> None:
-        self._which = which
-        self._record = record
-
-    def topic(self) -> str:
-        return self._which[0]
-
-    def partition(self) -> int:
-        return self._which[1]
-
-    def error(self) -> None:
-        return None
-
-    def offset(self) -> int:
-        return self._record.offset
-
-    def key(self) -> bytes:
-        return self._record.key
-
-    def value(self) -> bytes | None:
-        return self._record.value
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self._record.timestamp_ms
+from tests.kafka_records import LoggedRecord
 
 
 class Reader:
@@ -80,7 +52,7 @@ class Reader:
         found: list[Any] = []
         for which, position in self._positions.items():
             for record in self._world.records(which, position)[:limit]:
-                found.append(Delivered(which, record))
+                found.append(LoggedRecord(*which, record))
                 self._positions[which] = record.offset + 1
         return found
 

@@ -13,34 +13,11 @@ from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.tail import PartitionTail
+from tests.kafka_records import LoggedRecord
 from tests.waiting import never, until
 
 DEADLINE = Deadline.never()
 PATIENCE_S = 30.0
-
-
-class Record:
-    def __init__(self, partition: int, record: LogRecord) -> None:
-        self._partition = partition
-        self._record = record
-
-    def error(self) -> None:
-        return None
-
-    def partition(self) -> int:
-        return self._partition
-
-    def offset(self) -> int:
-        return self._record.offset
-
-    def key(self) -> bytes:
-        return self._record.key
-
-    def value(self) -> bytes | None:
-        return self._record.value
-
-    def timestamp(self) -> tuple[int, int]:
-        return 1, self._record.timestamp_ms
 
 
 class Reader:
@@ -62,11 +39,11 @@ class Reader:
         if self._fail.is_set():
             self._fail.clear()
             raise ConnectFailed("no broker answers")
-        found: list[Record] = []
+        found: list[LoggedRecord] = []
         for partition, position in self._positions.items():
             end = self._log.end_offset(DELIVERIES, partition, DEADLINE)
             for batch in self._log.read(DELIVERIES, partition, position, end, DEADLINE):
-                found += [Record(partition, record) for record in batch]
+                found += [LoggedRecord(str(DELIVERIES), partition, record) for record in batch]
             self._positions[partition] = end
         if not found:
             self._fail.wait(0.01)

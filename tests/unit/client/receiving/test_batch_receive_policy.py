@@ -59,7 +59,7 @@ def test_by_time() -> None:
     began = time.monotonic()
     assert sizes(ConsumerBatchReceivePolicy(-1, -1, 50), FakeInbox(1)) == [1]
     assert sizes(ConsumerBatchReceivePolicy(0, 0, 50), FakeInbox()) == []
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 60
 
 
 def test_a_batch_is_no_larger_than_the_queue() -> None:

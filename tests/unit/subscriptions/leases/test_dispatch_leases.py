@@ -39,6 +39,13 @@ SLOT = PartitionSlot("persistent://public/default/orders", 0, -1, LedgerLayout(1
 MEMBER = MemberId("other", 1)
 
 
+def acknowledge_the_first(member: Lessee) -> None:
+    """Entry 1 is leased to it and acknowledged."""
+    member.hear(SLOT, lease(1, number=1))
+    SLOT.ack(1)
+    member.drain([SLOT])
+
+
 def lessee() -> tuple[Lessee, Endpoint]:
     """A member with one consumer of ten messages, welcomed by OWNER, that has told what it takes."""
     endpoint = Endpoint("mine", 10, delivery_type=Delivery)
@@ -141,9 +148,7 @@ def test_recalled_messages_leave_the_inbox_and_are_not_refused() -> None:
 
 def test_a_flush_waits_for_a_save_behind_the_report() -> None:
     member, _ = lessee()
-    member.hear(SLOT, lease(1, number=1))
-    SLOT.ack(1)
-    member.drain([SLOT])
+    acknowledge_the_first(member)
     assert member.unsaved
     member.save_wanted = True
     assert member.report() is not None
@@ -156,9 +161,7 @@ def test_a_flush_waits_for_a_save_behind_the_report() -> None:
 
 def test_a_flush_asks_for_a_save_with_the_report_that_acknowledges() -> None:
     member, _ = lessee()
-    member.hear(SLOT, lease(1, number=1))
-    SLOT.ack(1)
-    member.drain([SLOT])
+    acknowledge_the_first(member)
     member.save_wanted = True
     report = said(member)
     assert (report.acks, report.save) == ({0: BitMap64([1])}, True)
@@ -187,9 +190,7 @@ def test_what_a_new_owner_has_not_heard_is_told_again() -> None:
 
 def test_what_was_told_before_a_seek_is_not_told_again() -> None:
     member, _ = lessee()
-    member.hear(SLOT, lease(1, number=1))
-    SLOT.ack(1)
-    member.drain([SLOT])
+    acknowledge_the_first(member)
     member.now_s += 1.0
     assert member.report() is not None
     member.written(40)
@@ -204,9 +205,7 @@ def test_what_was_told_before_a_seek_is_not_told_again() -> None:
 def test_who_takes_over_does_not_count_what_it_told_before_the_last_save(upto: int, left: list[int]) -> None:
     """The former owner has taken it in, or sought since; it may not have been heard to say so."""
     member, _ = lessee()
-    member.hear(SLOT, lease(1, number=1))
-    SLOT.ack(1)
-    member.drain([SLOT])
+    acknowledge_the_first(member)
     member.now_s += 1.0
     assert member.report() is not None
     member.written(40)
@@ -718,9 +717,7 @@ def test_a_first_report_that_answers_is_an_answer() -> None:
 def test_who_left_and_comes_again_is_another_epoch() -> None:
     """Its former owners count what they write to it from 1 again."""
     member, endpoint = lessee()
-    member.hear(SLOT, lease(1, number=1))
-    SLOT.ack(1)
-    member.drain([SLOT])
+    acknowledge_the_first(member)
     member.asking = False
     member.now_s = 1.0
     report = said(member)

@@ -108,6 +108,17 @@ class World:
         self.data = Data()
         self.outcomes = LoggedOutcomes(self.log, self.data, TransactionViews(self.log, self.clock))
 
+    def coordinator(self, settings: CoordinatorSettings) -> Coordinator:
+        made = Coordinator(
+            CoordinatorLog(self.log, 2, self.clock),
+            self.outcomes,
+            StateLogRequests(self.log, 2),
+            settings=settings,
+            clock=self.clock,
+        )
+        made.take_over(NEVER)
+        return made
+
     def entries(self) -> BufferEntries:
         partition = TRANSACTION_BUFFER_SNAPSHOT.partition_for(TOPIC)
         view = LogView(self.log, TRANSACTION_BUFFER_SNAPSHOT, partition, BufferEntries, self.clock)
@@ -282,14 +293,7 @@ def test_a_partition_that_was_registered_and_never_announced_gets_nothing() -> N
 
 def test_a_coordinator_with_real_outcomes() -> None:
     world = World()
-    coordinator = Coordinator(
-        CoordinatorLog(world.log, 2, world.clock),
-        world.outcomes,
-        StateLogRequests(world.log, 2),
-        settings=CoordinatorSettings(group_delay_ms=0, low_water_every_ms=1),
-        clock=world.clock,
-    )
-    coordinator.take_over(NEVER)
+    coordinator = world.coordinator(CoordinatorSettings(group_delay_ms=0, low_water_every_ms=1))
 
     def do(wish: Wish) -> TxnId:
         future = coordinator.submit(wish, NEVER)
@@ -332,14 +336,7 @@ MANY = tuple(TopicPartition(TOPIC, number) for number in range(12))
 
 def test_what_was_done_in_some_of_many_partitions_is_not_done_again_in_others() -> None:
     world = World()
-    coordinator = Coordinator(
-        CoordinatorLog(world.log, 2, world.clock),
-        world.outcomes,
-        StateLogRequests(world.log, 2),
-        settings=CoordinatorSettings(retry_effects_ms=1, retry_effects_most_ms=1),
-        clock=world.clock,
-    )
-    coordinator.take_over(NEVER)
+    coordinator = world.coordinator(CoordinatorSettings(retry_effects_ms=1, retry_effects_most_ms=1))
     begun = coordinator.submit(Begin(60_000), NEVER)
     coordinator.turn(NEVER)
     txn = begun.result(0)
