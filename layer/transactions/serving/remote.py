@@ -1,8 +1,9 @@
 """A coordinator that another process owns, asked by `transaction_requests`; the answers are its log's own records.
 
-The same request is sent again every second until the log shows its outcome, because the owner may change; it takes
-effect once. What counts as an answer: to a begin its NEW, to a registration its ANSWER, to an end the transaction's
-last status; or an ANSWER that refuses. All count only when they are valid by the fence: no former owner answers.
+The same request is sent again as soon as the log shows another owner, and every second in any case, until the log shows
+its outcome; it takes effect once. What counts as an answer: to a begin its NEW, to a registration its ANSWER, to an end
+the transaction's last status; or an ANSWER that refuses. All count only when they are valid by the fence: no former
+owner answers.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
     encode_transaction_request,
 )
 from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.take_over import Owner
 from pulsar_on_kafka.statelog.views import LogViews
 from pulsar_on_kafka.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
@@ -113,16 +115,21 @@ class RemoteCoordinator:
             raise InvalidOption(str(error)) from error
         key = encode_key(TransactionRequestKey(self.id, request))
         asked = False
+        sent_to: Owner | None = None
         send_at_s, look_s = self._clock.monotonic(), _LOOK_LEAST_S
         trouble: StoreError | None = None
         while True:
             try:
-                found = self._read(lambda state: self._outcome(state, wish, request), deadline)
+                found, owner = self._read(lambda state: (self._outcome(state, wish, request), state.owner), deadline)
                 if found is not None:
                     return found
-                if self._clock.now_ms() < until_ms and self._clock.monotonic() >= send_at_s:
-                    send_at_s = self._clock.monotonic() + _AGAIN_S
-                    self._check_owned(asked, deadline)
+                now_s = self._clock.monotonic()
+                if self._clock.now_ms() < until_ms and (owner != sent_to or now_s >= send_at_s):
+                    send_at_s, sent_to = now_s + _AGAIN_S, owner
+                    if owner is None and not asked:
+                        raise TransactionCoordinatorNotFound(
+                            f"coordinator {self.id} never had an owner: no process serves transactions"
+                        )
                     asked = self._send(key, value, asked, deadline)
             except _TELL_AT_ONCE:
                 raise
@@ -135,12 +142,6 @@ class RemoteCoordinator:
 
     def _read(self, question: Callable[[CoordinatorState], T], deadline: Deadline) -> T:
         return self._logs.ask_partition(self.id, question, deadline)
-
-    def _check_owned(self, asked: bool, deadline: Deadline) -> None:
-        if not asked and self._read(lambda state: state.owner, deadline) is None:
-            raise TransactionCoordinatorNotFound(
-                f"coordinator {self.id} never had an owner: no process serves transactions"
-            )
 
     def _send(self, key: bytes, value: bytes, asked: bool, deadline: Deadline) -> bool:
         """Whether the request may be with the owner now."""

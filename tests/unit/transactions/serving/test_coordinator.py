@@ -30,7 +30,7 @@ from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
 from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
-from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
+from pulsar_on_kafka.transactions.serving.remote import REQUEST_LIFE_MS, RemoteCoordinator
 from tests.clocks import PacedClock
 from tests.state_log_requests import StateLogRequests, coordinator_logs
 
@@ -866,6 +866,24 @@ def test_without_an_answer_the_outcome_is_unknown(wish: Wish, expected: type[err
     with pytest.raises(expected, match="coordinator 3 did not"):
         remote.ask(wish, NEVER)
     assert world.log.end_offset(TRANSACTION_REQUESTS, 3, NEVER) == 30  # asked every second
+
+
+def test_another_owner_is_asked_at_once() -> None:
+    world = World()
+    world.coordinator()
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 1:
+            world.coordinator()
+        elif len(waits) == 3:
+            world.clock.ms += REQUEST_LIFE_MS
+
+    remote = RemoteCoordinator(world.log, 3, coordinator_logs(world.log, world.clock), world.clock, wait=wait)
+    with pytest.raises(errors.AppendOutcomeUnknown):
+        remote.ask(Begin(60_000), NEVER)
+    assert world.log.end_offset(TRANSACTION_REQUESTS, 3, NEVER) == 2
 
 
 def test_who_may_not_write_requests_hears_it_at_once() -> None:
