@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over, membership_ended
+from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.kafka.reading.ascending import AscendingReader
 from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.epoch_fences import Fence
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorLife
 from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
@@ -23,127 +26,166 @@ from pulsar_on_kafka.replicated.acknowledged_elsewhere import AcknowledgedElsewh
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.leases.terms import LeaseTerms, LeaseTraffic
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
+from pulsar_on_kafka.subscriptions.member.services import MemberServices
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
 from pulsar_on_kafka.subscriptions.requests.saved_cursors import SavedCursors
 from pulsar_on_kafka.subscriptions.requests.transaction_acks import TransactionAcksElsewhere
 
 
-def new_member(
-    services: Services,
-    cursors: SavedCursors,
-    subscription: Subscription,
-    session: str,
-    client_id: str,
-    ack_persist_interval_s: float,
-    compacted: Mapping[int, CompactedRange],
-    lease_channel: Callable[[Subscription], LeaseTraffic],
-    transactions_elsewhere: TransactionAcksElsewhere,
-    deadline: Deadline,
-) -> SubscriptionMember:
-    topic = subscription.topic
-    slots: dict[int, PartitionSlot] = {}
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """What a membership is to be: under which client id, with which session, and of what topic only what is `compacted`
+    is delivered (all of it where that is empty)."""
 
-    def slot(partition: int) -> PartitionSlot:
-        return slot_of(topic, partition, slots)
-
-    def checkpoint(partition: int, deadline: Deadline) -> CommittedOffset | None:
-        return services.checkpoints.newest(cursor_identity(subscription, partition), deadline)
-
-    now = subscription
-
-    def verify(deadline: Deadline) -> None:
-        nonlocal now
-        now = services.subscriptions.verify(subscription, session, deadline)
-
-    floors = {} if topic.name.is_persistent else _floors(services, subscription, deadline)
-    handle = SubscriptionHandle(
-        subscription.place,
-        subscription.name,
-        topic.kafka_topic,
-        subscription.type,
-        slot,
-        lambda: list(slots.values()),
-        lambda partition: cursor_identity(subscription, partition),
-        subscription.start_offset,
-        lambda partitions, deadline: cursors.committed_settled(subscription, partitions, deadline),
-        checkpoint,
-        verify,
-        buffer_access(services, topic),
-        compacted,
-        services.meters.subscription(subscription.place, subscription.name),
-        lambda partition, deadline: services.producers.fences(topic, partition, deadline),
-        lambda: membership_ended(client_id),
-        lambda partition, deadline: cursors.committed_elsewhere(now, partition, deadline),
-        lambda deadline: services.topics.check_same(topic, deadline),
-        subscription.partition,
-        not topic.name.is_persistent,
-        floors,
-        acknowledged_elsewhere(services, subscription, deadline),
-        services.departures.company(subscription.group, client_id),
-    )
-    config = services.settings.group_member(
-        group_id=subscription.group,
-        client_id=client_id,
-        fetch_queue_kbytes=FETCH_QUEUE_KBYTES,
-        partitioned=topic.partitioned,
-    )
-    return SubscriptionMember(
-        handle,
-        config,
-        services.store,
-        services.fetcher,
-        services.clock,
-        services.pending_acks,
-        None if compacted else _lease_terms(services, subscription, client_id, lease_channel, transactions_elsewhere),
-        ack_persist_interval_s=ack_persist_interval_s,
-    )
+    subscription: Subscription
+    session: str
+    client_id: str
+    ack_persist_interval_s: float
+    compacted: Mapping[int, CompactedRange]
 
 
-def _lease_terms(
-    services: Services,
-    subscription: Subscription,
-    client_id: str,
-    lease_channel: Callable[[Subscription], LeaseTraffic],
-    transactions_elsewhere: TransactionAcksElsewhere,
-) -> LeaseTerms | None:
-    """None where a partition's messages go to its owner's process only."""
-    topic = subscription.topic
-    if not subscription.type.is_leased or subscription.partition is not None or not topic.name.is_persistent:
+class MemberOpening:
+    """Makes the memberships of one process."""
+
+    def __init__(
+        self,
+        services: Services,
+        cursors: SavedCursors,
+        lease_channel: Callable[[Subscription], LeaseTraffic],
+        transactions_elsewhere: TransactionAcksElsewhere,
+    ) -> None:
+        self._services = services
+        self._cursors = cursors
+        self._lease_channel = lease_channel
+        self._transactions_elsewhere = transactions_elsewhere
+
+    def member(self, joining: Joining, deadline: Deadline) -> SubscriptionMember:
+        services, subscription = self._services, joining.subscription
+        config = services.settings.group_member(
+            group_id=subscription.group,
+            client_id=joining.client_id,
+            fetch_queue_kbytes=FETCH_QUEUE_KBYTES,
+            partitioned=subscription.topic.partitioned,
+        )
+        return SubscriptionMember(
+            _MemberHandle(services, self._cursors, joining, deadline),
+            MemberServices(
+                config,
+                services.store,
+                services.fetcher,
+                services.clock,
+                services.pending_acks,
+                None if joining.compacted else self._lease_terms(subscription, joining.client_id),
+                joining.ack_persist_interval_s,
+            ),
+        )
+
+    def _lease_terms(self, subscription: Subscription, client_id: str) -> LeaseTerms | None:
+        """None where a partition's messages go to its owner's process only."""
+        topic, settings = subscription.topic, self._services.settings
+        if not subscription.type.is_leased or subscription.partition is not None or not topic.name.is_persistent:
+            return None
+        life = CursorLife(topic.kafka_topic_id, topic.layout.incarnation, subscription.incarnation)
+        ahead = settings.shared_tail(client_id="leased", fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
+        behind = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
+        reader = AscendingReader(lambda: AssignedConsumer(ahead, topic.kafka_topic), behind)
+
+        def ask_owner(partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
+            key = DeliveryKey(str(topic.name), partition, subscription.name)
+            self._transactions_elsewhere.ask(key, life, txn, ack, answer, deadline)
+
+        traffic = self._lease_channel(subscription)
+        return LeaseTerms(client_id, life, traffic, reader, ask_owner, partitions=topic.partitions)
+
+
+class _MemberHandle(SubscriptionHandle):
+    """The handle asks what this process has of the subscription, and Kafka."""
+
+    def __init__(self, services: Services, cursors: SavedCursors, joining: Joining, deadline: Deadline) -> None:
+        subscription, topic = joining.subscription, joining.subscription.topic
+        self._services = services
+        self._cursors = cursors
+        self._joining = joining
+        self._opened = subscription
+        self._now = subscription
+        """As it was verified last."""
+        self._slots: dict[int, PartitionSlot] = {}
+        self._floors = {} if topic.name.is_persistent else _floors(services, subscription, deadline)
+        self._origin = _origin(services, subscription, deadline)
+        self.topic = subscription.place
+        self.subscription = subscription.name
+        self.kafka_topic = topic.kafka_topic
+        self.type = subscription.type
+        self.partition = subscription.partition
+        self.transient = not topic.name.is_persistent
+        self.buffer = buffer_access(services, topic)
+        self.meter = services.meters.subscription(subscription.place, subscription.name)
+        self.company = services.departures.company(subscription.group, joining.client_id)
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.subscription}"
+
+    def slot(self, partition: int) -> PartitionSlot:
+        return slot_of(self._opened.topic, partition, self._slots)
+
+    def slots(self) -> Sequence[PartitionSlot]:
+        return list(self._slots.values())
+
+    def identity(self, partition: int) -> CursorIdentity:
+        return cursor_identity(self._opened, partition)
+
+    def start_offset(self, partition: int) -> int:
+        return self._opened.start_offset(partition)
+
+    def floor(self, partition: int) -> int:
+        return self._floors.get(partition, 0)
+
+    def committed(self, partitions: Sequence[int], deadline: Deadline) -> Mapping[int, CommittedOffset]:
+        return self._cursors.committed_settled(self._opened, partitions, deadline)
+
+    def elsewhere(self, partition: int, deadline: Deadline) -> CommittedOffset | None:
+        return self._cursors.committed_elsewhere(self._now, partition, deadline)
+
+    def checkpoint(self, partition: int, deadline: Deadline) -> CommittedOffset | None:
+        return self._services.checkpoints.newest(self.identity(partition), deadline)
+
+    def verify(self, deadline: Deadline) -> None:
+        self._now = self._services.subscriptions.verify(self._opened, self._joining.session, deadline)
+
+    def check_topic(self, deadline: Deadline) -> None:
+        self._services.topics.check_same(self._opened.topic, deadline)
+
+    def fences(self, partition: int, deadline: Deadline) -> Sequence[Fence]:
+        return self._services.producers.fences(self._opened.topic, partition, deadline)
+
+    def compacted(self, partition: int) -> CompactedRange | None:
+        return self._joining.compacted.get(partition)
+
+    def acknowledged_elsewhere(self, partition: int) -> AcknowledgedElsewhere | None:
+        if self._origin is None:
+            return None
+        return AcknowledgedElsewhere(
+            self._services.progress,
+            self._origin,
+            str(self._opened.topic.name),
+            partition,
+            self._opened.name,
+            self._services.clock,
+            follows=self._opened.follows,
+        )
+
+    def ended(self) -> None:
+        membership_ended(self._joining.client_id)
+
+
+def _origin(services: Services, subscription: Subscription, deadline: Deadline) -> Origin | None:
+    """What a replicated subscription's messages come from; None on one that is not replicated, or in a cluster without
+    a name, of which no other one can know anything."""
+    if not subscription.replicated or not subscription.topic.name.is_persistent:
         return None
-    life = CursorLife(topic.kafka_topic_id, topic.layout.incarnation, subscription.incarnation)
-    ahead = services.settings.shared_tail(client_id="leased", fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
-    behind = Fetcher(services.settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
-    reader = AscendingReader(lambda: AssignedConsumer(ahead, topic.kafka_topic), behind)
-
-    def ask_owner(partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
-        key = DeliveryKey(str(topic.name), partition, subscription.name)
-        transactions_elsewhere.ask(key, life, txn, ack, answer, deadline)
-
-    return LeaseTerms(client_id, life, lease_channel(subscription), reader, ask_owner, partitions=topic.partitions)
-
-
-def acknowledged_elsewhere(
-    services: Services, subscription: Subscription, deadline: Deadline
-) -> Callable[[int], AcknowledgedElsewhere | None]:
-    """What a member leaves out of each partition: nothing on a subscription that is not replicated, or in a cluster
-    without a name, of which no other one can know anything."""
-    topic = subscription.topic
-    if not subscription.replicated or not topic.name.is_persistent:
-        return lambda partition: None
     local = services.clusters.registry(deadline).local
-    if not local:
-        return lambda partition: None
-    origin = Origin(local, topic.layout.incarnation)
-    return lambda partition: AcknowledgedElsewhere(
-        services.progress,
-        origin,
-        str(topic.name),
-        partition,
-        subscription.name,
-        services.clock,
-        follows=subscription.follows,
-    )
+    return Origin(local, subscription.topic.layout.incarnation) if local else None
 
 
 def _floors(services: Services, subscription: Subscription, deadline: Deadline) -> Mapping[int, int]:

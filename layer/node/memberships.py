@@ -28,7 +28,7 @@ from pulsar_on_kafka.metadata.subscriptions.occupants import Claimant
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.member_opening import new_member
+from pulsar_on_kafka.node.member_opening import Joining, MemberOpening
 from pulsar_on_kafka.node.readers import compacted_ranges
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
@@ -62,6 +62,7 @@ class Memberships:
         self._answering = Answering(self.deliveries)
         self._lease_errands = ThreadPoolExecutor(_LEASE_ERRANDS, thread_name_prefix="pok-leases")
         self._transactions_elsewhere = TransactionAcksElsewhere(self.deliveries)
+        self._opening = MemberOpening(services, self.cursors, self._lease_channel, self._transactions_elsewhere)
         self.live_cursors = LiveCursors(
             self.deliveries,
             services.admin,
@@ -110,17 +111,8 @@ class Memberships:
         """
         place = topic.name if partition is None else topic.name.with_partition(partition)
         with self._shared_member(str(place), name) as shared:
-            member = shared.member
-            if member is not None and member.failure is None and shared.subscription is not None:
-                if kind is SubscriptionType.EXCLUSIVE or member.type is not kind:
-                    raise errors.SubscriptionBusy(
-                        f"subscription {name} of {place} has a live {member.type.value} consumer in this process"
-                    )
-                if shared.subscription.non_durable is not non_durable:
-                    raise errors.Refused(f"subscription {name} of {place} has a live consumer of the other mode")
-                member.attach(endpoint)
-                shared.endpoints.add(endpoint)
-                return shared.subscription, member
+            if (attached := shared.attached(endpoint, kind, non_durable=non_durable)) is not None:
+                return attached
             self._check_other_way(topic, name, partition)
             self._remove_left_over(topic, name, deadline)
             session = secrets.token_hex(16)
@@ -138,34 +130,18 @@ class Memberships:
             )
             subscription = replace(subscription, replicated=subscription.replicated or replicated)
             compacted = compacted_ranges(self._services, topic, subscription.served, deadline) if read_compacted else {}
-            member = new_member(
-                self._services,
-                self.cursors,
-                subscription,
-                session,
-                client_id,
-                ack_persist_interval_s,
-                compacted,
-                self._lease_channel,
-                self._transactions_elsewhere,
-                deadline,
-            )
+            joining = Joining(subscription, session, client_id, ack_persist_interval_s, compacted)
+            member = self._opening.member(joining, deadline)
             try:
                 member.start(endpoint)
-                # From then on it is seen by those who want the whole topic, or would remove it.
-                if partition is not None or non_durable:
-                    member.wait_until_assigned(deadline)
-                elif not topic.name.is_persistent:
-                    self._wait_until_seen(subscription, member, client_id, deadline)
+                self._wait_until_seen(subscription, member, client_id, deadline)
             except errors.LayerError:
                 member.stop(deadline)
                 if claimant is not None:
                     self._services.subscriptions.release(subscription, session, deadline)
                 raise
             warn_when_files_run_out()
-            shared.silence()
-            shared.member, shared.subscription, shared.session = member, subscription, session
-            shared.endpoints = {endpoint}
+            shared.begin(subscription, member, session, endpoint)
             shared.ear = OwnerEar(self.deliveries, self._answering, subscription, client_id, member)
             return subscription, member
 
@@ -186,8 +162,14 @@ class Memberships:
     def _wait_until_seen(
         self, subscription: Subscription, member: SubscriptionMember, client_id: str, deadline: Deadline
     ) -> None:
-        """Return once the group shows the member: on a non-persistent topic a subscription is there while it has
-        members, and officially it is there when `subscribe` returns."""
+        """Return once the member is seen by those who want the whole topic or would remove it; and once the group shows
+        it on a non-persistent topic: a subscription is there while it has members, and officially it is there when
+        `subscribe` returns."""
+        if subscription.partition is not None or subscription.non_durable:
+            member.wait_until_assigned(deadline)
+            return
+        if subscription.topic.name.is_persistent:
+            return
 
         def seen() -> bool:
             members = self._services.admin.describe_group(subscription.group, deadline).members
@@ -441,6 +423,28 @@ class _SharedMember:
         self.session = ""
         self.endpoints: set[Endpoint] = set()
         self.ear: OwnerEar | None = None
+
+    def attached(
+        self, endpoint: Endpoint, kind: SubscriptionType, *, non_durable: bool
+    ) -> tuple[Subscription, SubscriptionMember] | None:
+        """Attach one more consumer; None when there is no membership that serves. Raises as `Memberships.subscribe`."""
+        member, subscription = self.member, self.subscription
+        if member is None or member.failure is not None or subscription is None:
+            return None
+        who = f"subscription {subscription.name} of {subscription.place}"
+        if kind is SubscriptionType.EXCLUSIVE or member.type is not kind:
+            raise errors.SubscriptionBusy(f"{who} has a live {member.type.value} consumer in this process")
+        if subscription.non_durable is not non_durable:
+            raise errors.Refused(f"{who} has a live consumer of the other mode")
+        member.attach(endpoint)
+        self.endpoints.add(endpoint)
+        return subscription, member
+
+    def begin(self, subscription: Subscription, member: SubscriptionMember, session: str, endpoint: Endpoint) -> None:
+        """There is a new membership, with its first consumer."""
+        self.silence()
+        self.member, self.subscription, self.session = member, subscription, session
+        self.endpoints = {endpoint}
 
     def silence(self) -> None:
         """Hear no more of what others ask for."""

@@ -14,6 +14,7 @@ from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
 from pulsar_on_kafka.mapping.records.record_headers import CHUNK
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
@@ -170,14 +171,14 @@ class Subscription:
     def take_over(self) -> None:
         slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 4))
         identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, 4)
-        self.owned = OwnedPartition(slot, identity, self.cursor, Saved(identity.lineage(b"", 1, 0)))
-        chunks = self.owned.entries.chunks
-        chunks.rules = lambda: self.rules
-        chunks.now_s = lambda: self.now
-        self.owned.read_again = lambda offset: self._record(offset)
+        terms = PartitionTerms(self, chunks=ChunkAssembly(lambda: self.rules, lambda: self.now))
+        self.owned = OwnedPartition(slot, identity, self.cursor, Saved(identity.lineage(b"", 1, 0)), terms)
         self.endpoint = Endpoint("joe", 1000, delivery_type=Delivery)
 
-    def _record(self, offset: int) -> Any | None:
+    def log_end(self, partition: int) -> int:
+        return self.owned.read_position
+
+    def record(self, partition: int, offset: int) -> Any | None:
         records = {record.at: record for record in self.log}
         return self.owned.entries.chunks.put_together([offset], records, [])[0].get(offset)
 
@@ -195,7 +196,7 @@ class Subscription:
             owned.deliver(self.endpoint.feed(owned.slot), offsets, records, hold=self.hold)
         for offset in owned.next_replays(10):
             owned.replayed([offset])
-            record = self._record(offset)
+            record = self.record(0, offset)
             assert record is not None
             owned.deliver(self.endpoint.feed(owned.slot), [offset], [record], hold=True)
         return self.endpoint.discard(None)

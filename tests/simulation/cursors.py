@@ -21,6 +21,7 @@ from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
 
 TOPIC = "persistent://public/default/orders"
@@ -62,18 +63,19 @@ def an_identity(entries_per_ledger: int = 10, topic_id: str = TOPIC_ID) -> Curso
     return CursorIdentity(TOPIC, 3, "audit", "public.default.orders", topic_id, 7, 9, entries_per_ledger)
 
 
-def owned_by(identity: CursorIdentity, state: CursorState, saved: Saved | None = None) -> OwnedPartition:
+def owned_by(
+    identity: CursorIdentity, state: CursorState, saved: Saved | None = None, terms: PartitionTerms | None = None
+) -> OwnedPartition:
     """By its first owner, or by one that accepted the save of its take-over."""
     slot = PartitionSlot(TOPIC, 3, 3, LedgerLayout(7, identity.entries_per_ledger))
-    return OwnedPartition(slot, identity, state, saved or Saved(identity.lineage(new_session(), 1, 0)))
+    return OwnedPartition(slot, identity, state, saved or Saved(identity.lineage(new_session(), 1, 0)), terms)
 
 
 def taken_over(store: CursorStore, identity: CursorIdentity, found: Recovered) -> tuple[OwnedPartition, Save]:
     """Take a cursor over like `Ownership`; the save is to be committed."""
     save = store.take_over(identity, found, DEADLINE)
-    owned = owned_by(identity, found.state, found.saved or Saved(save.saved.lineage))
-    owned.keep_within(store)
-    return owned, save
+    saved = found.saved or Saved(save.saved.lineage)
+    return owned_by(identity, found.state, saved, PartitionTerms(store=store)), save
 
 
 def send_away(owned: OwnedPartition, rng: random.Random, share: float) -> None:

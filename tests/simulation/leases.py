@@ -471,9 +471,12 @@ class Process:
         """Where the log ended when another process took over what this one believes to own. What is written later it
         does not read: that it reserved it does not count, because it was not there."""
         self.dispatcher = Dispatcher(handle, fake, fake, cast("Any", Membership(self)), self.owned, self.consumers)
-        terms = LeaseTerms(client_id, LIFE, self.traffic, world, no_transactions, world.rng.choice((2, 5, 1000)))
+        most_heard = world.rng.choice((2, 5, 1000))
+        terms = LeaseTerms(
+            client_id, LIFE, self.traffic, world, no_transactions, most_heard=most_heard, session=self.session
+        )
         self.leasing = Leasing(
-            handle, terms, self.session, world, self.dispatcher, self._seek, self.owned, self.consumers, lambda: None
+            handle, terms, world, self.dispatcher, self._seek, self.owned, self.consumers, lambda: None
         )
         for number in range(world.rng.randrange(1, 3)):
             self.dispatcher.attach(Inbox(self, f"{client_id}-{number}"))

@@ -36,7 +36,7 @@ class DeliveryCounting:
         endpoints: Sequence[Endpoint],
         nacks: NegativeAcks,
         dead_lettering: DeadLettering,
-        log_end: Callable[[OwnedPartition], int],
+        log_end: Callable[[int], int],
     ) -> None:
         self._clock = clock
         self._owned = owned
@@ -176,7 +176,7 @@ class DeliveryCounting:
         if limit <= owned.cursor.next_unacked:
             return limit
         try:
-            return min(limit, self._log_end(owned))
+            return min(limit, self._log_end(owned.number))
         except errors.StoreError:
             return limit
 

@@ -6,6 +6,7 @@ All of it runs in the member's thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from pyroaring import BitMap64
@@ -32,7 +33,7 @@ from pulsar_on_kafka.subscriptions.partition.holding_for_transactions import del
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
 from pulsar_on_kafka.subscriptions.records.chunk_rules import joint_rules
-from pulsar_on_kafka.subscriptions.records.chunks import HeldMessages, Known
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, HeldMessages, Known
 from pulsar_on_kafka.subscriptions.records.endpoint import DEFAULT_MAX_UNACKED, Endpoint
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 
@@ -226,16 +227,15 @@ class Dispatcher:
 
     # Chunked messages ---------------------------------------------------------------------------------------------
 
-    def serve(self, owned: OwnedPartition) -> None:
-        """This partition is about to be handed out."""
+    def record(self, partition: int, offset: int) -> Any | None:
+        """The record of one entry, read again; None when it cannot be had just now."""
+        return self._read_again.read(self._owned[partition], (offset,)).records.get(offset)
 
-        def read_again(offset: int) -> Any | None:
-            return self._read_again.read(owned, (offset,)).records.get(offset)
-
-        owned.read_again = read_again
-        chunks = owned.entries.chunks
-        chunks.now_s = self._clock.monotonic
-        chunks.rules = lambda: joint_rules(endpoint.chunk_rules for endpoint in self._endpoints)
+    def chunk_assembly(self) -> ChunkAssembly:
+        """What puts one partition's chunks together, as its consumers want it."""
+        return ChunkAssembly(
+            lambda: joint_rules(endpoint.chunk_rules for endpoint in self._endpoints), self._clock.monotonic
+        )
 
     def _expire_chunks(self, owned: OwnedPartition) -> None:
         # A chunk may be among what a former owner put off; then the others have to wait for it.
@@ -259,13 +259,13 @@ class Dispatcher:
         for owned in self._owned.values():
             slot = owned.slot
             if slot.has_acknowledgements():
-                owned.drain_acknowledgements(lambda owned=owned: self.log_end(owned))  # type: ignore[misc]
+                owned.drain_acknowledgements(partial(self.log_end, owned.number))
             if slot.nacks:
                 self._drain_negative_acks(owned)
 
-    def log_end(self, owned: OwnedPartition) -> int:
-        """Where the partition's log ends, as Kafka says now. Raises StoreError."""
-        return self._consumer.watermarks(owned.slot.number, _LOG_END_TIMEOUT_S)[1]
+    def log_end(self, partition: int) -> int:
+        """Where a partition's log ends, as Kafka says now. Raises StoreError."""
+        return self._consumer.watermarks(partition, _LOG_END_TIMEOUT_S)[1]
 
     def _drain_negative_acks(self, owned: OwnedPartition) -> None:
         slot = owned.slot
@@ -478,7 +478,7 @@ class Dispatcher:
             StoreError: the log's end, or what the cursor knows, cannot be had; nothing was changed.
         """
         if upto >= owned.read_position:
-            upto = min(upto, self.log_end(owned) - 1)
+            upto = min(upto, self.log_end(owned.number) - 1)
         if owned.acknowledge_up_to(upto):
             self._consumer.seek(owned.slot.number, owned.read_position)
 
@@ -491,7 +491,7 @@ class Dispatcher:
         """
         size = owned.identity.entries_per_ledger
         if max(ledgers, default=-1) * size + size > owned.read_position:
-            ledgers = below(ledgers, self.log_end(owned), size)
+            ledgers = below(ledgers, self.log_end(owned.number), size)
         return owned.acknowledge_ledgers(ledgers)
 
     def withdraw(self, owned: OwnedPartition) -> None:

@@ -3,8 +3,9 @@ partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SubscriptionMeter
@@ -13,57 +14,77 @@ from pulsar_on_kafka.kafka.groups.membership import Company
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.records.epoch_fences import Fence
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
-from pulsar_on_kafka.subscriptions.partition.intake import AcknowledgedElsewhere
+from pulsar_on_kafka.subscriptions.partition.terms import AcknowledgedElsewhere
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
 from pulsar_on_kafka.transactions.records.buffer_access import BufferAccess
 
 
-@dataclass(frozen=True, slots=True)
-class SubscriptionHandle:
-    """`identity` and `start_offset` are asked per partition."""
+class SubscriptionHandle(Protocol):
+    """The handle is asked by one member, in its thread, about its subscription; its `str` names that."""
 
     topic: str
     subscription: str
     kafka_topic: str
     type: SubscriptionType
-    slot: Callable[[int], PartitionSlot]
-    slots: Callable[[], Sequence[PartitionSlot]]
-    """Every slot made so far, of owned partitions and others."""
-    identity: Callable[[int], CursorIdentity]
-    start_offset: Callable[[int], int]
-    committed: Callable[[Sequence[int], Deadline], Mapping[int, CommittedOffset]]
-    """What the subscription's group has of these partitions, once no change without a member is under way."""
-    checkpoint: Callable[[int, Deadline], CommittedOffset | None]
-    verify: Callable[[Deadline], None]
-    """Raises SubscriptionBusy when this process may not serve the subscription (any more)."""
+    partition: int | None
+    """The only partition that is served; None for all."""
+    transient: bool
+    """Of a non-persistent topic: nothing is kept for later (see `partition.non_persistent`)."""
     buffer: BufferAccess
     """What is on record of transactions in the topic."""
-    compacted: Mapping[int, CompactedRange] = field(default_factory=dict)
-    """For compacted reading, per partition. What is left out counts as acknowledged."""
-    meter: SubscriptionMeter = field(default_factory=SubscriptionMeter)
-    fences: Callable[[int, Deadline], Sequence[Fence]] = lambda partition, deadline: ()
-    """Where the epochs of exclusive producers and replicators begin in a partition."""
-    ended: Callable[[], None] = lambda: None
-    """Called when the member has left its group, or tried to, and serves nothing any more."""
-    elsewhere: Callable[[int, Deadline], CommittedOffset | None] = lambda partition, deadline: None
-    """What the group has of a partition that served it in the other way: as a whole, or by itself."""
-    check_topic: Callable[[Deadline], None] = lambda deadline: None
-    """Raises NoSuchTopic when the topic was deleted and made anew."""
-    partition: int | None = None
-    """The only partition that is served; None for all."""
-    transient: bool = False
-    """Of a non-persistent topic: nothing is kept for later (see `partition.non_persistent`)."""
-    floors: Mapping[int, int] = field(default_factory=dict)
-    """Offsets below which nothing is delivered, whatever was saved: nobody was connected when it was published."""
-
-    acknowledged_elsewhere: Callable[[int], AcknowledgedElsewhere | None] = lambda partition: None
-    """For a partition of a replicated subscription: what is left out."""
-    company: Company | None = None
+    meter: SubscriptionMeter
+    company: Company | None
     """The other members of the group."""
 
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.subscription}"
+    def slot(self, partition: int) -> PartitionSlot: ...
+
+    def slots(self) -> Sequence[PartitionSlot]:
+        """Every slot made so far, of owned partitions and others."""
+        ...
+
+    def identity(self, partition: int) -> CursorIdentity: ...
+
+    def start_offset(self, partition: int) -> int: ...
+
+    def floor(self, partition: int) -> int:
+        """The offset below which nothing is delivered, whatever was saved: nobody was connected when it was
+        published."""
+        ...
+
+    def committed(self, partitions: Sequence[int], deadline: Deadline) -> Mapping[int, CommittedOffset]:
+        """What the subscription's group has of these partitions, once no change without a member is under way."""
+        ...
+
+    def elsewhere(self, partition: int, deadline: Deadline) -> CommittedOffset | None:
+        """What the group has of a partition that served it in the other way: as a whole, or by itself."""
+        ...
+
+    def checkpoint(self, partition: int, deadline: Deadline) -> CommittedOffset | None: ...
+
+    def verify(self, deadline: Deadline) -> None:
+        """Raises SubscriptionBusy when this process may not serve the subscription (any more)."""
+        ...
+
+    def check_topic(self, deadline: Deadline) -> None:
+        """Raises NoSuchTopic when the topic was deleted and made anew."""
+        ...
+
+    def fences(self, partition: int, deadline: Deadline) -> Sequence[Fence]:
+        """Where the epochs of exclusive producers and replicators begin in a partition."""
+        ...
+
+    def compacted(self, partition: int) -> CompactedRange | None:
+        """For compacted reading: what is delivered. What is left out counts as acknowledged."""
+        ...
+
+    def acknowledged_elsewhere(self, partition: int) -> AcknowledgedElsewhere | None:
+        """For a partition of a replicated subscription: what is left out."""
+        ...
+
+    def ended(self) -> None:
+        """The member has left its group, or tried to, and serves nothing any more."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from pulsar_on_kafka.subscriptions.leases.terms import RecordReader
 from pulsar_on_kafka.subscriptions.partition.handing_out import HandingOut
 from pulsar_on_kafka.subscriptions.partition.transaction_holds import TransactionHolds
 from pulsar_on_kafka.subscriptions.records.batches import report_corrupt
-from pulsar_on_kafka.subscriptions.records.chunks import Known
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, Known
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
 from pulsar_on_kafka.subscriptions.records.entries import EntriesAtHand
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
@@ -99,7 +99,7 @@ class LeasedRecords:
     def _hand_out(self, each: ToRead, records: Mapping[int, Any], read_to: int) -> None:
         leased, endpoint, _ = each
         feed = endpoint.feed(leased.slot)
-        entries = EntriesAtHand()
+        entries = EntriesAtHand(ChunkAssembly())
         offsets: list[int] = []
         bodies: list[Any] = []
         gone: list[int] = []

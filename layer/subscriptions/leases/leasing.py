@@ -76,7 +76,6 @@ class Leasing:
         self,
         handle: SubscriptionHandle,
         terms: LeaseTerms,
-        session: bytes,
         clock: Clock,
         dispatcher: Dispatcher,
         seek: Callable[[int, int], None],
@@ -122,7 +121,9 @@ class Leasing:
         self._paced = (0, 0.0)
         """How many there were at the last look, and when that was."""
         in_order = self._in_order
-        self.lessor = Lessor(session, terms.life, terms.client_id, owned, dispatcher, self._say, in_order=in_order)
+        self.lessor = Lessor(
+            terms.session, terms.life, terms.client_id, owned, dispatcher, self._say, in_order=in_order
+        )
         self.lessee = Lessee(terms.life, terms.client_id, endpoints, in_order=in_order)
         self._records = LeasedRecords(str(handle), handle.kafka_topic, terms.reader, clock, self.lessee)
         dispatcher.late_elsewhere = self.lessee.late

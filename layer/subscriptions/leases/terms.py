@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.sessions import new_session
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorLife
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeaseRecord, Recall, Report, TakeOver
@@ -81,7 +82,7 @@ AskOwner = Callable[[int, TxnId, TxnAck, "Future[None]", Deadline], None]
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
     """`client_id` names the membership in its Kafka group; `reader` reads what is leased to it; `most_heard` records
-    wait to be taken in; the topic has `partitions`, or has more by now."""
+    wait to be taken in; the topic has `partitions`, or has more by now; `session` is this membership's."""
 
     client_id: str
     life: CursorLife
@@ -90,3 +91,4 @@ class LeaseTerms:
     ask_owner: AskOwner
     most_heard: int = 20_000
     partitions: int = 1
+    session: bytes = field(default_factory=new_session)

@@ -10,14 +10,12 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import aside
-from pulsar_on_kafka.cursor.store import CursorStore
-from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Answer,
@@ -29,11 +27,10 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.commands import Commands, outcome
 from pulsar_on_kafka.subscriptions.dispatching.handle import PartitionStats, SubscriptionHandle
-from pulsar_on_kafka.subscriptions.leases.terms import LeaseTerms
+from pulsar_on_kafka.subscriptions.member.services import MemberServices
 from pulsar_on_kafka.subscriptions.member.serving import Serving
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
-from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -45,20 +42,9 @@ class SubscriptionMember:
     Memory: what PartitionReader says, and one offset for each unacknowledged message of a shared subscription.
     """
 
-    def __init__(
-        self,
-        handle: SubscriptionHandle,
-        config: dict[str, Any],
-        store: CursorStore,
-        fetcher: Fetcher,
-        clock: Clock,
-        journal: PendingAckJournal,
-        terms: LeaseTerms | None = None,
-        *,
-        ack_persist_interval_s: float,
-    ) -> None:
+    def __init__(self, handle: SubscriptionHandle, services: MemberServices) -> None:
         self._handle = handle
-        self._clock = clock
+        self._clock = services.clock
         self._owned: dict[int, OwnedPartition] = {}
         self._endpoints: list[Endpoint] = []
         self._commands = Commands()
@@ -66,10 +52,7 @@ class SubscriptionMember:
         self._ended = False
         self.failure: Exception | None = None
         self._serving: Serving
-        self._join_group: Callable[[], Serving] = lambda: Serving(
-            handle, config, store, fetcher, clock, self._commands, self._owned, self._endpoints, self._ready,
-            journal, terms, ack_persist_interval_s=ack_persist_interval_s,
-        )  # fmt: skip
+        self._join_group = partial(Serving, handle, services, self._commands, self._owned, self._endpoints, self._ready)
         self._thread: threading.Thread | None = None
 
     @property

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.candidates import checkpoint_beside
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved, UnreadableCursor
-from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack
@@ -24,13 +21,13 @@ from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
 from pulsar_on_kafka.subscriptions.member.saving import STORE_TIMEOUT_S, CursorSaver
+from pulsar_on_kafka.subscriptions.member.services import MemberServices
 from pulsar_on_kafka.subscriptions.member.transaction_acks import TransactionAcks
-from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.batches import report_stop
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName
-from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal
 
 _RETRY_OPEN_S: Final = 0.5
 
@@ -43,26 +40,23 @@ class Ownership:
     def __init__(
         self,
         handle: SubscriptionHandle,
-        store: CursorStore,
-        clock: Clock,
+        services: MemberServices,
         consumer: GroupConsumer,
         dispatcher: Dispatcher,
         owned: dict[int, OwnedPartition],
-        journal: PendingAckJournal,
         wake: Callable[[], None],
     ) -> None:
         self._handle = handle
-        self._store = store
-        self._clock = clock
+        self._store = services.store
+        self._clock = clock = services.clock
         self._consumer = consumer
         self._dispatcher = dispatcher
         self._owned = owned
-        self._delays = handle.type.is_shared and not handle.transient
         self._unopened: dict[int, float] = {}
         self.unreadable: dict[int, str] = {}
         """Partitions that are ours and not served, because what their cursors acknowledged cannot be read."""
-        self.saver = CursorSaver(str(handle), store, clock, consumer, owned, handle.meter)
-        self._journal = journal
+        self.saver = CursorSaver(str(handle), services.store, clock, consumer, owned, handle.meter)
+        self._journal = journal = services.journal
         self.transactions = TransactionAcks(str(handle), journal, clock, owned, self.saver, dispatcher, wake)
         self.transactions.reopen = self._reopen
         self.saver.when_saved = self._saved
@@ -183,8 +177,9 @@ class Ownership:
             elsewhere,
             with_holes=with_holes,
         )
-        if found.state.next_unacked < self._handle.floors.get(number, 0):
-            found.state.reset(self._handle.floors[number])
+        floor = self._handle.floor(number)
+        if found.state.next_unacked < floor:
+            found.state.reset(floor)
         return found
 
     def _open(self, partitions: list[int], *, with_holes: bool = True) -> dict[int, OwnedPartition]:
@@ -214,16 +209,7 @@ class Ownership:
                 continue
             if self.leasing is None:
                 found.state.leased_from = None
-            saved = found.saved or Saved(save.saved.lineage)
-            owned = OwnedPartition(self._handle.slot(number), identity, found.state, saved, self._clock.now_ms)
-            owned.keep_within(self._store)
-            owned.intake.fences = Fences(self._handle.fences(number, deadline))
-            owned.intake.delayed = DelayedMessages() if self._delays else None
-            owned.intake.compacted = self._handle.compacted.get(number)
-            owned.intake.elsewhere = self._handle.acknowledged_elsewhere(number)
-            owned.log_end = partial(self._dispatcher.log_end, owned)
-            self._dispatcher.serve(owned)
-            opened[number] = owned
+            opened[number] = self._born(identity, found, save, deadline)
             previous[number] = found
         self._consumer.commit({number: save.commit for number, save in saves.items()})
         for number, owned in opened.items():
@@ -245,6 +231,22 @@ class Ownership:
                 self.leasing.opened(owned, refused[number])
         self._dispatcher.choose_active()
         return opened
+
+    def _born(self, identity: CursorIdentity, found: Recovered, save: Save, deadline: Deadline) -> OwnedPartition:
+        """A partition whose cursor was `found` and is taken over by `save`."""
+        number = identity.partition
+        terms = PartitionTerms(
+            self._dispatcher,
+            self._store,
+            self._clock.now_ms,
+            self._dispatcher.chunk_assembly(),
+            Fences(self._handle.fences(number, deadline)),
+            self._handle.type.is_shared and not self._handle.transient,
+            self._handle.compacted(number),
+            self._handle.acknowledged_elsewhere(number),
+        )
+        saved = found.saved or Saved(save.saved.lineage)
+        return OwnedPartition(self._handle.slot(number), identity, found.state, saved, terms)
 
     def _hear_members(
         self, opened: Mapping[int, OwnedPartition], deadline: Deadline

@@ -9,16 +9,12 @@ import logging
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Final
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.saved import UnreadableCursor
-from pulsar_on_kafka.cursor.sessions import new_session
-from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
-from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorTransactionRequest, ToldConsumer
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
@@ -26,16 +22,15 @@ from pulsar_on_kafka.subscriptions.dispatching.commands import Commands
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import PartitionStats, SubscriptionHandle
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
-from pulsar_on_kafka.subscriptions.leases.terms import LeaseTerms
 from pulsar_on_kafka.subscriptions.member.delivery_rates import DeliveryRates
 from pulsar_on_kafka.subscriptions.member.fetching import PartitionReader
 from pulsar_on_kafka.subscriptions.member.ownership import Ownership
 from pulsar_on_kafka.subscriptions.member.requests import OwnerRequests, life_of
 from pulsar_on_kafka.subscriptions.member.saving import STORE_TIMEOUT_S
+from pulsar_on_kafka.subscriptions.member.services import MemberServices
 from pulsar_on_kafka.subscriptions.partition.non_persistent import NonPersistentDispatch
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
-from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal
 
 _log = logging.getLogger(__name__)
 
@@ -58,26 +53,19 @@ class Serving:
     def __init__(
         self,
         handle: SubscriptionHandle,
-        config: dict[str, Any],
-        store: CursorStore,
-        fetcher: Fetcher,
-        clock: Clock,
+        services: MemberServices,
         commands: Commands,
         owned: dict[int, OwnedPartition],
         endpoints: list[Endpoint],
         assigned: threading.Event,
-        journal: PendingAckJournal,
-        terms: LeaseTerms | None,
-        *,
-        ack_persist_interval_s: float,
     ) -> None:
         self._handle = handle
-        self._clock = clock
+        self._clock = clock = services.clock
         self._commands = commands
         self._owned = owned
         self._endpoints = endpoints
         self._assigned = assigned
-        self._persist_every_s = ack_persist_interval_s
+        self._persist_every_s = services.ack_persist_interval_s
         self._last_save_s = 0.0
         self._last_activity_s = 0.0
         self._last_poll_s = 0.0
@@ -88,16 +76,17 @@ class Serving:
         """Why an assignment was refused; a command that polled may have heard of it instead of the loop."""
         callbacks = GroupCallbacks(self._on_assigned, self._on_revoked, self._on_lost, self._on_committed)
         self._consumer = consumer = GroupConsumer(
-            config, handle.kafka_topic, callbacks, handle.partition, handle.company
+            services.config, handle.kafka_topic, callbacks, handle.partition, handle.company
         )
-        self.dispatcher = Dispatcher(handle, fetcher, clock, consumer, owned, endpoints)
+        self.dispatcher = Dispatcher(handle, services.fetcher, clock, consumer, owned, endpoints)
         self._reader = PartitionReader(handle, clock, consumer, owned, self.dispatcher.looking)
-        self.ownership = Ownership(handle, store, clock, consumer, self.dispatcher, owned, journal, commands.wake)
+        self.ownership = Ownership(handle, services, consumer, self.dispatcher, owned, commands.wake)
         self.leasing: Leasing | None = None
         """Where messages may go to other processes' consumers, and come from there."""
-        if terms is not None:
-            session, seek, wake = new_session(), consumer.seek, commands.wake
-            self.leasing = Leasing(handle, terms, session, clock, self.dispatcher, seek, owned, endpoints, wake)
+        if services.terms is not None:
+            self.leasing = Leasing(
+                handle, services.terms, clock, self.dispatcher, consumer.seek, owned, endpoints, commands.wake
+            )
             self.ownership.leasing = self.leasing
         self.transactions = self.ownership.transactions
         self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self._save_and_tell)

@@ -131,7 +131,7 @@ class TransactionAcks:
         if served.gone is not None:
             raise served.gone
         last = holding.highest(ack)
-        if last >= owned.read_position and last >= self._dispatcher.log_end(owned):
+        if last >= owned.read_position and last >= self._dispatcher.log_end(partition):
             raise errors.InvalidCursorPosition(f"cursor {owned.identity}: there is no entry at offset {last}")
         ack = holding.complete(owned, served.pending.held, txn, ack)
         if again and served.pending.state is State.READY and has(served.pending.held.of(txn), ack):

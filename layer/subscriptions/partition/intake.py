@@ -6,9 +6,9 @@ No I/O and no threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
-from typing import Any, Protocol
+from typing import Any
 
 from pyroaring import BitMap64
 
@@ -21,24 +21,14 @@ from pulsar_on_kafka.mapping.records.message_record import is_plain
 from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction
 from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages, deliver_at_ms
 from pulsar_on_kafka.subscriptions.partition.delayed_soon import DelayedSoon
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.partition.transaction_holds import TransactionHolds
 from pulsar_on_kafka.subscriptions.records.batches import UnknownBatchFormat, is_marker, report_corrupt, report_stop
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.entries import EntriesAtHand
-from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.subscriptions.records.read_committed import Passed, ReadCommitted
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage, chunk_info
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
-
-
-class AcknowledgedElsewhere(Protocol):
-    """Messages that consumers in other clusters have done with. Source: `replicated.acknowledged_elsewhere`."""
-
-    def of(
-        self, cursor: CursorState, offsets: Sequence[int], records: Sequence[Any]
-    ) -> tuple[list[int], Mapping[int, tuple[int, int]]]:
-        """Of these records the entries, and (number of messages, bits) of batch entries. Raises StoreError."""
-        ...
 
 
 class Intake:
@@ -50,37 +40,34 @@ class Intake:
         cursor: CursorState,
         entries: EntriesAtHand,
         held: TransactionHolds,
-        now_ms: Callable[[], int],
+        terms: PartitionTerms,
     ) -> None:
         self._identity = identity
         self._cursor = cursor
         self._entries = entries
         self._held = held
-        self._now_ms = now_ms
+        self._now_ms = terms.now_ms
         self.read_position = cursor.next_unacked
         """Everything below was looked at. The next offset expected from Kafka, unless some records wait in
         `committed`."""
         self.committed = ReadCommitted(
-            DataPartition(identity.topic, identity.partition, identity.topic_incarnation), now_ms
+            DataPartition(identity.topic, identity.partition, identity.topic_incarnation), terms.now_ms
         )
         self.apart = BitMap64()
         """What reading passes over, because it comes by redelivery or waits for its time."""
-        self.delayed: DelayedMessages | None = None
-        """What is to be delivered later; None on Exclusive and Failover, which deliver it at once, as Pulsar does."""
+        self.delayed = DelayedMessages() if terms.delays else None
+        """What is to be delivered later."""
         self.delayed_soon = DelayedSoon()
         """Some of what is delayed, at hand already."""
-        self.compacted: CompactedRange | None = None
-        """For compacted reading: what is delivered."""
-        self.fences = Fences()
-        """What makes records void; empty while no exclusive producer wrote here."""
+        self._compacted = terms.compacted
+        self.fences = terms.fences
         self.end_seen = False
         """The log was seen to reach as far as the cursor knows of it, since that was recovered or reading went back."""
         self.stopped: str | None = None
         """Why nothing is read from this partition any more."""
         self.corrupt_entries = 0
         """Entries that could not be read and were skipped."""
-        self.elsewhere: AcknowledgedElsewhere | None = None
-        """On replicated subscriptions: what consumers in other clusters have done with."""
+        self._elsewhere = terms.elsewhere
         self.complete_elsewhere: list[int] = []
         """Chunked messages that were complete with another chunk than their last one: they come by redelivery."""
 
@@ -99,8 +86,8 @@ class Intake:
                 return offsets, records
         end = offsets[-1] + 1
         self._cursor.need(range(self.read_position, end))
-        if self.elsewhere is not None:
-            self._leave_out(*self.elsewhere.of(self._cursor, offsets, records))
+        if self._elsewhere is not None:
+            self._leave_out(*self._elsewhere.of(self._cursor, offsets, records))
         if offsets[0] != expected or end - offsets[0] != len(offsets):
             self._acknowledge_gaps(expected, offsets)
         sifted = not self.committed.in_use
@@ -143,8 +130,8 @@ class Intake:
         if not offsets:
             return offsets, records
         offsets, records = self._without_odd(offsets, records, odd)
-        if self.compacted is not None:
-            offsets, records = self._without_superseded(offsets, records, self.compacted)
+        if self._compacted is not None:
+            offsets, records = self._without_superseded(offsets, records, self._compacted)
         return offsets, records
 
     def rewind(self, position: int) -> None:

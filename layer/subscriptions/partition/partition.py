@@ -21,7 +21,6 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks
 from pulsar_on_kafka.cursor.residency import Residency
 from pulsar_on_kafka.cursor.saved import Save, Saved, Unneeded
-from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka.subscriptions.partition import seen_counts
@@ -34,6 +33,7 @@ from pulsar_on_kafka.subscriptions.partition.intake import Intake, without_ackno
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.subscriptions.partition.partition_saves import PartitionSaves
 from pulsar_on_kafka.subscriptions.partition.read_ahead import ReadAhead
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.partition.transaction_holds import TransactionHolds
 from pulsar_on_kafka.subscriptions.records.batches import report_beyond_end
 from pulsar_on_kafka.subscriptions.records.chunks import Known
@@ -56,16 +56,22 @@ class OwnedPartition:
         identity: CursorIdentity,
         cursor: CursorState,
         saved: Saved,
-        now_ms: Callable[[], int] = lambda: 0,
+        terms: PartitionTerms | None = None,
     ) -> None:
+        terms = terms or PartitionTerms()
+        self._log = terms.log
         self.slot = slot
+        self.number = slot.number
         self.identity = identity
         self.cursor = cursor
         self.saves = PartitionSaves(cursor, saved)
-        self.residency = Residency(HoleBudget())
-        self.entries = EntriesAtHand()
+        store = terms.store
+        self.residency = Residency(HoleBudget() if store is None else store.budget)
+        if store is not None:
+            cursor.loader = lambda indexes: store.loader(identity, self.saves.saved)(indexes)
+        self.entries = EntriesAtHand(terms.chunks)
         self.held = TransactionHolds()
-        self.intake = Intake(identity, cursor, self.entries, self.held, now_ms)
+        self.intake = Intake(identity, cursor, self.entries, self.held, terms)
         self.in_flight = DeliveriesInFlight()
         self.replay = BitMap64()
         self.redeliveries: dict[int, int] = {}
@@ -91,10 +97,6 @@ class OwnedPartition:
         """From this offset of `deliveries` on nothing that stands there was missed."""
         self.meter = SubscriptionMeter()
         """Its owner's, once it is owned."""
-        self.read_again: Callable[[int], Any | None] = lambda offset: None
-        """The record of one entry; None when it cannot be had just now."""
-        self.log_end: Callable[[], int] | None = None
-        """Asks Kafka where the log ends; raises StoreError. None: what others say is believed."""
         self._log_end_seen = 0
         self.delayed_soon = self.intake.delayed_soon
         self._read_ahead = ReadAhead()
@@ -248,7 +250,7 @@ class OwnedPartition:
         """The next entry can be handed out; it may have been read again for that."""
         offset = self._absent[0]
         if self._read_ahead.next_offset() == offset:
-            record = self.read_again(offset)
+            record = None if self._log is None else self._log.record(self.number, offset)
             if record is None and not self.cursor.is_acknowledged(offset):
                 return False
             self._absent.popleft()
@@ -399,9 +401,9 @@ class OwnedPartition:
         """A position that another process named, but none beyond the log's end: what is not written yet is nobody's to
         acknowledge. Kafka is asked for that only when it lies beyond what is known. Raises StoreError."""
         known = max(self.read_position, self._log_end_seen)
-        if position <= known or self.log_end is None:
+        if position <= known or self._log is None:
             return position
-        self._log_end_seen = end = self.log_end()
+        self._log_end_seen = end = self._log.log_end(self.number)
         if position > end:
             report_beyond_end(self.identity, position - 1, end)
         return min(position, max(end, self.read_position))
@@ -581,11 +583,6 @@ class OwnedPartition:
         return known
 
     # Saves --------------------------------------------------------------------------------------------------------
-
-    def keep_within(self, store: CursorStore) -> None:
-        """Keep to the memory that the store's cursors may take, and read back from it what is out of memory."""
-        self.residency = Residency(store.budget)
-        self.cursor.loader = lambda indexes: store.loader(self.identity, self.saves.saved)(indexes)
 
     def save_accepted(self, save: Save) -> Unneeded:
         """The group has accepted the save; gives the segments and markers that nothing refers to any more."""

@@ -14,10 +14,10 @@ from pulsar_on_kafka.subscriptions.records.sealed import is_sealed
 class EntriesAtHand:
     """Memory: one small entry for each batch entry that was read and not handed out, and what ChunkAssembly says."""
 
-    def __init__(self) -> None:
+    def __init__(self, chunks: ChunkAssembly) -> None:
         self.batches: dict[int, int] = {}
         """Batch entries, and how many messages each has."""
-        self.chunks = ChunkAssembly()
+        self.chunks = chunks
         self.sealed = False
         """Some record was encrypted, so that every record is looked at before it is handed out."""
 

@@ -10,6 +10,7 @@ import pytest
 from pulsar_on_kafka.mapping.records.packed_headers import unpack
 from pulsar_on_kafka.mapping.records.record_headers import DELIVER_AT, PRODUCER
 from pulsar_on_kafka.subscriptions.partition.delayed import TICK_MS, DelayedMessages, deliver_at_ms
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
 from tests.seeds import for_each_seed
 from tests.unit.subscriptions.partition.test_owned_partition import Record, a_partition, taken
@@ -101,8 +102,9 @@ class DelayedRecord(Record):
 
 
 def test_a_partition_sets_aside_what_is_not_due_and_reads_it_again_then() -> None:
-    owned = a_partition()
-    owned.intake.delayed = delayed = DelayedMessages()
+    owned = a_partition(terms=PartitionTerms(delays=True))
+    delayed = owned.delayed
+    assert delayed is not None
     owned.accept([0, 1, 2, 3], [DelayedRecord(at, ("x",) if at % 2 else ()) for at in range(4)])
     assert taken(owned) == [0, 2]
     assert not owned.comes_again
@@ -122,8 +124,9 @@ def test_without_a_place_for_them_they_are_delivered_at_once() -> None:
 
 
 def test_a_rewind_forgets_what_was_set_aside() -> None:
-    owned = a_partition()
-    owned.intake.delayed = delayed = DelayedMessages()
+    owned = a_partition(terms=PartitionTerms(delays=True))
+    delayed = owned.delayed
+    assert delayed is not None
     owned.accept([0], [DelayedRecord(0, ("x",))])
     feed = Endpoint("joe", 10, delivery_type=Delivery).feed(owned.slot)
     owned.in_flight.hold([], feed)

@@ -15,6 +15,7 @@ from pulsar_on_kafka.cursor.saved import Saved
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.record_headers import MARKER, PRODUCER
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.chunks import Known
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 
@@ -34,10 +35,12 @@ class Record:
         return [(name, b"txn_commit") for name in self.names]
 
 
-def a_partition(start: int = 0, entries_per_ledger: int = 10) -> OwnedPartition:
+def a_partition(start: int = 0, entries_per_ledger: int = 10, terms: PartitionTerms | None = None) -> OwnedPartition:
     slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, entries_per_ledger))
     identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, entries_per_ledger)
-    return OwnedPartition(slot, identity, CursorState(start, entries_per_ledger), Saved(identity.lineage(b"", 1, 0)))
+    return OwnedPartition(
+        slot, identity, CursorState(start, entries_per_ledger), Saved(identity.lineage(b"", 1, 0)), terms
+    )
 
 
 def a_consumer(name: str = "joe") -> Endpoint:

@@ -16,6 +16,7 @@ from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
 from pulsar_on_kafka.mapping.records.record_headers import CHUNK
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records import chunks as chunks_module
 from pulsar_on_kafka.subscriptions.records.batches import messages_of
 from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules, joint_rules
@@ -226,10 +227,10 @@ def test_a_message_says_when_its_total_is_wrong() -> None:
 # A partition ----------------------------------------------------------------------------------------------------------
 
 
-def a_partition() -> OwnedPartition:
+def a_partition(terms: PartitionTerms | None = None) -> OwnedPartition:
     slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 10))
     identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, 10)
-    return OwnedPartition(slot, identity, CursorState(0, 10), Saved(identity.lineage(b"", 1, 0)))
+    return OwnedPartition(slot, identity, CursorState(0, 10), Saved(identity.lineage(b"", 1, 0)), terms)
 
 
 def fill(owned: OwnedPartition, *names: str, start: int = 0) -> None:
@@ -334,18 +335,20 @@ def test_a_seek_into_a_message_skips_it() -> None:
 
 
 def test_an_absent_payload_is_read_again_before_it_is_handed_out() -> None:
-    owned, joe = a_partition(), a_consumer()
-    owned.entries.chunks.rules = lambda: ChunkRules(max_pending=1)
+    chunks = ChunkAssembly(lambda: ChunkRules(max_pending=1))
     store = {record.at: record for record in records("a0", "b0", "a1", "one", "a2", "b1", "b2", "two")}
     asked = []
     can_be_read = False
 
-    def read_again(offset: int) -> Any | None:
-        asked.append(offset)
-        entries = owned.entries.chunks
-        return entries.put_together([offset], store, [])[0].get(offset) if can_be_read else None
+    class Log:
+        def log_end(self, partition: int) -> int:
+            return len(store)
 
-    owned.read_again = read_again
+        def record(self, partition: int, offset: int) -> Any | None:
+            asked.append(offset)
+            return chunks.put_together([offset], store, [])[0].get(offset) if can_be_read else None
+
+    owned, joe = a_partition(PartitionTerms(Log(), chunks=chunks)), a_consumer()
     owned.accept(list(store), list(store.values()))
     assert delivered(owned, joe) == ["one"]  # what comes before it goes out
     assert asked == [4]

@@ -1,0 +1,55 @@
+"""Partition terms are what an owned partition is born with, besides its cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
+from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
+from pulsar_on_kafka.subscriptions.records.fences import Fences
+
+
+class AcknowledgedElsewhere(Protocol):
+    """Messages that consumers in other clusters have done with. Source: `replicated.acknowledged_elsewhere`."""
+
+    def of(
+        self, cursor: CursorState, offsets: Sequence[int], records: Sequence[Any]
+    ) -> tuple[list[int], Mapping[int, tuple[int, int]]]:
+        """Of these records the entries, and (number of messages, bits) of batch entries. Raises StoreError."""
+        ...
+
+
+class PartitionLog(Protocol):
+    """What a partition asks of its log while it is handed out."""
+
+    def log_end(self, partition: int) -> int:
+        """Where the log ends, as Kafka says now. Raises StoreError."""
+        ...
+
+    def record(self, partition: int, offset: int) -> Any | None:
+        """The record of one entry, read again; None when it cannot be had just now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTerms:
+    """What a partition is read and handed out by. The default is that of one that nobody reads: what others say of its
+    log's end is believed, and nothing of it is read again."""
+
+    log: PartitionLog | None = None
+    store: CursorStore | None = None
+    """Its cursors' memory is kept within, and what is out of memory is read back from it."""
+    now_ms: Callable[[], int] = lambda: 0
+    chunks: ChunkAssembly = field(default_factory=ChunkAssembly)
+    fences: Fences = field(default_factory=Fences)
+    """What makes records void; empty while no exclusive producer wrote here."""
+    delays: bool = False
+    """Delayed messages wait; Exclusive and Failover deliver them at once, as Pulsar does."""
+    compacted: CompactedRange | None = None
+    """For compacted reading: what is delivered."""
+    elsewhere: AcknowledgedElsewhere | None = None
+    """On replicated subscriptions: what consumers in other clusters have done with."""
