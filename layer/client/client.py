@@ -3,63 +3,46 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Mapping
-from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.client.connection.client_options import DEFAULT_MAX_TOPICS, ClientOptions
+from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.failover import ProbedClusters
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.consumer.consumer import Consumer, MessageListener
-from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions, open_consumer
-from pulsar_on_kafka.client.consumer.several_topics import subscribe_to_several
+from pulsar_on_kafka.client.consumer.consumer import Consumer
+from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions
+from pulsar_on_kafka.client.consumer.several_topics import subscribed
 from pulsar_on_kafka.client.following.directory_url import directory_of
 from pulsar_on_kafka.client.following.homes import Homes
 from pulsar_on_kafka.client.following.provided import ProvidedPlace, ProvidedPlaces
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
-from pulsar_on_kafka.client.reader.reader import Reader, ReaderListener
+from pulsar_on_kafka.client.reader.reader import Reader
 from pulsar_on_kafka.client.reader.reader_opening import ReaderOptions, open_reader
 from pulsar_on_kafka.client.reader.table_view import TableView
-from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
-from pulsar_on_kafka.client.values.authentication import Authentication
-from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
-from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.enums import (
     BatchingType,
     CompressionType,
-    ConsumerCryptoFailureAction,
-    ConsumerType,
-    InitialPosition,
     PartitionsRoutingMode,
     ProducerAccessMode,
-    RegexSubscriptionMode,
-    SubscriptionMode,
 )
 from pulsar_on_kafka.client.values.errors import pulsar_errors
-from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy
 from pulsar_on_kafka.client.values.logger import install_logger
-from pulsar_on_kafka.client.values.message_id import MessageId, native
+from pulsar_on_kafka.client.values.message_id import MessageId
+from pulsar_on_kafka.client.values.option_tables import BYTES, takes
 from pulsar_on_kafka.client.values.options import check_type, check_type_or_none
-from pulsar_on_kafka.client.values.redelivery_backoff import RedeliveryBackoff
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
 from pulsar_on_kafka.client.values.signals import close_on_signals
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
-from pulsar_on_kafka.cursor.budget import DEFAULT_BYTES
 from pulsar_on_kafka.exceptions import AlreadyClosed
 from pulsar_on_kafka.lookup.places import TenantPlace
-from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.schema.plain import BytesSchema, Schema
+from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.sending.routing import MessageRouter
 from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 
 _log = logging.getLogger(__name__)
-
-_BYTES: Final = BytesSchema()
 
 
 class Client:
@@ -73,35 +56,8 @@ class Client:
     there are no lookups (docs/differences.md).
     """
 
-    def __init__(
-        self,
-        service_url: str | AutoClusterFailover | ServiceInfoProvider,
-        authentication: Authentication | None = None,
-        operation_timeout_seconds: int = 30,
-        io_threads: int = 1,
-        message_listener_threads: int = 1,
-        concurrent_lookup_requests: int = 50000,
-        log_conf_file_path: str | None = None,
-        stats_interval_in_seconds: int = 600,
-        use_tls: bool = False,
-        tls_trust_certs_file_path: str | None = None,
-        tls_allow_insecure_connection: bool = False,
-        tls_validate_hostname: bool = False,
-        logger: Any = None,
-        connection_timeout_ms: int = 10000,
-        listener_name: str | None = None,
-        tls_private_key_file_path: str | None = None,
-        tls_certificate_file_path: str | None = None,
-        *,
-        kafka_config: Mapping[str, str] | None = None,
-        ack_persist_interval_ms: int = 1000,
-        max_pattern_topics: int = DEFAULT_MAX_TOPICS,
-        cursor_memory_limit_bytes: int = DEFAULT_BYTES,
-        metrics_port: int | None = None,
-        enable_transaction: bool = False,
-        stand_in: bool | None = None,
-        instance: str | None = None,
-    ) -> None:
+    @takes(ClientOptions)
+    def __init__(self, options: ClientOptions) -> None:
         """`service_url` is `kafka://host:port[,host:port...]`, or `kafka+ssl://` for TLS. With
         `pok+lookup://host:port[,host:port...]` a lookup service tells which cluster has the tenant of each topic, with
         `pok+map:///a/file` that file does; producers, consumers and readers then move when the tenant does
@@ -131,34 +87,7 @@ class Client:
                 is not the user's to set.
             NotSupported: an option that this version does not have.
         """
-        options = ClientOptions(
-            service_url=service_url,
-            authentication=authentication,
-            operation_timeout_seconds=operation_timeout_seconds,
-            io_threads=io_threads,
-            message_listener_threads=message_listener_threads,
-            concurrent_lookup_requests=concurrent_lookup_requests,
-            log_conf_file_path=log_conf_file_path,
-            stats_interval_in_seconds=stats_interval_in_seconds,
-            use_tls=use_tls,
-            tls_trust_certs_file_path=tls_trust_certs_file_path,
-            tls_allow_insecure_connection=tls_allow_insecure_connection,
-            tls_validate_hostname=tls_validate_hostname,
-            connection_timeout_ms=connection_timeout_ms,
-            listener_name=listener_name,
-            tls_private_key_file_path=tls_private_key_file_path,
-            tls_certificate_file_path=tls_certificate_file_path,
-            kafka_config=kafka_config,
-            ack_persist_interval_ms=ack_persist_interval_ms,
-            max_pattern_topics=max_pattern_topics,
-            cursor_memory_limit_bytes=cursor_memory_limit_bytes,
-            metrics_port=metrics_port,
-            enable_transaction=enable_transaction,
-            stand_in=stand_in,
-            instance=instance,
-        )
-        options.check()
-        install_logger(logger)
+        install_logger(options.logger)
         self._begin(options)
 
     def _begin(self, options: ClientOptions) -> None:
@@ -223,7 +152,7 @@ class Client:
         self,
         topic: str,
         producer_name: str | None = None,
-        schema: Schema = _BYTES,
+        schema: Schema = BYTES,
         initial_sequence_id: int | None = None,
         send_timeout_millis: int = 30000,
         compression_type: CompressionType = CompressionType.NONE,
@@ -286,41 +215,8 @@ class Client:
 
     # Consumers ----------------------------------------------------------------------------------------------------
 
-    def subscribe(
-        self,
-        topic: str | list[str] | re.Pattern[str],
-        subscription_name: str,
-        consumer_type: ConsumerType = ConsumerType.Exclusive,
-        schema: Schema = _BYTES,
-        message_listener: MessageListener | None = None,
-        receiver_queue_size: int = 1000,
-        max_total_receiver_queue_size_across_partitions: int = 50000,
-        consumer_name: str | None = None,
-        unacked_messages_timeout_ms: int | None = None,
-        broker_consumer_stats_cache_time_ms: int = 30000,
-        negative_ack_redelivery_delay_ms: int = 60000,
-        is_read_compacted: bool = False,
-        properties: dict[str, str] | None = None,
-        pattern_auto_discovery_period: int = 60,
-        initial_position: InitialPosition = InitialPosition.Latest,
-        crypto_key_reader: CryptoKeyReader | None = None,
-        replicate_subscription_state_enabled: bool = False,
-        max_pending_chunked_message: int = 10,
-        auto_ack_oldest_chunked_message_on_queue_full: bool = False,
-        start_message_id_inclusive: bool = False,
-        batch_receive_policy: ConsumerBatchReceivePolicy | None = None,
-        key_shared_policy: ConsumerKeySharedPolicy | None = None,
-        batch_index_ack_enabled: bool = False,
-        regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly,
-        dead_letter_policy: ConsumerDeadLetterPolicy | None = None,
-        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
-        *,
-        negative_ack_redelivery_backoff: RedeliveryBackoff | None = None,
-        priority_level: int = 0,
-        retry_enable: bool = False,
-        expire_time_of_incomplete_chunked_message_ms: int = 60_000,
-        subscription_mode: SubscriptionMode = SubscriptionMode.Durable,
-    ) -> Consumer:
+    @takes(ConsumerOptions)
+    def subscribe(self, options: ConsumerOptions) -> Consumer:
         """A consumer of a subscription, which is created if it does not exist (as is the topic).
 
         `topic` may be a list of topics or a compiled pattern, matched against `tenant/namespace/topic` (see
@@ -354,60 +250,12 @@ class Client:
             TopicNotFound, InvalidTopicName, ConnectError, AlreadyClosed: as the official client.
             NotSupported: an option that this version does not have.
         """
-        options = ConsumerOptions(
-            subscription_name=subscription_name,
-            consumer_type=consumer_type,
-            schema=schema,
-            message_listener=message_listener,
-            receiver_queue_size=receiver_queue_size,
-            max_total_receiver_queue_size_across_partitions=max_total_receiver_queue_size_across_partitions,
-            consumer_name=consumer_name,
-            unacked_messages_timeout_ms=unacked_messages_timeout_ms,
-            broker_consumer_stats_cache_time_ms=broker_consumer_stats_cache_time_ms,
-            negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms,
-            is_read_compacted=is_read_compacted,
-            properties=properties,
-            pattern_auto_discovery_period=pattern_auto_discovery_period,
-            initial_position=initial_position,
-            crypto_key_reader=crypto_key_reader,
-            replicate_subscription_state_enabled=replicate_subscription_state_enabled,
-            max_pending_chunked_message=max_pending_chunked_message,
-            auto_ack_oldest_chunked_message_on_queue_full=auto_ack_oldest_chunked_message_on_queue_full,
-            start_message_id_inclusive=start_message_id_inclusive,
-            batch_receive_policy=batch_receive_policy,
-            key_shared_policy=key_shared_policy,
-            batch_index_ack_enabled=batch_index_ack_enabled,
-            regex_subscription_mode=regex_subscription_mode,
-            dead_letter_policy=dead_letter_policy,
-            crypto_failure_action=crypto_failure_action,
-            negative_ack_redelivery_backoff=negative_ack_redelivery_backoff,
-            priority_level=priority_level,
-            retry_enable=retry_enable,
-            expire_time_of_incomplete_chunked_message_ms=expire_time_of_incomplete_chunked_message_ms,
-            subscription_mode=subscription_mode,
-        )
-        check_type((str, list, re.Pattern), "topic", topic)
-        options.check()
         if self._homes is not None:
-            return self._homes.consumer(topic, options)
-        if isinstance(topic, str) and not retry_enable:
-            return open_consumer(topic, options, self._session)
-        return subscribe_to_several(topic, options, self._session)
+            return self._homes.consumer(options)
+        return subscribed(options, self._session)
 
-    def create_reader(
-        self,
-        topic: str,
-        start_message_id: NativeMessageId | MessageId,
-        schema: Schema = _BYTES,
-        reader_listener: ReaderListener | None = None,
-        receiver_queue_size: int = 1000,
-        reader_name: str | None = None,
-        subscription_role_prefix: str | None = None,
-        is_read_compacted: bool = False,
-        crypto_key_reader: CryptoKeyReader | None = None,
-        start_message_id_inclusive: bool = False,
-        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
-    ) -> Reader:
+    @takes(ReaderOptions)
+    def create_reader(self, options: ReaderOptions) -> Reader:
         """A reader of `topic` (made if it does not exist), of all its partitions or of the one that is named.
 
         It begins behind `start_message_id`, or at it with `start_message_id_inclusive`; any id will do (see
@@ -418,27 +266,11 @@ class Client:
             TopicNotFound, InvalidTopicName, ConnectError, AlreadyClosed: as the official client.
             NotSupported: an option that this version does not have.
         """
-        options = ReaderOptions(
-            schema,
-            reader_listener,
-            receiver_queue_size,
-            reader_name,
-            subscription_role_prefix,
-            is_read_compacted,
-            start_message_id_inclusive,
-            consumer_encryption(crypto_key_reader, crypto_failure_action),
-        )
-        check_type(str, "topic", topic)
-        start = native(start_message_id)
-        if start is None:
-            check_type(MessageId, "start_message_id", start_message_id)
-            raise AssertionError
-        options.check()
         if self._homes is not None:
-            return self._homes.reader(topic, start, options)
-        return open_reader(topic, start, options, self._session)
+            return self._homes.reader(options)
+        return open_reader(options, self._session)
 
-    def create_table_view(self, topic: str, subscription_name: str | None = None, schema: Schema = _BYTES) -> TableView:
+    def create_table_view(self, topic: str, subscription_name: str | None = None, schema: Schema = BYTES) -> TableView:
         """The newest value of every key of `topic` (made if it does not exist), complete when this returns.
 
         `subscription_name` is part of its `str`; a table view has no subscription.

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Annotated, Any, Final
 
 from pulsar_on_kafka.client.connection.connection import chosen_instance, connection_security
 from pulsar_on_kafka.client.values.authentication import Authentication
 from pulsar_on_kafka.client.values.errors import pulsar_errors
-from pulsar_on_kafka.client.values.options import check_range, check_type, check_type_or_none, not_yet
+from pulsar_on_kafka.client.values.option_tables import ELSEWHERE, Within, check_table
+from pulsar_on_kafka.client.values.options import not_yet
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
 from pulsar_on_kafka.client.values.service_url import parse_service_url
-from pulsar_on_kafka.cursor.budget import LEAST_BYTES
+from pulsar_on_kafka.cursor.budget import DEFAULT_BYTES, LEAST_BYTES
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 
@@ -27,38 +28,40 @@ _YES: Final = frozenset({"", "1", "true", "yes", "on"})
 _NO: Final = frozenset({"0", "false", "no", "off"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """The official options of `Client` and ours, but for the logger."""
+    """The official options of `Client`, and ours, which are given by keyword only."""
 
     service_url: str | AutoClusterFailover | ServiceInfoProvider
-    authentication: Authentication | None = field(repr=False)
-    operation_timeout_seconds: int
-    io_threads: int
-    message_listener_threads: int
-    concurrent_lookup_requests: int
-    log_conf_file_path: str | None
-    stats_interval_in_seconds: int
-    use_tls: bool
-    tls_trust_certs_file_path: str | None
-    tls_allow_insecure_connection: bool
-    tls_validate_hostname: bool
-    connection_timeout_ms: int
-    listener_name: str | None
-    tls_private_key_file_path: str | None
-    tls_certificate_file_path: str | None
-    kafka_config: Mapping[str, str] | None = field(repr=False)
-    ack_persist_interval_ms: int
-    max_pattern_topics: int
-    cursor_memory_limit_bytes: int
-    metrics_port: int | None
-    enable_transaction: bool
-    stand_in: bool | None
-    instance: str | None
+    authentication: Annotated[Authentication | None, ELSEWHERE] = field(default=None, repr=False)
+    operation_timeout_seconds: Annotated[int, Within(1)] = 30
+    io_threads: Annotated[int, Within(1)] = 1
+    message_listener_threads: Annotated[int, Within(1)] = 1
+    concurrent_lookup_requests: Annotated[int, Within(1)] = 50000
+    log_conf_file_path: str | None = None
+    stats_interval_in_seconds: Annotated[int, Within(0)] = 600
+    use_tls: bool = False
+    tls_trust_certs_file_path: Annotated[str | None, ELSEWHERE] = None
+    tls_allow_insecure_connection: Annotated[bool, ELSEWHERE] = False
+    tls_validate_hostname: Annotated[bool, ELSEWHERE] = False
+    logger: Annotated[Any, ELSEWHERE] = None
+    connection_timeout_ms: Annotated[int, Within(1)] = 10000
+    listener_name: str | None = None
+    tls_private_key_file_path: Annotated[str | None, ELSEWHERE] = None
+    tls_certificate_file_path: Annotated[str | None, ELSEWHERE] = None
+    _: KW_ONLY
+    kafka_config: Annotated[Mapping[str, str] | None, ELSEWHERE] = field(default=None, repr=False)
+    ack_persist_interval_ms: Annotated[int, Within(1, 60_000)] = 1000
+    max_pattern_topics: Annotated[int, Within(1)] = DEFAULT_MAX_TOPICS
+    cursor_memory_limit_bytes: Annotated[int, Within(LEAST_BYTES)] = DEFAULT_BYTES
+    metrics_port: Annotated[int | None, Within(0, 65_535)] = None
+    enable_transaction: bool = False
+    stand_in: bool | None = None
+    instance: Annotated[str | None, ELSEWHERE] = None
 
     def check(self) -> None:
         """Raises what `Client.__init__` says, but for the security options (`kafka_settings`)."""
-        check_type((str, AutoClusterFailover, ServiceInfoProvider), "service_url", self.service_url)
+        check_table(self)
         if not isinstance(self.service_url, str):
             for name in ("authentication", "tls_trust_certs_file_path"):
                 if getattr(self, name) is not None:
@@ -66,31 +69,8 @@ class ClientOptions:
                         f"Argument {name} is not supported when service_url is an AutoClusterFailover or "
                         f"ServiceInfoProvider; set {name} on each ServiceInfo instead"
                     )
-        for name in (
-            "operation_timeout_seconds",
-            "io_threads",
-            "message_listener_threads",
-            "concurrent_lookup_requests",
-            "connection_timeout_ms",
-            "max_pattern_topics",
-        ):
-            check_type(int, name, getattr(self, name))
-            check_range(name, getattr(self, name), 1)
-        check_type(int, "stats_interval_in_seconds", self.stats_interval_in_seconds)
-        check_range("stats_interval_in_seconds", self.stats_interval_in_seconds, 0)
-        check_type(int, "ack_persist_interval_ms", self.ack_persist_interval_ms)
-        check_range("ack_persist_interval_ms", self.ack_persist_interval_ms, 1, 60_000)
-        check_type(int, "cursor_memory_limit_bytes", self.cursor_memory_limit_bytes)
-        check_range("cursor_memory_limit_bytes", self.cursor_memory_limit_bytes, LEAST_BYTES)
-        check_type_or_none(int, "metrics_port", self.metrics_port)
-        check_range("metrics_port", self.metrics_port or 0, 0, 65_535)
-        check_type_or_none(str, "log_conf_file_path", self.log_conf_file_path)
-        check_type(bool, "use_tls", self.use_tls)
-        check_type(bool, "enable_transaction", self.enable_transaction)
-        check_type_or_none(bool, "stand_in", self.stand_in)
         self.stands_in()
         chosen_instance(self.instance)
-        check_type_or_none(str, "listener_name", self.listener_name)
         follows = isinstance(self.service_url, str) and self.service_url.startswith(_LOOKUP_SCHEMES)
         not_yet(
             f"listener_name with another URL than {LOOKUP_SCHEME}... (Kafka's listeners have ports of their own)",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import secrets
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.client.connection.session import Session
@@ -26,7 +27,8 @@ from pulsar_on_kafka.client.values.enums import (
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy, key_shared_rule
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.options import check_range, check_schema, check_texts, check_type, check_type_or_none
+from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
+from pulsar_on_kafka.client.values.options import check_range, check_texts
 from pulsar_on_kafka.client.values.redelivery_backoff import RedeliveryBackoff
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import InvalidConfiguration
@@ -48,99 +50,61 @@ _TYPES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ConsumerOptions:
-    """The official options of `subscribe` and ours, but for the topic."""
+    """The official options of `subscribe`, and ours, which are given by keyword only."""
 
+    topic: str | list[str] | re.Pattern[str]
     subscription_name: str
-    consumer_type: ConsumerType
-    schema: Schema
-    message_listener: MessageListener | None
-    receiver_queue_size: int
-    max_total_receiver_queue_size_across_partitions: int
-    consumer_name: str | None
-    unacked_messages_timeout_ms: int | None
-    broker_consumer_stats_cache_time_ms: int
-    negative_ack_redelivery_delay_ms: int
-    is_read_compacted: bool
-    properties: dict[str, str] | None
-    pattern_auto_discovery_period: int
-    initial_position: InitialPosition
-    crypto_key_reader: CryptoKeyReader | None = field(repr=False)
-    replicate_subscription_state_enabled: bool
-    max_pending_chunked_message: int
-    auto_ack_oldest_chunked_message_on_queue_full: bool
-    start_message_id_inclusive: bool
-    batch_receive_policy: ConsumerBatchReceivePolicy | None
-    key_shared_policy: ConsumerKeySharedPolicy | None
-    batch_index_ack_enabled: bool
-    regex_subscription_mode: RegexSubscriptionMode
-    dead_letter_policy: ConsumerDeadLetterPolicy | None
-    crypto_failure_action: ConsumerCryptoFailureAction
-    negative_ack_redelivery_backoff: RedeliveryBackoff | None
-    priority_level: int
-    retry_enable: bool
-    expire_time_of_incomplete_chunked_message_ms: int
+    consumer_type: ConsumerType = ConsumerType.Exclusive
+    schema: Schema = BYTES
+    message_listener: MessageListener | None = None
+    receiver_queue_size: int = 1000
+    max_total_receiver_queue_size_across_partitions: int = 50000
+    consumer_name: str | None = None
+    unacked_messages_timeout_ms: int | None = None
+    broker_consumer_stats_cache_time_ms: int = 30000
+    negative_ack_redelivery_delay_ms: Annotated[int, Within(0)] = 60000
+    is_read_compacted: bool = False
+    properties: dict[str, str] | None = None
+    pattern_auto_discovery_period: int = 60
+    initial_position: InitialPosition = InitialPosition.Latest
+    crypto_key_reader: Annotated[CryptoKeyReader | None, ELSEWHERE] = field(default=None, repr=False)
+    replicate_subscription_state_enabled: Annotated[bool, ELSEWHERE] = False
+    max_pending_chunked_message: int = 10
+    auto_ack_oldest_chunked_message_on_queue_full: bool = False
+    start_message_id_inclusive: bool = False
+    batch_receive_policy: ConsumerBatchReceivePolicy | None = None
+    key_shared_policy: ConsumerKeySharedPolicy | None = None
+    batch_index_ack_enabled: bool = False
+    regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly
+    dead_letter_policy: ConsumerDeadLetterPolicy | None = None
+    crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
+    _: KW_ONLY
+    negative_ack_redelivery_backoff: RedeliveryBackoff | None = None
+    priority_level: Annotated[int, Within(0)] = 0
+    retry_enable: bool = False
+    expire_time_of_incomplete_chunked_message_ms: Annotated[int, Within(1)] = 60_000
     subscription_mode: SubscriptionMode = SubscriptionMode.Durable
 
     def check(self) -> None:
         """Raises ValueError, TypeError or InvalidConfiguration, naming the value and what was expected."""
-        self._check_types()
+        check_table(self)
+        replicate = self.replicate_subscription_state_enabled
+        if not isinstance(replicate, bool):  # TypeError, as officially
+            raise TypeError(f"replicate_subscription_state_enabled must be a bool, got {replicate!r:.60}")
         consumer_encryption(self.crypto_key_reader, self.crypto_failure_action)
-        check_range("negative_ack_redelivery_delay_ms", self.negative_ack_redelivery_delay_ms, 0)
-        check_range("priority_level", self.priority_level, 0)
         if self.max_pending_chunked_message < 0:  # TypeError, as officially
             raise TypeError(f"max_pending_chunked_message must be 0 or more, got {self.max_pending_chunked_message}")
-        expire_ms = self.expire_time_of_incomplete_chunked_message_ms
-        check_range("expire_time_of_incomplete_chunked_message_ms", expire_ms, 1)
         timeout_ms = self.unacked_messages_timeout_ms
         if timeout_ms and timeout_ms < MIN_ACK_TIMEOUT_MS:
             raise ValueError(f"unacked_messages_timeout_ms must be at least {MIN_ACK_TIMEOUT_MS}, got {timeout_ms}")
-        if self.message_listener is not None and not callable(self.message_listener):
-            raise ValueError(f"message_listener must be callable, got {self.message_listener!r:.60}")
         kind = self.consumer_type
         if self.is_read_compacted and kind not in (ConsumerType.Exclusive, ConsumerType.Failover):
             raise InvalidConfiguration(f"is_read_compacted is for Exclusive and Failover, not {kind.name}")
         if self.subscription_mode is SubscriptionMode.NonDurable and self.replicate_subscription_state_enabled:
             raise InvalidConfiguration("replicate_subscription_state_enabled: a NonDurable subscription has no state")
         check_texts("properties", self.properties)
-
-    def _check_types(self) -> None:
-        check_type(str, "subscription_name", self.subscription_name)
-        check_type(ConsumerType, "consumer_type", self.consumer_type)
-        check_schema(self.schema)
-        for name in (
-            "receiver_queue_size",
-            "max_total_receiver_queue_size_across_partitions",
-            "broker_consumer_stats_cache_time_ms",
-            "negative_ack_redelivery_delay_ms",
-            "pattern_auto_discovery_period",
-            "max_pending_chunked_message",
-            "priority_level",
-            "expire_time_of_incomplete_chunked_message_ms",
-        ):
-            check_type(int, name, getattr(self, name))
-        for name in (
-            "is_read_compacted",
-            "auto_ack_oldest_chunked_message_on_queue_full",
-            "start_message_id_inclusive",
-            "batch_index_ack_enabled",
-            "retry_enable",
-        ):
-            check_type(bool, name, getattr(self, name))
-        replicate = self.replicate_subscription_state_enabled
-        if not isinstance(replicate, bool):  # TypeError, as officially
-            raise TypeError(f"replicate_subscription_state_enabled must be a bool, got {replicate!r:.60}")
-        check_type_or_none(str, "consumer_name", self.consumer_name)
-        check_type_or_none(int, "unacked_messages_timeout_ms", self.unacked_messages_timeout_ms)
-        check_type(InitialPosition, "initial_position", self.initial_position)
-        check_type_or_none(ConsumerKeySharedPolicy, "key_shared_policy", self.key_shared_policy)
-        check_type_or_none(ConsumerBatchReceivePolicy, "batch_receive_policy", self.batch_receive_policy)
-        check_type(SubscriptionMode, "subscription_mode", self.subscription_mode)
-        check_type(RegexSubscriptionMode, "regex_subscription_mode", self.regex_subscription_mode)
-        check_type_or_none(ConsumerDeadLetterPolicy, "dead_letter_policy", self.dead_letter_policy)
-        backoff = self.negative_ack_redelivery_backoff
-        check_type_or_none(RedeliveryBackoff, "negative_ack_redelivery_backoff", backoff)
 
 
 def open_consumer(topic: str, options: ConsumerOptions, session: Session) -> Consumer:

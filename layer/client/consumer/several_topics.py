@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import re
 import secrets
-from collections.abc import Sequence
 from dataclasses import replace
 
 from pulsar_on_kafka.base import errors
@@ -28,17 +27,18 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 _log = logging.getLogger(__name__)
 
 
-def subscribe_to_several(
-    topics: str | Sequence[str] | re.Pattern[str], options: ConsumerOptions, session: Session
-) -> MultiTopicsConsumer:
-    """A consumer of these topics, or of those that match. `options` are checked.
+def subscribed(options: ConsumerOptions, session: Session) -> Consumer:
+    """A consumer of a topic, of several, or of those that match. `options` are checked.
 
     With `retry_enable` its retry topic is one of them. Source: ConsumerBuilderImpl.subscribeAsync of Java's client.
 
     Raises:
         InvalidConfiguration: `retry_enable` with a pattern or without a topic: there is none to name letters after.
     """
+    topics = options.topic
     if isinstance(topics, str):
+        if not options.retry_enable:
+            return open_consumer(topics, options, session)
         topics = [topics]
     if options.retry_enable and (isinstance(topics, re.Pattern) or not topics):
         raise InvalidConfiguration(f"retry_enable takes a topic or a list of topics, got {topics!r:.100}")

@@ -9,9 +9,7 @@ from typing import Final
 
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session, release_metrics, serve_metrics
-from pulsar_on_kafka.client.consumer.consumer import Consumer
-from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions, open_consumer
-from pulsar_on_kafka.client.consumer.several_topics import subscribe_to_several
+from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions
 from pulsar_on_kafka.client.consumer.topic_pattern import TopicPattern
 from pulsar_on_kafka.client.following.home import OpenSession, TenantHome
 from pulsar_on_kafka.client.following.metadata_ahead import subscription_ahead
@@ -23,14 +21,11 @@ from pulsar_on_kafka.client.reader.reader_opening import ReaderOptions
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration
 from pulsar_on_kafka.lookup.places import Directory
-from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT
 
 LEAVE_S: Final = 2.0
 """How long a cluster may take to answer what is under way when its client leaves it: it may be dead."""
-
-Topics = str | list[str] | re.Pattern[str]
 
 
 class Homes:
@@ -57,14 +52,9 @@ class Homes:
         """Raises as `Client.create_producer`, and ConnectError: nobody tells where the tenant is."""
         return MovingProducer(topic, options, self._home_of([topic]))
 
-    def consumer(self, topics: Topics, options: ConsumerOptions) -> MovingConsumer:
+    def consumer(self, options: ConsumerOptions) -> MovingConsumer:
         """Raises as `Client.subscribe`, and InvalidConfiguration: the topics are of several tenants."""
-
-        def opened(its_own: ConsumerOptions, session: Session) -> Consumer:
-            if isinstance(topics, str) and not its_own.retry_enable:
-                return open_consumer(topics, its_own, session)
-            return subscribe_to_several(topics, its_own, session)
-
+        topics = options.topic
         if isinstance(topics, re.Pattern):
             with pulsar_errors():
                 pattern = TopicPattern.of(topics, options.regex_subscription_mode)
@@ -77,11 +67,11 @@ class Homes:
             for name in named:
                 subscription_ahead(name, options.subscription_name, session)
 
-        return MovingConsumer(options, opened, look_ahead, home)
+        return MovingConsumer(options, look_ahead, home)
 
-    def reader(self, topic: str, start: NativeMessageId, options: ReaderOptions) -> MovingReader:
+    def reader(self, options: ReaderOptions) -> MovingReader:
         """Raises as `Client.create_reader`, and ConnectError."""
-        return MovingReader(topic, start, options, self._home_of([topic]))
+        return MovingReader(options, self._home_of([options.topic]))
 
     def session(self, topic: str) -> Session:
         """Of the cluster that has the topic's tenant now."""

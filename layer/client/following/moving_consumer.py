@@ -17,6 +17,7 @@ from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer
 from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions
+from pulsar_on_kafka.client.consumer.several_topics import subscribed
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.late_acks import LateAcks
@@ -50,7 +51,6 @@ STILL_S: Final = 0.3
 before its cluster is left."""
 _UNACKED_ARE_COUNTED: Final = (ConsumerType.Shared, ConsumerType.KeyShared)
 
-OpenConsumer = Callable[[ConsumerOptions, Session], Consumer]
 Look = Callable[[Session], None]
 
 
@@ -69,12 +69,9 @@ class MovingConsumer(Consumer):
     Serialized ids do not tell their cluster: keep none of them over a switch.
     """
 
-    def __init__(
-        self, options: ConsumerOptions, open_consumer: OpenConsumer, look_ahead: Look, home: TenantHome
-    ) -> None:
+    def __init__(self, options: ConsumerOptions, look_ahead: Look, home: TenantHome) -> None:
         # Its parts are the inner one's.
         self._options = options
-        self._open = open_consumer
         self._look_ahead = look_ahead
         self._home = home
         self._inner: Consumer | None = None
@@ -161,7 +158,7 @@ class MovingConsumer(Consumer):
         with self._changing:
             self._changing.wait_for(lambda: self._gone or self._in_hand <= 0, self._grace.remaining_s())
         self._settle_late(session)  # before anything is handed out here
-        inner = self._open(options, session)
+        inner = subscribed(options, session)
         self._session = session
         if self._listener_paused:
             inner.pause_message_listener()

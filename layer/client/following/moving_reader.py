@@ -45,10 +45,9 @@ class MovingReader(Reader):
     batch; where nothing was given, behind the copy of the last one before its start.
     """
 
-    def __init__(self, topic: str, start: NativeMessageId, options: ReaderOptions, home: TenantHome) -> None:
+    def __init__(self, options: ReaderOptions, home: TenantHome) -> None:
         # Its parts are the inner one's.
-        self._asked = topic
-        self._start = start
+        self._asked = options.topic
         self._options = options
         self._home = home
         self._inner: Reader | None = None
@@ -65,8 +64,8 @@ class MovingReader(Reader):
         self._told_at_close: list[Callable[[Reader], None]] = []
         self._changing = threading.Condition()
         home.join(self)
-        if options.listener is not None:
-            self.listen(options.listener)
+        if options.reader_listener is not None:
+            self.listen(options.reader_listener)
 
     # Moving -------------------------------------------------------------------------------------------------------
 
@@ -95,13 +94,13 @@ class MovingReader(Reader):
     def arrive(self, session: Session) -> None:
         with pulsar_errors():
             cluster = self._home.cluster_of(session)
-        options = replace(self._options, listener=None)
+        options = replace(self._options, reader_listener=None)
         if self._last is None:
-            inner = open_reader(self._asked, self._start, options, session)
+            inner = open_reader(options, session)
         else:
             with pulsar_errors():
                 starts = self._starts(session, self._last.opened_topic, cluster)
-            inner = open_reader(self._asked, self._start, options, session, starts)
+            inner = open_reader(options, session, starts)
         self._left = cluster
         with self._changing:
             self._last = inner
