@@ -16,8 +16,8 @@ from pulsar_on_kafka.node.metrics.process import ClusterCounts, of_clusters, rol
 from pulsar_on_kafka.node.metrics.reading import reading
 from pulsar_on_kafka.node.node import Node, live_nodes
 from pulsar_on_kafka.statelog.view import unreadable
-from pulsar_on_kafka.subscriptions.dispatching.handle import PartitionStats
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
+from pulsar_on_kafka.subscriptions.partition.partition_stats import PartitionStats
 
 _PATIENCE_S: Final = 2.0
 _TOPIC: Final = ("cluster", "topic")

@@ -69,11 +69,11 @@ class DeliveryCounting:
         seen = BitMap64()
         if saved is not None and saved.only_seen:
             seen, saved = self._take_seen(owned, saved), None
-        if saved is not None and not saved.matter_from(owned.cursor.next_unacked):
+        if saved is not None and not saved.matter_from(owned.next_unacked):
             saved = None
         if saved is None and self._dead_lettering.max_redeliver_count() is None:
             return
-        number = owned.slot.number
+        number = owned.number
         guard = DeliveryGuard(owned.read_position, lambda: self._put_off(number))
         if saved is None:
             kept = BitMap64() if owned.keys is None else BitMap64(owned.keys.offsets_waiting())
@@ -82,14 +82,14 @@ class DeliveryCounting:
         else:
             again = guard.recover(saved, self._end_of_deliveries(owned, saved.limit), owned.cursor)
             owned.replay |= again
-            owned.intake.apart |= again
+            owned.pass_over(again)
             for (_, count), offsets in saved.counts.items():
                 if count:
                     owned.redeliveries.update(dict.fromkeys(offsets, count))
             self._put_off_again(owned, saved.put_off)
             guard.survived(owned.held.among(again))
         owned.guard = guard
-        owned.entries.chunks.in_order = False  # some come by redelivery, others are read
+        owned.chunks.in_order = False  # some come by redelivery, others are read
 
     def tell(self) -> None:
         """Say where messages come slowly because their consumer died, and when that is over."""
@@ -127,9 +127,9 @@ class DeliveryCounting:
         counted durably, and where it is another process's, which is not known any more once it holds nothing."""
         put_off = None
         if owned.guard is None and not endpoint.is_remote:
-            self._nacks.forget_consumer(endpoint, owned.slot.number)
+            self._nacks.forget_consumer(endpoint, owned.number)
         else:
-            put_off = self._nacks.disown(endpoint, owned.slot.number)
+            put_off = self._nacks.disown(endpoint, owned.number)
         owned.give_back(endpoint.feed(owned.slot), put_off, how)
 
     def retire(self, partitions: Iterable[int], *, orderly: bool) -> None:
@@ -141,10 +141,10 @@ class DeliveryCounting:
             if owned.guard is None:
                 owned.tell_seen()
                 continue
-            held = BitMap64(o for o, feed in owned.in_flight.holders.items() if not self._dead_lettering.has(feed))
+            held = BitMap64(o for o, feed in owned.holders.items() if not self._dead_lettering.has(feed))
             for offsets in self._nacks.waiting(number).values():
                 held -= offsets
-            holders = owned.in_flight.holders
+            holders = owned.holders
             elsewhere = BitMap64(o for o in held if owned.stays_out or holders[o].endpoint.is_remote)
             held -= elsewhere
             owned.guard.held_elsewhere(elsewhere)
@@ -166,14 +166,14 @@ class DeliveryCounting:
         taken = BitMap64()
         for (_, count), offsets in saved.counts.items():
             for offset in offsets:
-                if not owned.cursor.is_acknowledged(offset) and offset not in owned.redeliveries:
+                if not owned.is_acknowledged(offset) and offset not in owned.redeliveries:
                     owned.redeliveries[offset] = count
                     taken.add(offset)
-        return taken - BitMap64(owned.in_flight.holders)
+        return taken - BitMap64(owned.holders)
 
     def _end_of_deliveries(self, owned: OwnedPartition, limit: int) -> int:
         """What was reserved beyond the log's end was not handed out."""
-        if limit <= owned.cursor.next_unacked:
+        if limit <= owned.next_unacked:
             return limit
         try:
             return min(limit, self._log_end(owned.number))
@@ -183,9 +183,9 @@ class DeliveryCounting:
     def _put_off_again(self, owned: OwnedPartition, put_off: Mapping[int, BitMap64]) -> None:
         now_s, now_ms = self._clock.monotonic(), self._clock.now_ms()
         for due_ms, offsets in put_off.items():
-            owned.intake.apart |= offsets
+            owned.pass_over(offsets)
             for offset in offsets:
-                self._nacks.add(now_s, max(0, due_ms - now_ms) / 1000, owned.slot.number, offset, None)
+                self._nacks.add(now_s, max(0, due_ms - now_ms) / 1000, owned.number, offset, None)
 
     def _put_off(self, partition: int) -> Mapping[int, BitMap64]:
         now_s, now_ms = self._clock.monotonic(), self._clock.now_ms()

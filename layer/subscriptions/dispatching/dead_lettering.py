@@ -46,7 +46,7 @@ class DeadLettering:
         if guard is not None:
             guard.survived(dead)
         room = max(0, _MAX_DEAD_LETTERS - self._under_way.unacked)
-        now = owned.entries.fitting(dead, room) if room else 0
+        now = owned.fitting(dead, room) if room else 0
         owned.put_back(dead[now:])
         bodies = [records[offset] for offset in dead[:now]]
         letters = owned.hand_out(dead[:now], bodies, consumer.feed(owned.slot), self._under_way.feed(owned.slot))

@@ -49,12 +49,12 @@ class DelayedPrefetch:
         owned.delayed_soon.clear()
 
     def _begin(self, owned: OwnedPartition) -> None:
-        number = owned.slot.number
+        number = owned.number
         now_s = self._clock.monotonic()
         if owned.delayed is None or now_s < self._not_before_s.get(number, 0.0):
             return
         self._not_before_s[number] = now_s + _AGAIN_S
-        offsets = owned.delayed_soon.choose(owned.delayed, self._clock.now_ms(), owned.entries.chunks.known)
+        offsets = owned.delayed_soon.choose(owned.delayed, self._clock.now_ms(), owned.chunks.known)
         if offsets:
             self._owned = owned
             self._batches = self._fetcher.read_at(self._kafka_topic, number, offsets, Deadline.after(_PATIENCE_S))

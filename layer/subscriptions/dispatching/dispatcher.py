@@ -218,7 +218,7 @@ class Dispatcher:
                 owned.put_back(offsets)
                 break
             endpoint, permits = turn
-            count = owned.entries.fitting(offsets, permits)
+            count = owned.fitting(offsets, permits)
             part, offsets = offsets[:count], offsets[count:]
             if owned.guard is not None:
                 owned.guard.handed_out_again(part)
@@ -239,7 +239,7 @@ class Dispatcher:
 
     def _expire_chunks(self, owned: OwnedPartition) -> None:
         # A chunk may be among what a former owner put off; then the others have to wait for it.
-        if owned.guard is None or not (owned.replay or self._nacks.any_of_nobody(owned.slot.number)):
+        if owned.guard is None or not (owned.replay or self._nacks.any_of_nobody(owned.number)):
             owned.expire_chunks()
 
     # Acknowledgements and redelivery ------------------------------------------------------------------------------
@@ -253,9 +253,8 @@ class Dispatcher:
         """
         if self._shared:
             for partition, offset in self.refusals.drain(self._handle.slots()):
-                guard = None if partition not in self._owned else self._owned[partition].guard
-                if guard is not None:
-                    guard.survived((offset,))
+                if partition in self._owned:
+                    self._owned[partition].survived((offset,))
         for owned in self._owned.values():
             slot = owned.slot
             if slot.has_acknowledgements():
@@ -274,7 +273,7 @@ class Dispatcher:
             now_s, delay_s, offset, endpoint = slot.nacks.popleft()
             if endpoint.closed and endpoint not in self._endpoints:
                 continue  # it is gone, and what it had comes again; one that is closing said this before
-            holder = owned.in_flight.holders.get(offset)
+            holder = owned.holders.get(offset)
             if not self._shared or (holder is not None and holder.endpoint is endpoint):
                 # Of what was taken from it, as by a seek, it says nothing that counts: its holder may refuse it sooner.
                 self.refused(owned, now_s, delay_s, offset, endpoint)
@@ -285,9 +284,8 @@ class Dispatcher:
 
     def refused(self, owned: OwnedPartition, now_s: float, delay_s: float, offset: int, endpoint: Endpoint) -> None:
         """This consumer refused an entry at `now_s` (monotonic); it is to come again after the delay."""
-        self._nacks.add(now_s, delay_s, owned.slot.number, offset, endpoint)
-        if owned.guard is not None:
-            owned.guard.survived((offset,))
+        self._nacks.add(now_s, delay_s, owned.number, offset, endpoint)
+        owned.survived((offset,))
 
     def redeliver_due(self) -> None:
         """Deliver again what was negatively acknowledged or not acknowledged in time, and is due now."""
@@ -295,7 +293,7 @@ class Dispatcher:
             if owned.delayed:
                 owned.delayed.advance(self._clock.now_ms())
                 self._reading_ahead.step(owned)
-            if owned.entries.chunks.pending:
+            if owned.chunks.pending:
                 self._expire_chunks(owned)
         now = self._clock.monotonic()
         for partition, holder, offsets in self._nacks.due(now):
@@ -335,7 +333,7 @@ class Dispatcher:
         elif self._shared:
             owned.redeliver(offsets, endpoint)
         elif owned.active in (None, endpoint.feed(owned.slot)) and not all(
-            owned.cursor.is_acknowledged(offset) or offset in owned.held for offset in offsets
+            owned.is_acknowledged(offset) or offset in owned.held for offset in offsets
         ):
             self._rewind(owned)
 
@@ -354,7 +352,7 @@ class Dispatcher:
             feed = endpoint.feed(owned.slot)
             if self._shared:
                 endpoint.discard(owned.slot)
-                self._nacks.forget_consumer(endpoint, owned.slot.number)  # what it put off comes now, too
+                self._nacks.forget_consumer(endpoint, owned.number)  # what it put off comes now, too
                 owned.redeliver(owned.in_flight.held_by(feed), endpoint)
             elif owned.active in (None, feed):
                 self._rewind(owned)
@@ -362,18 +360,18 @@ class Dispatcher:
     def _rewind(self, owned: OwnedPartition) -> None:
         """Deliver everything unacknowledged of a partition again, in order."""
         self._forget_deliveries(owned)
-        self._consumer.seek(owned.slot.number, owned.rewind())
+        self._consumer.seek(owned.number, owned.rewind())
 
     def _forget_deliveries(self, owned: OwnedPartition) -> None:
         """What was handed out of this partition matters no more: it comes again, here or elsewhere."""
         owned.slot.forgotten += 1
-        self.came_again(owned.slot.number)
-        self._nacks.forget_partition(owned.slot.number)
+        self.came_again(owned.number)
+        self._nacks.forget_partition(owned.number)
         self._reading_ahead.forget(owned)
         for endpoint in self._endpoints:
             endpoint.discard(owned.slot)
             if endpoint.ack_timeouts is not None:
-                endpoint.ack_timeouts.forget_partition(owned.slot.number)
+                endpoint.ack_timeouts.forget_partition(owned.number)
 
     # Consumers ----------------------------------------------------------------------------------------------------
 
@@ -430,18 +428,18 @@ class Dispatcher:
         """
         now_s = self._clock.monotonic()
         waiting = BitMap64()
-        for offsets in self._nacks.waiting(owned.slot.number).values():
+        for offsets in self._nacks.waiting(owned.number).values():
             waiting |= offsets
         for offset, nack in refusals.items():
             if offset in waiting or owned.redeliveries.get(offset, 0) > nack.redeliveries:
                 continue
             if nack.redeliveries:
                 owned.redeliveries[offset] = nack.redeliveries
-            owned.intake.apart.add(offset)
+            owned.pass_over(BitMap64((offset,)))
             owned.replay.discard(offset)
-            self._nacks.add(now_s, nack.delay_ms / 1000, owned.slot.number, offset, None)
+            self._nacks.add(now_s, nack.delay_ms / 1000, owned.number, offset, None)
+            owned.survived((offset,))
             if owned.guard is not None:
-                owned.guard.survived((offset,))
                 owned.guard.still_held((offset,))
 
     def count_deliveries(self) -> None:
@@ -455,7 +453,7 @@ class Dispatcher:
         for owned in self._owned.values():
             if owned.quiet:  # it is chosen when everybody is known
                 continue
-            chosen = active_consumer(self._endpoints, owned.slot.number)
+            chosen = active_consumer(self._endpoints, owned.number)
             feed = chosen.feed(owned.slot) if chosen is not None else None
             if feed is owned.active:
                 continue
@@ -469,7 +467,7 @@ class Dispatcher:
         self._forget_deliveries(owned)
         position = owned.seek(target, begun)
         owned.intake.stopped = None
-        self._consumer.seek(owned.slot.number, position)
+        self._consumer.seek(owned.number, position)
 
     def acknowledge_up_to(self, owned: OwnedPartition, upto: int) -> None:
         """Nothing at or before `upto` is wanted any more; what consumers hold of it is not theirs now.
@@ -480,7 +478,7 @@ class Dispatcher:
         if upto >= owned.read_position:
             upto = min(upto, self.log_end(owned.number) - 1)
         if owned.acknowledge_up_to(upto):
-            self._consumer.seek(owned.slot.number, owned.read_position)
+            self._consumer.seek(owned.number, owned.read_position)
 
     def acknowledge_ledgers(self, owned: OwnedPartition, ledgers: LedgerAcks) -> int:
         """Acknowledge what somebody read elsewhere, by ledger index and entry id, whoever holds it; what lies beyond
@@ -499,7 +497,7 @@ class Dispatcher:
         consumers hold only what they have received and not refused."""
         owned.quiet = True
         refused = BitMap64()
-        for offsets in self._nacks.waiting(owned.slot.number).values():
+        for offsets in self._nacks.waiting(owned.number).values():
             refused |= offsets
         for endpoint in self._endpoints:
             if not endpoint.is_remote:
@@ -509,13 +507,13 @@ class Dispatcher:
         """The partition is about to be given up (Failover): nothing more of it goes out, and its active consumer keeps
         what it was handed, unless it refused some of it or that is more than 50,000 entries."""
         owned.quiet = True
-        refused = self._nacks.waiting(owned.slot.number)
+        refused = self._nacks.waiting(owned.number)
         owned.stays_out = owned.active is not None and not refused and len(owned.out_in_order()) <= DEFAULT_MAX_UNACKED
 
     def forget(self, owned: OwnedPartition) -> None:
         """The partition is not ours any more: take its messages out of every inbox, unless what was received stays."""
         if owned.stays_out:
-            self._nacks.forget_partition(owned.slot.number)
+            self._nacks.forget_partition(owned.number)
             self._reading_ahead.forget(owned)
             owned.rewind()
             return

@@ -118,7 +118,7 @@ class KeyShared:
         for owned in self._owned.values():
             if self._is_hungry(self._order(owned)):
                 return False
-            if owned.slot.number not in self._held_back:  # room would not help those
+            if owned.number not in self._held_back:  # room would not help those
                 some = some or bool(owned.buffered or owned.comes_again or self._order(owned).waiting)
         return some
 
@@ -206,7 +206,7 @@ class KeyShared:
             entries = [entry for entry in entries if entry[0] in left]
         offsets = [entry[0] for entry in entries]
         if owned.entries.batches:
-            count = owned.entries.fitting(offsets, endpoint.shared_permits())
+            count = owned.fitting(offsets, endpoint.shared_permits())
             keys.put_back(entries[count:])
             offsets, entries = offsets[:count], entries[:count]
         if guard is not None and offsets:
@@ -228,7 +228,7 @@ class KeyShared:
                 held_back.append(entry)
         if held_back:
             keys.put_back(held_back)
-            self._held_back.add(owned.slot.number)
+            self._held_back.add(owned.number)
         return admitted
 
     def _with_records(
@@ -295,7 +295,7 @@ class KeyShared:
 
 
 def _without_acknowledged(owned: OwnedPartition, keys: KeyOrder[Endpoint], entries: list[Waiting]) -> list[Waiting]:
-    done = {entry[0] for entry in entries if owned.cursor.is_acknowledged(entry[0])}
+    done = {entry[0] for entry in entries if owned.is_acknowledged(entry[0])}
     held = owned.held.among(BitMap64(entry[0] for entry in entries))
     owned.held.back |= held
     done.update(held)

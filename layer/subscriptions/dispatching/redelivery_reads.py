@@ -37,7 +37,7 @@ class RedeliveryReads:
     def read(self, owned: OwnedPartition, offsets: Sequence[int]) -> RecordsFound:
         """The records at these offsets, in any order given; chunked messages whole, as many as 32 MiB hold. Takes 2 s
         at most; never raises StoreError."""
-        chunks = owned.entries.chunks
+        chunks = owned.chunks
         if chunks.known:
             offsets = chunks.affordable(offsets)
         records = owned.delayed_soon.take(offsets)
@@ -48,9 +48,7 @@ class RedeliveryReads:
         at_hand = len(records)
         read_to = wanted[-1]
         try:
-            for batch in self._fetcher.read_at(
-                self._kafka_topic, owned.slot.number, wanted, Deadline.after(_TIMEOUT_S)
-            ):
+            for batch in self._fetcher.read_at(self._kafka_topic, owned.number, wanted, Deadline.after(_TIMEOUT_S)):
                 records.update((record.offset(), record) for record in batch)
         except errors.OffsetOutOfRange:
             read_to = self._below_log_start(owned, wanted)
@@ -76,7 +74,7 @@ class RedeliveryReads:
         looked = look_over_any(records)
         if not looked.met:
             return []
-        committed = owned.intake.committed
+        committed = owned.committed
         unknown = committed.unknown_in(looked)
         if unknown:
             self._looking.learn_of(committed, unknown)
@@ -88,10 +86,9 @@ class RedeliveryReads:
     def _below_log_start(self, owned: OwnedPartition, wanted: list[int]) -> int:
         """The highest wanted offset that Kafka deleted."""
         try:
-            low, _ = self._fetcher.watermarks(self._kafka_topic, owned.slot.number, Deadline.after(_TIMEOUT_S))
+            low, _ = self._fetcher.watermarks(self._kafka_topic, owned.number, Deadline.after(_TIMEOUT_S))
         except errors.StoreError as failure:
             _log.warning("cursor=%s cannot find out where its log begins: %s", owned.identity, failure)
             return -1
-        owned.meter.deleted_unacknowledged += owned.cursor.backlog(low)
-        owned.cursor.acknowledge_cumulative(low - 1)
+        owned.deleted_below(low)
         return max((offset for offset in wanted if offset < low), default=-1)

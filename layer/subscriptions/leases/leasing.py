@@ -284,7 +284,7 @@ class Leasing:
         """Somebody says to have taken it over. Of an owner's nothing more goes out until that is settled."""
         owned = self._owned.get(partition)
         if owned is not None:
-            if record.version <= owned.saves.saved.lineage.version:
+            if record.version <= owned.version:
                 return
             owned.quiet = True
         self._claims.heard(partition, record)
@@ -296,7 +296,7 @@ class Leasing:
                 for record in records:
                     if record.version <= version:
                         self.lessee.hear(self._handle.slot(partition), record)
-            elif version <= owned.saves.saved.lineage.version:  # else it is true, and the group tells this member soon
+            elif version <= owned.version:  # else it is true, and the group tells this member soon
                 self._is_ours(partition, owned)
 
     def _is_ours(self, partition: int, owned: OwnedPartition) -> None:
@@ -309,7 +309,7 @@ class Leasing:
 
     def _look_after_members(self, now_s: float) -> None:
         for owned in self._owned.values():
-            if owned.cursor.leased_from is None:
+            if owned.leased_from is None:
                 owned.folded_since = max(owned.folded_since, self._heard_since or 0)
                 self._lease_from(owned, self._heard_upto)
         self.lessor.expire()
@@ -317,7 +317,7 @@ class Leasing:
         try:
             seen = self._looks.seen()
             if seen is not None and self.lessor.misses_any(*seen):
-                folded = [each.folded for each in self._owned.values() if each.cursor.leased_from is not None]
+                folded = [each.folded for each in self._owned.values() if each.leased_from is not None]
                 self._looks.hear_first(seen, max(self._heard_upto, min(folded, default=0)))
                 seen = None
             seen = seen or self._looks.counts(self._heard_upto)
@@ -332,8 +332,7 @@ class Leasing:
         """What stands in `deliveries` below this offset is folded in, or concerns nobody: the next save says that
         others may hold messages of the partition."""
         owned.folded = max(owned.folded, offset)
-        owned.cursor.leased_from = owned.folded
-        owned.cursor.revision += 1
+        owned.lease_from(owned.folded)
 
     def _go_on(self, partitions: Collection[int]) -> None:
         """Everybody has said what they hold of these: read and hand out the rest."""
@@ -384,12 +383,12 @@ class Leasing:
 
         Gives what was refused meanwhile, by offset; None where nobody can hold anything. Raises StoreError.
         """
-        leased_from = owned.cursor.leased_from
+        leased_from = owned.leased_from
         if leased_from is None:
             return None
-        version = owned.saves.saved.lineage.version
+        version = owned.version
         record = TakeOver(self._terms.life, self.lessor.owner, version)
-        number = owned.slot.number
+        number = owned.number
         at, said = self._terms.traffic.take_over(number, record, leased_from, deadline)
         nacked: dict[int, Nack] = {}
         recalled = {(each.to, each.owner): each.number for each in said if isinstance(each, Recall)}
@@ -404,11 +403,11 @@ class Leasing:
         self._recalled[number] = recalled
         self.lessee.taken_in(number, leased_from)
         owned.folded_since, owned.folded = leased_from, at + 1
-        return {offset: nack for offset, nack in nacked.items() if not owned.cursor.is_acknowledged(offset)}
+        return {offset: nack for offset, nack in nacked.items() if not owned.is_acknowledged(offset)}
 
     def opened(self, owned: OwnedPartition, nacked: Mapping[int, Nack] | None) -> None:
         """It is served from now on, as far as members do not hold it: `nacked` as `take_over` gave it."""
-        number = owned.slot.number
+        number = owned.number
         self.lessor.now_s = self._clock.monotonic()
         acks, ours = self.lessee.take_unsaved(number)
         if acks:
@@ -421,7 +420,7 @@ class Leasing:
             recalled = self._recalled.pop(number, {})
             if has_heard(self.lessee.id, self.lessee.heard_of_owners, recalled):
                 nacked = {**nacked, **ours}
-            self.lessor.took_over(number, owned.saves.saved.lineage.version, nacked, recalled)
+            self.lessor.took_over(number, owned.version, nacked, recalled)
         leased = self.lessee.owned_now(number, asks=nacked is not None)
         if leased is None:
             return
@@ -430,7 +429,7 @@ class Leasing:
         messages, chunks = dict(leased.in_flight.unacked_in), leased.chunks
         leased.in_flight.let_go_of_all()
         for (endpoint, redeliveries), offsets in held.items():
-            left = {o: messages.get(o, 1) for o in offsets if not owned.cursor.is_acknowledged(o)}
+            left = {o: messages.get(o, 1) for o in offsets if not owned.is_acknowledged(o)}
             if redeliveries:
                 owned.redeliveries.update(dict.fromkeys(left, redeliveries))
             if left:
@@ -443,7 +442,7 @@ class Leasing:
         Raises:
             StoreError: how much that is cannot be asked for.
         """
-        if owned.cursor.leased_from is None:
+        if owned.leased_from is None:
             if self._heard_since is None:
                 return  # nobody has told anything
             self._lease_from(owned, self._heard_upto)
@@ -463,14 +462,14 @@ class Leasing:
         holding: list[OwnedPartition] = []
         for owned in (self._owned[number] for number in leaving):
             self._dispatcher.withdraw(owned)
-            if any(not feed.endpoint.is_remote for feed in owned.in_flight.holders.values()):
+            if any(not feed.endpoint.is_remote for feed in owned.holders.values()):
                 holding.append(owned)
         if self._outbox or self._writing is not None:
             self.say_all()
         if holding and self._is_known():
             for owned in holding:
                 owned.stays_out = True
-                if owned.cursor.leased_from is None:
+                if owned.leased_from is None:
                     self._lease_from(owned, max(self._heard_upto, self.lessee.said_at))
 
     def _keep_in_order(self, leaving: Collection[int]) -> None:
@@ -480,7 +479,7 @@ class Leasing:
             return
         for owned in (self._owned[number] for number in leaving):
             self._dispatcher.withdraw_in_order(owned)
-            if owned.stays_out and owned.cursor.leased_from is None:
+            if owned.stays_out and owned.leased_from is None:
                 self._lease_from(owned, max(self._heard_upto, self.lessee.said_at))
 
     def _is_known(self) -> bool:
@@ -492,9 +491,9 @@ class Leasing:
 
     def giving_up(self, owned: OwnedPartition) -> None:
         """The partition is about to be forgotten; what was handed out of it may be acknowledged here all the same."""
-        leased = self.lessee.owned_before(owned.slot, owned.saves.saved.lineage.version)
+        leased = self.lessee.owned_before(owned.slot, owned.version)
         # Its next owner asks only when the last save says so.
-        owned.stays_out = owned.stays_out and owned.saves.saved.leased_from is not None
+        owned.stays_out = owned.stays_out and owned.saved.leased_from is not None
         if self._in_order:
             self._gives_up_in_order(owned, leased)
         elif owned.stays_out:
@@ -505,11 +504,11 @@ class Leasing:
         if owned.stays_out and owned.active is not None and not owned.active.endpoint.is_remote:
             leased.hold(owned.received_in_order(), owned.active)
             return
-        chunks = owned.entries.chunks
+        chunks = owned.chunks
         known = {last: list(each.offsets) for last, each in chunks.known.items()}
         handed = BitMap64()
-        if owned.read_position > owned.cursor.next_unacked:
-            handed.add_range(owned.cursor.next_unacked, owned.read_position)
+        if owned.read_position > owned.next_unacked:
+            handed.add_range(owned.next_unacked, owned.read_position)
         if chunks:
             handed -= BitMap64(chunks.ending_behind(owned.read_position - 1))
             for offsets in known.values():
@@ -529,9 +528,8 @@ class Leasing:
         if self.lessor.is_through:
             for owned in self._owned.values():
                 # After a seek the next owner may not have heard what was told before, which must not count.
-                if owned.cursor.leased_from is not None and not owned.stays_out and not owned.acks_from:
-                    owned.cursor.leased_from = None
-                    owned.cursor.revision += 1
+                if owned.leased_from is not None and not owned.stays_out and not owned.acks_from:
+                    owned.lease_from(None)
 
     def saved(self, owned: OwnedPartition) -> None:
         """The group has accepted a save."""

@@ -138,7 +138,7 @@ class Lessor:
 
     def may_lease(self) -> bool:
         """Whoever owns a partition after us knows of it."""
-        return all(owned.saves.saved.leased_from is not None for owned in self._owned.values())
+        return all(owned.saved.leased_from is not None for owned in self._owned.values())
 
     # Partitions come and go ---------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class Lessor:
     def sought(self, owned: OwnedPartition, end: int) -> None:
         """What stands in `deliveries` below `end` was told before a seek, and nobody has to tell it again."""
         owned.acks_from, owned.folded_since = end, 0
-        self._saves.heard(owned.slot.number)
+        self._saves.heard(owned.number)
 
     def came_again(self, number: int) -> None:
         """All that was handed out of the partition is to come again: what members hold is recalled."""
@@ -204,7 +204,7 @@ class Lessor:
         if report.save:
             self._saves.want(offset)
             for owned in fresh.values():
-                owned.cursor.revision += 1  # also when nothing of it is new: it waits for a save that says so
+                owned.want_save()  # also when nothing of it is new: it waits for a save that says so
         self._take_overs.note_refusals(report, fresh)
         if report.sequence == 1:
             self._take_overs.begins(report, fresh)
@@ -284,7 +284,7 @@ class Lessor:
             endpoint = member.consumers.get(consumer)
             if endpoint is None:
                 continue
-            holder = owned.active if self._in_order else owned.in_flight.holders.get(offset)
+            holder = owned.active if self._in_order else owned.holders.get(offset)
             undecided = self._in_order and holder is None
             if undecided or (holder is not None and holder.endpoint is endpoint):
                 # At once: the same report may say that its consumer is gone.
@@ -301,7 +301,7 @@ class Lessor:
             return
         for (consumer, redeliveries), offsets in held.offsets.items():
             endpoint = member.consumers.get(consumer)
-            left = {o: held.messages.get(o, 1) for o in offsets if not owned.cursor.is_acknowledged(o)}
+            left = {o: held.messages.get(o, 1) for o in offsets if not owned.is_acknowledged(o)}
             if endpoint is None or not left:
                 continue
             if redeliveries:
@@ -315,7 +315,7 @@ class Lessor:
     ) -> None:
         """Of a partition that was taken over: see `Consumers.still_held`. In order, it depends on who is active."""
         if self._in_order:
-            self._take_overs.asked[owned.slot.number].held[endpoint] = HeldMessages(left, chunked)
+            self._take_overs.asked[owned.number].held[endpoint] = HeldMessages(left, chunked)
         else:
             self._dispatch.still_held(owned, endpoint, left, chunked)
 
@@ -330,7 +330,7 @@ class Lessor:
     ) -> None:
         member.number += 1
         owned = self._owned[partition]
-        version, heard = owned.saves.saved.lineage.version, owned.acks_known
+        version, heard = owned.version, owned.acks_known
         say = self._say if needed else self._say_later
         say(partition, Lease(self.owner, version, member.id, member.number, consumer, heard, entries))
 
@@ -342,7 +342,7 @@ class Lessor:
             return  # nothing was leased since: its other consumers were told already
         member.number += 1
         member.recalled[partition] = member.number
-        version = owned.saves.saved.lineage.version
+        version = owned.version
         self._say(partition, Recall(self.owner, version, member.id, member.number))
 
     def saved(self, owned: OwnedPartition) -> None:
@@ -398,7 +398,7 @@ class Lessor:
         self._take_overs.end(number)
         owned = self._owned[number]
         if not self._in_order:
-            nacked = {o: nack for o, nack in asked.nacked.items() if o not in owned.in_flight.holders}
+            nacked = {o: nack for o, nack in asked.nacked.items() if o not in owned.holders}
             self._dispatch.redeliver_later(owned, nacked)
         owned.quiet = False
         if self._in_order:

@@ -59,7 +59,7 @@ class SaveNotices:
 
     def saved(self, owned: OwnedPartition) -> None:
         """The group has accepted a save: tell members what they acknowledged durably."""
-        number, upto = owned.slot.number, owned.saves.saved.leased_from
+        number, upto = owned.number, owned.saved.leased_from
         if upto is None:
             return  # the next one says from where on reports are not in it
         if self._wanted is not None and all(self._holds(each, self._wanted) for each in self._owned.values()):
@@ -69,9 +69,9 @@ class SaveNotices:
         self._announced[number] = upto
         if upto >= owned.acks_known:
             self._untold.discard(number)
-        self._say(number, Saved(self.owner, owned.saves.saved.lineage.version, upto, owned.folded_since))
+        self._say(number, Saved(self.owner, owned.version, upto, owned.folded_since))
 
     def _holds(self, owned: OwnedPartition, offset: int) -> bool:
         """The last accepted save has the report at this offset."""
-        upto = owned.saves.saved.leased_from
+        upto = owned.saved.leased_from
         return upto is not None and upto > offset

@@ -123,7 +123,7 @@ class PartitionReader:
             _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", owned.identity, failure)
             self._consumer.seek(partition, owned.read_position)
             return
-        if owned.intake.committed.in_use:
+        if owned.committed.in_use:
             self._hold_back(partition, owned)
         if owned.buffered_bytes > _MAX_BUFFERED_BYTES and partition not in self._paused:
             self._pause([partition])
@@ -135,19 +135,19 @@ class PartitionReader:
 
     def _hold_back(self, partition: int, owned: OwnedPartition) -> None:
         """Something was read of a partition with transactions: see to it that what waits for them goes on."""
-        self._looking.note(partition, owned.intake.committed)
-        if owned.intake.committed.full and partition not in self._paused:
+        self._looking.note(partition, owned.committed)
+        if owned.committed.full and partition not in self._paused:
             self._look_again()
-            if owned.intake.committed.full:
+            if owned.committed.full:
                 self._pause([partition])
 
     def _look_again(self) -> bool:
         """Ask what became of the transactions that hold something up; True when something goes on."""
-        waiting = {n: owned for n, owned in self._owned.items() if owned.intake.committed.waits_from is not None}
-        self._looking.look({number: owned.intake.committed for number, owned in waiting.items()})
+        waiting = {n: owned for n, owned in self._owned.items() if owned.committed.waits_from is not None}
+        self._looking.look({number: owned.committed for number, owned in waiting.items()})
         moved = False
         for number, owned in waiting.items():
-            before = owned.intake.committed.waits_from
+            before = owned.committed.waits_from
             try:
                 owned.release()
             except errors.Corrupt:
@@ -155,13 +155,13 @@ class PartitionReader:
             except errors.StoreError as failure:
                 _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", owned.identity, failure)
                 continue
-            moved = moved or owned.intake.committed.waits_from != before
-            self._looking.note(number, owned.intake.committed)
+            moved = moved or owned.committed.waits_from != before
+            self._looking.note(number, owned.committed)
         return moved
 
     def put_late_on_record(self) -> None:
         """Tell others of records that came after the end of their transaction."""
-        self._looking.put_late_on_record(owned.intake.committed for owned in self._owned.values())
+        self._looking.put_late_on_record(owned.committed for owned in self._owned.values())
 
     # Pauses -------------------------------------------------------------------------------------------------------
 
@@ -253,10 +253,10 @@ class PartitionReader:
 
         Beyond the end it was also when Kafka `refused` it and has it now: the log has grown past it since.
         """
-        number = owned.slot.number
+        number = owned.number
         self._handle.check_topic(Deadline.after(_WATERMARKS_TIMEOUT_S))
         low, high = self._consumer.watermarks(number, _WATERMARKS_TIMEOUT_S)
-        owned.intake.committed.rewind()
+        owned.committed.rewind()
         known = max(owned.read_position, owned.cursor.known_end())
         if known > high or low <= owned.read_position == refused:
             owned.intake.stopped = (
@@ -276,6 +276,5 @@ class PartitionReader:
             owned.intake.fences.add(self._handle.fences(number, Deadline.after(_FENCES_S)))
             owned.cursor.acknowledge_cumulative(low - 1)
             owned.intake.read_position = low
-            if owned.guard is not None:
-                owned.guard.handed_out(low - 1)
+            owned.passed(low - 1)
         self._consumer.seek(number, owned.read_position)  # fetching ended with the error

@@ -26,10 +26,11 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.commands import Commands, outcome
-from pulsar_on_kafka.subscriptions.dispatching.handle import PartitionStats, SubscriptionHandle
+from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.member.services import MemberServices
 from pulsar_on_kafka.subscriptions.member.serving import Serving
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.partition.partition_stats import PartitionStats
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 
 _log = logging.getLogger(__name__)

@@ -222,7 +222,7 @@ class Ownership:
             self.saver.forget_former(owned, previous[number].former, deadline)
             _log.info(
                 "cursor=%s version=%d recovered from=%s next=%d individually_deleted=%d", owned.identity,
-                owned.saves.saved.lineage.version, previous[number].source, owned.cursor.next_unacked,
+                owned.version, previous[number].source, owned.next_unacked,
                 len(owned.cursor.deleted),
             )  # fmt: skip
         self._dispatcher.count_deliveries()

@@ -126,7 +126,7 @@ class OwnerRequests:
     def _seek(self, owned: OwnedPartition, wish: Seek) -> None:
         offset = owned.bounded(wish.offset)
         if offset > owned.read_position:
-            self._ownership.learn_fences(owned.slot.number)
+            self._ownership.learn_fences(owned.number)
         inside = wish.begun > 0 and offset == wish.offset
         begun = BatchAckSet(wish.batch_size, (1 << wish.begun) - 1) if inside else None
         if self._ownership.leasing is not None:
@@ -136,7 +136,7 @@ class OwnerRequests:
     def _acknowledge_up_to(self, owned: OwnedPartition, upto: int) -> None:
         upto = owned.bounded(upto + 1) - 1
         if upto >= owned.read_position:
-            self._ownership.learn_fences(owned.slot.number)
+            self._ownership.learn_fences(owned.number)
         self._dispatcher.acknowledge_up_to(owned, upto)
 
 

@@ -218,7 +218,7 @@ class CursorSaver:
                 self._store.write_checkpoint(
                     owned.identity,
                     owned.saves.last_commit,
-                    owned.saves.saved.lineage,
+                    owned.saved.lineage,
                     self._clock.now_ms(),
                     deadline,
                     owned.saves.previous_session,

@@ -20,7 +20,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorTransact
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.commands import Commands
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
-from pulsar_on_kafka.subscriptions.dispatching.handle import PartitionStats, SubscriptionHandle
+from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
 from pulsar_on_kafka.subscriptions.member.delivery_rates import DeliveryRates
 from pulsar_on_kafka.subscriptions.member.fetching import PartitionReader
@@ -30,6 +30,7 @@ from pulsar_on_kafka.subscriptions.member.saving import STORE_TIMEOUT_S
 from pulsar_on_kafka.subscriptions.member.services import MemberServices
 from pulsar_on_kafka.subscriptions.partition.non_persistent import NonPersistentDispatch
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.partition.partition_stats import PartitionStats
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 
 _log = logging.getLogger(__name__)
@@ -353,27 +354,7 @@ class Serving:
 
     def stats(self) -> list[PartitionStats]:
         self._drain()
-        return [
-            PartitionStats(
-                number,
-                owned.cursor.mark_delete,
-                owned.read_position,
-                len(owned.cursor.deleted),
-                owned.in_flight.messages(),
-                len(owned.replay),
-                owned.buffered,
-                len(owned.delayed or ()),
-                owned.intake.stopped,
-                owned.intake.corrupt_entries,
-                backlog=owned.cursor.backlog(max(self._consumer.known_end(number), owned.read_position)),
-                holes=owned.cursor.deleted.count_gaps(),
-                state_bytes=owned.saves.state_bytes,
-                ledgers_in_memory=len(owned.cursor.ledgers_here()),
-                given_up_chunks=owned.entries.chunks.given_up_chunks,
-                suspects=0 if owned.guard is None else owned.guard.suspects,
-            )
-            for number, owned in sorted(self._owned.items())
-        ] + [
+        return [owned.stats(self._consumer.known_end(number)) for number, owned in sorted(self._owned.items())] + [
             PartitionStats(number, -1, 0, 0, 0, 0, 0, 0, reason)
             for number, reason in sorted(self.ownership.unreadable.items())
         ]

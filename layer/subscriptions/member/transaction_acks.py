@@ -56,7 +56,7 @@ class _Served:
         life = CursorIncarnation(identity.topic_incarnation, identity.subscription_incarnation)
         name = CursorName(identity.topic, identity.partition, identity.subscription)
         self.owned = owned
-        self.pending = PendingAcks(name, life, random_session(), owned.saves.saved.lineage.version)
+        self.pending = PendingAcks(name, life, random_session(), owned.version)
         self.answers: dict[int, Future[None]] = {}
         """By ticket."""
         self.asked: dict[int, TxnAck] = {}
@@ -179,7 +179,7 @@ class TransactionAcks:
             case State.READY:
                 self._go_on(served, now_s)
             case State.CLOSED if isinstance(served.gone, errors.Fenced):
-                self.reopen(served.owned.slot.number)
+                self.reopen(served.owned.number)
             case State.CLOSED:
                 pass
 
@@ -187,7 +187,7 @@ class TransactionAcks:
         if served.taken_over is None:
             if now_s >= served.look_s:
                 self._send(served, [served.pending.take_over()])
-        elif served.owned.saves.saved.pending_acks:  # the group has accepted a save that says so
+        elif served.owned.saved.pending_acks:  # the group has accepted a save that says so
             self._replayed(served, served.taken_over, served.owned.saves.saved_revision)
         else:
             self._saver.save_urgently()
@@ -286,7 +286,7 @@ class TransactionAcks:
 
     def saved(self, owned: OwnedPartition, save: Save) -> None:
         """The group has accepted a save."""
-        served = self._served.get(owned.slot.number)
+        served = self._served.get(owned.number)
         if served is not None and save.left_out is None:
             served.pending.saved(save.revision)
             served.to_clean = True
@@ -311,7 +311,7 @@ class TransactionAcks:
             if served.gone is not None:
                 raise served.gone
             holding.settle(served.owned, served.pending)
-            served.owned.intake.read_position = served.owned.cursor.next_unacked
+            served.owned.intake.read_position = served.owned.next_unacked
         self._served.update(marked)
 
     def close(self, partitions: Iterable[int]) -> None:
@@ -338,7 +338,7 @@ class TransactionAcks:
         Raises:
             StoreError: it could not be done.
         """
-        served = self._served.get(owned.slot.number)
+        served = self._served.get(owned.number)
         if served is None or served.pending.state is not State.READY:
             return
         if served.errand is not None:
@@ -359,7 +359,7 @@ class TransactionAcks:
             if not served.pending.unclean:
                 return
             self._saver.settle()
-            self._saver.save([owned.slot.number])
+            self._saver.save([owned.number])
             records = [(key, None) for key in served.pending.to_clean(served.acks)]
 
     def _wait_for(self, errand: Future[Reading], deadline: Deadline) -> None:

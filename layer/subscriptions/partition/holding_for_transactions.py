@@ -21,7 +21,7 @@ from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import Pendi
 def complete(owned: OwnedPartition, held: Holdings, txn: TxnId, ack: TxnAck) -> TxnAck:
     """The same for entries: all chunks of messages that came in chunks. A cumulative one spares the chunks of messages
     that end behind it, so where there are some it names the others one by one."""
-    chunks = owned.entries.chunks
+    chunks = owned.chunks
     whole = BitMap64(chunks.spread(ack.whole)) if chunks.known else ack.whole
     upto = ack.cumulative
     spared = [] if upto is None or not chunks else chunks.ending_behind(upto.offset)
@@ -64,13 +64,12 @@ def hold(owned: OwnedPartition, ack: TxnAck) -> None:
                 let_go.append(offset)
     for endpoint in {in_flight.holders[offset].endpoint for offset in let_go}:
         if endpoint.ack_timeouts is not None:
-            endpoint.ack_timeouts.forget(owned.slot.number, BitMap64(let_go))
+            endpoint.ack_timeouts.forget(owned.number, BitMap64(let_go))
     in_flight.let_go(let_go)
     owned.held.back |= BitMap64(let_go)
     if owned.keys is not None:
         owned.keys.acknowledged([*whole, *(offset for offset in let_go if offset in ack.batches)])
-    if owned.guard is not None:
-        owned.guard.survived(whole)
+    owned.survived(whole)
 
 
 def settle(owned: OwnedPartition, pending: PendingAcks) -> list[Settled]:
@@ -87,22 +86,21 @@ def settle(owned: OwnedPartition, pending: PendingAcks) -> list[Settled]:
 
 
 def _committed(owned: OwnedPartition, ack: TxnAck) -> None:
-    cursor, chunks = owned.cursor, owned.entries.chunks
+    cursor, chunks = owned.cursor, owned.chunks
     done = chunks.acknowledged(ack.whole) if chunks.known else list(ack.whole)
     done += [offset for offset in ack.batches if cursor.is_acknowledged(offset)]
     owned.settle(done)
     owned.meter.acknowledged += len(done)
     owned.held.back -= BitMap64(done)
     owned.held.back.remove_range(0, cursor.next_unacked)
-    if owned.guard is not None:
-        owned.guard.handed_out(cursor.next_unacked - 1)
+    owned.passed(cursor.next_unacked - 1)
 
 
 def deliver_again(owned: OwnedPartition, offsets: BitMap64) -> None:
     """Of what transactions held and hold no more, have that come again which would not come by itself (Shared)."""
     again: list[int] = []
     for offset in offsets:
-        if offset in owned.in_flight.holders:  # other messages of the same entry are
+        if offset in owned.holders:  # other messages of the same entry are
             owned.in_flight.let_go_of_one(offset)
             again.append(offset)
         elif offset in owned.held.back:

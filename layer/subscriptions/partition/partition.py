@@ -32,6 +32,7 @@ from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.subscriptions.partition.intake import Intake, without_acknowledged
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.subscriptions.partition.partition_saves import PartitionSaves
+from pulsar_on_kafka.subscriptions.partition.partition_stats import PartitionStats
 from pulsar_on_kafka.subscriptions.partition.read_ahead import ReadAhead
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.partition.transaction_holds import TransactionHolds
@@ -64,15 +65,20 @@ class OwnedPartition:
         self.number = slot.number
         self.identity = identity
         self.cursor = cursor
+        self.is_acknowledged = cursor.is_acknowledged
         self.saves = PartitionSaves(cursor, saved)
         store = terms.store
         self.residency = Residency(HoleBudget() if store is None else store.budget)
         if store is not None:
             cursor.loader = lambda indexes: store.loader(identity, self.saves.saved)(indexes)
         self.entries = EntriesAtHand(terms.chunks)
+        self.chunks = terms.chunks
+        self.fitting = self.entries.fitting
         self.held = TransactionHolds()
         self.intake = Intake(identity, cursor, self.entries, self.held, terms)
+        self.committed = self.intake.committed
         self.in_flight = DeliveriesInFlight()
+        self.holders = self.in_flight.holders
         self.replay = BitMap64()
         self.redeliveries: dict[int, int] = {}
         self.saves_seen = False
@@ -107,6 +113,43 @@ class OwnedPartition:
             cursor, self.entries, self.held, self.in_flight, self.redeliveries, self._unreadable
         )
 
+    @property
+    def next_unacked(self) -> int:
+        """The first offset that is not acknowledged."""
+        return self.cursor.next_unacked
+
+    @property
+    def saved(self) -> Saved:
+        """The last accepted save."""
+        return self.saves.saved
+
+    @property
+    def version(self) -> int:
+        """The cursor's version: higher with every owner."""
+        return self.saves.saved.lineage.version
+
+    def stats(self, known_end: int) -> PartitionStats:
+        """What operators see of it; `known_end` is the log's end, as Kafka told it last."""
+        cursor = self.cursor
+        return PartitionStats(
+            self.number,
+            cursor.mark_delete,
+            self.read_position,
+            len(cursor.deleted),
+            self.in_flight.messages(),
+            len(self.replay),
+            self.buffered,
+            len(self.delayed or ()),
+            self.intake.stopped,
+            self.intake.corrupt_entries,
+            backlog=cursor.backlog(max(known_end, self.read_position)),
+            holes=cursor.deleted.count_gaps(),
+            state_bytes=self.saves.state_bytes,
+            ledgers_in_memory=len(cursor.ledgers_here()),
+            given_up_chunks=self.chunks.given_up_chunks,
+            suspects=0 if self.guard is None else self.guard.suspects,
+        )
+
     # What comes from Kafka ----------------------------------------------------------------------------------------
 
     @property
@@ -131,7 +174,7 @@ class OwnedPartition:
     @property
     def may_read_on(self) -> bool:
         """What made reading stop is handed out, or readable by now."""
-        return not self.buffered and not self.intake.committed.full
+        return not self.buffered and not self.committed.full
 
     def accept(self, offsets: list[int], records: list[Any]) -> None:
         """Take a run of records in offset order. Offsets that no fetch returned count as deleted."""
@@ -146,7 +189,7 @@ class OwnedPartition:
             size = sum(map(len, records))
             self._read_ahead.add(offsets, records, size)
             self.meter.received_bytes += size
-        if self.entries.chunks:
+        if self.chunks:
             self._absent += [
                 record.offset() for record in records if type(record) is WholeMessage and not record.present
             ]
@@ -157,14 +200,14 @@ class OwnedPartition:
         complete, self.intake.complete_elsewhere = self.intake.complete_elsewhere, []
         if complete:
             self.replay.update(complete)
-        if self.entries.chunks.given_up:
-            offsets = self.entries.chunks.take_given_up(self.identity)
+        if self.chunks.given_up:
+            offsets = self.chunks.take_given_up(self.identity)
             self.cursor.acknowledge(offsets)
             self.settle(offsets)
 
     def expire_chunks(self) -> None:
         """Give up chunked messages of which nothing came for too long."""
-        if self.entries.chunks.expire():
+        if self.chunks.expire():
             self._after_chunks()
 
     def readable(self, records: Mapping[int, Any]) -> list[int]:
@@ -313,7 +356,7 @@ class OwnedPartition:
         done = self.read_position if waiting is None else waiting
         if self.cursor.next_unacked < done:
             self.cursor.acknowledge_cumulative(done - 1)
-            self.settle(list(self.in_flight.holders))
+            self.settle(list(self.holders))
 
     def drop_waiting(self) -> None:
         """Forget what was read and found no taker."""
@@ -329,13 +372,13 @@ class OwnedPartition:
         """Fold in what consumers acknowledged since the last call; True when the cursor changed. `log_end` may raise
         StoreError (`Acknowledging.drain`)."""
         changed = self._acknowledging.drain(self.read_position, log_end, self.meter)
-        if changed and self.guard is not None:
-            self.guard.handed_out(self.cursor.next_unacked - 1)
+        if changed:
+            self.passed(self.cursor.next_unacked - 1)
         return changed
 
     def settle(self, offsets: list[int]) -> None:
         """These were acknowledged: nobody holds them, and they do not come again."""
-        if self.in_flight.holders:
+        if self.holders:
             self.in_flight.let_go(offsets)
         if self.replay:
             self.replayed(offsets)
@@ -351,14 +394,13 @@ class OwnedPartition:
         """Deliver again what this consumer still holds of these; with None, what nobody holds."""
         again: list[int] = []
         for offset in offsets:
-            feed = self.in_flight.holders.get(offset)
+            feed = self.holders.get(offset)
             if endpoint is None:
                 if feed is not None or self.cursor.is_acknowledged(offset):
                     continue
             elif feed is not None and feed.endpoint is endpoint:
                 self.in_flight.let_go_of_one(offset)
-                if self.guard is not None:
-                    self.guard.survived((offset,))
+                self.survived((offset,))
             else:
                 continue
             self.redeliveries[offset] = self.redeliveries.get(offset, 0) + 1
@@ -383,10 +425,31 @@ class OwnedPartition:
         """The same as far as reading is concerned, which passes them over; gives them with all chunks."""
         offsets = BitMap64(messages)
         for last, known in chunked.items():
-            self.entries.chunks.known[last] = known
+            self.chunks.known[last] = known
             offsets |= BitMap64(known.offsets)
         self.intake.apart |= offsets
         return offsets
+
+    def pass_over(self, offsets: BitMap64) -> None:
+        """These come in another way than by being read."""
+        self.intake.apart |= offsets
+
+    def survived(self, offsets: Sequence[int] | BitMap64) -> None:
+        """Their consumers got these and live."""
+        if self.guard is not None:
+            self.guard.survived(offsets)
+
+    def passed(self, upto: int) -> None:
+        """Nothing at or before `upto` is to be handed out for the first time any more."""
+        if self.guard is not None:
+            self.guard.handed_out(upto)
+
+    def deleted_below(self, low: int) -> int:
+        """Kafka deleted what is below this offset; gives how many entries of it were not acknowledged."""
+        lost = self.cursor.backlog(low)
+        self.meter.deleted_unacknowledged += lost
+        self.cursor.acknowledge_cumulative(low - 1)
+        return lost
 
     def went_out(self, offset: int) -> bool:
         """Under this owner, or a former one whose active consumer kept it (Failover)."""
@@ -419,8 +482,7 @@ class OwnedPartition:
             offsets = [offset for offset in offsets if offset < end]
             batches = {offset: acks for offset, acks in batches.items() if offset < end}
         self._acknowledging.elsewhere(offsets, batches, self.meter)
-        if self.guard is not None:
-            self.guard.handed_out(self.cursor.next_unacked - 1)
+        self.passed(self.cursor.next_unacked - 1)
 
     def give_back(self, feed: Feed, put_off: BitMap64 | None = None, how: Departure = Departure.CLOSED) -> None:
         """The consumer is gone: its messages come again, those that are `put_off` at their time.
@@ -436,7 +498,7 @@ class OwnedPartition:
 
     def not_received(self, taken: Sequence[Delivery]) -> BitMap64:
         """The entries of which all that is unacknowledged is among these, which were `taken` out of an inbox."""
-        whole, unacked = self.entries.chunks.known, self.in_flight.unacked_in
+        whole, unacked = self.chunks.known, self.in_flight.unacked_in
         waiting = Counter(delivery.offset for delivery in taken)
         return BitMap64(o for o, messages in waiting.items() if o in whole or messages >= unacked.get(o, 1))
 
@@ -459,8 +521,8 @@ class OwnedPartition:
     def received(self) -> dict[Feed, list[LeasedEntry]]:
         """What this process's consumers hold, as if it had been leased to them."""
         found: dict[Feed, list[LeasedEntry]] = {}
-        unacked, known = self.in_flight.unacked_in, self.entries.chunks.known
-        for offset, feed in self.in_flight.holders.items():
+        unacked, known = self.in_flight.unacked_in, self.chunks.known
+        for offset, feed in self.holders.items():
             if feed.endpoint.is_remote:
                 continue
             chunks = known.get(offset)
@@ -484,13 +546,13 @@ class OwnedPartition:
         out = self.cursor.unacknowledged(self.cursor.next_unacked, end)
         out |= BitMap64(offset for offset in apart if not self.cursor.is_acknowledged(offset))
         out -= self.held.among(out)
-        return out - (BitMap64(self.entries.chunks.ending_behind(end - 1)) - apart)
+        return out - (BitMap64(self.chunks.ending_behind(end - 1)) - apart)
 
     def received_in_order(self) -> list[LeasedEntry]:
         """The same as if it had been leased to it. How many messages a batch entry has nobody knows any more."""
         out = self.out_in_order()
         found: list[LeasedEntry] = []
-        for last, known in self.entries.chunks.known.items():
+        for last, known in self.chunks.known.items():
             if last in out:
                 out -= BitMap64(known.offsets)
                 found.append(LeasedEntry(last, 0, len(known.offsets), None, tuple(known.offsets), known.total_bytes))
@@ -504,7 +566,7 @@ class OwnedPartition:
         """Forget what was read and handed out; gives the offset to read from (Exclusive, Failover, seek)."""
         self._read_ahead.clear()
         self._absent.clear()
-        self.entries.chunks.forget_pending()
+        self.chunks.forget_pending()
         self.entries.batches.clear()
         self.in_flight.let_go_of_all()
         self.replay.clear()
@@ -522,7 +584,7 @@ class OwnedPartition:
     def seek(self, offset: int, begun: BatchAckSet | None = None) -> int:
         """Set the cursor to `offset`, which becomes the next entry to be delivered, without what `begun` has of it."""
         self.cursor.reset(offset)
-        self.entries.chunks.clear()
+        self.chunks.clear()
         if begun is not None:
             self.cursor.acknowledge_batches({offset: begun})
         self.redeliveries.clear()
@@ -547,8 +609,7 @@ class OwnedPartition:
         if self.delayed is not None:
             self.delayed.forget_below(upto + 1)
             self.delayed_soon.forget_below(upto + 1)
-        if self.guard is not None:
-            self.guard.handed_out(upto)  # or what waits above the limit would wait for ever: none of it goes out
+        self.passed(upto)  # or what waits above the limit would wait for ever: none of it goes out
         if upto < self.read_position:
             return False
         self.intake.read_position = upto + 1
@@ -565,17 +626,17 @@ class OwnedPartition:
         changed, newly = self.cursor.acknowledge_ledgers(ledgers)
         for offset, count in newly.items():
             self.in_flight.acknowledged_in_batch(offset, count)
-        done = [offset for offset in self.entries.chunks.known if self.cursor.is_acknowledged(offset)]
+        done = [offset for offset in self.chunks.known if self.cursor.is_acknowledged(offset)]
         if done:
-            self.cursor.acknowledge(self.entries.chunks.acknowledged(done))
+            self.cursor.acknowledge(self.chunks.acknowledged(done))
         self.settle([offset for offset in self._known() if self.cursor.is_acknowledged(offset)])
-        if changed and self.guard is not None:
-            self.guard.handed_out(self.cursor.next_unacked - 1)
+        if changed:
+            self.passed(self.cursor.next_unacked - 1)
         return changed
 
     def _known(self) -> set[int]:
         """Entries that somebody holds, or that come again."""
-        known = {*self.in_flight.holders, *self.replay, *self.redeliveries}
+        known = {*self.holders, *self.replay, *self.redeliveries}
         if self.guard is not None:
             known.update(self.guard.offsets())
         if self.keys is not None:
@@ -601,6 +662,19 @@ class OwnedPartition:
         """There is something that no accepted save holds."""
         return self.saves.dirty or (self.guard is not None and self.guard.unsaved)
 
+    def want_save(self) -> None:
+        """Have the next save be made, also where nothing of it is new."""
+        self.cursor.revision += 1
+
+    @property
+    def leased_from(self) -> int | None:
+        """What stands in `deliveries` from this offset on may say that others hold messages; None: nobody does."""
+        return self.cursor.leased_from
+
+    def lease_from(self, offset: int | None) -> None:
+        self.cursor.leased_from = offset
+        self.want_save()
+
     def lay_down_deliveries(self) -> None:
         """Give the cursor what the next save is to hold of deliveries. Call it right before the save is prepared."""
         if self.cursor.leased_from is not None:
@@ -614,4 +688,4 @@ class OwnedPartition:
     def tell_seen(self) -> None:
         """Have the next save be made for the counts that the last one may lack. For who gives the partition up."""
         if self.guard is None and self.saves_seen and self.redeliveries:
-            self.cursor.revision += 1
+            self.want_save()
