@@ -8,16 +8,15 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.failover import ProbedClusters
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.consumer.consumer import Consumer
-from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions
+from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.consumer.several_topics import subscribed
 from pulsar_on_kafka.client.following.directory_url import directory_of
 from pulsar_on_kafka.client.following.homes import Homes
 from pulsar_on_kafka.client.following.provided import ProvidedPlace, ProvidedPlaces
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
-from pulsar_on_kafka.client.reader.reader import Reader
-from pulsar_on_kafka.client.reader.reader_opening import ReaderOptions, open_reader
+from pulsar_on_kafka.client.reader.reader import Reader, ReaderOptions
+from pulsar_on_kafka.client.reader.reader_opening import open_reader
 from pulsar_on_kafka.client.reader.table_view import TableView
 from pulsar_on_kafka.client.values.enums import (
     BatchingType,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Any, Final, cast
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
-from pulsar_on_kafka.client.connection.listener import ListenerThreads
+from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
 from pulsar_on_kafka.client.consumer.places import Places
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, begin_acknowledging, cumulative, individual
@@ -17,14 +19,25 @@ from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceiveP
 from pulsar_on_kafka.client.receiving.inbox import Inbox
 from pulsar_on_kafka.client.receiving.last_message import last_message
 from pulsar_on_kafka.client.receiving.receiving import Receiving
-from pulsar_on_kafka.client.values.enums import ConsumerType
+from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
+from pulsar_on_kafka.client.values.encryption import consumer_encryption
+from pulsar_on_kafka.client.values.enums import (
+    ConsumerCryptoFailureAction,
+    ConsumerType,
+    InitialPosition,
+    RegexSubscriptionMode,
+    SubscriptionMode,
+)
 from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.client.values.message_id import native
-from pulsar_on_kafka.client.values.options import check_type
+from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
+from pulsar_on_kafka.client.values.options import check_texts, check_type
 from pulsar_on_kafka.client.values.redelivery_backoff import RedeliveryBackoff
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.client.values.transaction import Transaction
+from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import (
     BrokerMetadataError,
     CumulativeAcknowledgementNotAllowedError,
@@ -43,6 +56,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import (
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 
@@ -50,6 +64,74 @@ _log = logging.getLogger(__name__)
 
 
 MessageListener = Callable[["Consumer", Message], None]
+
+
+MIN_ACK_TIMEOUT_MS: Final = 10_000
+"""As the official client has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerOptions:
+    """The official options of `subscribe`, and ours, which are given by keyword only."""
+
+    topic: str | list[str] | re.Pattern[str]
+    subscription_name: str
+    consumer_type: ConsumerType = ConsumerType.Exclusive
+    schema: Schema = BYTES
+    message_listener: MessageListener | None = None
+    receiver_queue_size: int = 1000
+    max_total_receiver_queue_size_across_partitions: int = 50000
+    consumer_name: str | None = None
+    unacked_messages_timeout_ms: int | None = None
+    broker_consumer_stats_cache_time_ms: int = 30000
+    negative_ack_redelivery_delay_ms: Annotated[int, Within(0)] = 60000
+    is_read_compacted: bool = False
+    properties: dict[str, str] | None = None
+    pattern_auto_discovery_period: int = 60
+    initial_position: InitialPosition = InitialPosition.Latest
+    crypto_key_reader: Annotated[CryptoKeyReader | None, ELSEWHERE] = field(default=None, repr=False)
+    replicate_subscription_state_enabled: Annotated[bool, ELSEWHERE] = False
+    max_pending_chunked_message: int = 10
+    auto_ack_oldest_chunked_message_on_queue_full: bool = False
+    start_message_id_inclusive: bool = False
+    batch_receive_policy: ConsumerBatchReceivePolicy | None = None
+    key_shared_policy: ConsumerKeySharedPolicy | None = None
+    batch_index_ack_enabled: bool = False
+    regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly
+    dead_letter_policy: ConsumerDeadLetterPolicy | None = None
+    crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
+    _: KW_ONLY
+    negative_ack_redelivery_backoff: RedeliveryBackoff | None = None
+    priority_level: Annotated[int, Within(0)] = 0
+    retry_enable: bool = False
+    expire_time_of_incomplete_chunked_message_ms: Annotated[int, Within(1)] = 60_000
+    subscription_mode: SubscriptionMode = SubscriptionMode.Durable
+
+    def check(self) -> None:
+        """Raises ValueError, TypeError or InvalidConfiguration, naming the value and what was expected."""
+        check_table(self)
+        replicate = self.replicate_subscription_state_enabled
+        if not isinstance(replicate, bool):  # TypeError, as officially
+            raise TypeError(f"replicate_subscription_state_enabled must be a bool, got {replicate!r:.60}")
+        consumer_encryption(self.crypto_key_reader, self.crypto_failure_action)
+        if self.max_pending_chunked_message < 0:  # TypeError, as officially
+            raise TypeError(f"max_pending_chunked_message must be 0 or more, got {self.max_pending_chunked_message}")
+        timeout_ms = self.unacked_messages_timeout_ms
+        if timeout_ms and timeout_ms < MIN_ACK_TIMEOUT_MS:
+            raise ValueError(f"unacked_messages_timeout_ms must be at least {MIN_ACK_TIMEOUT_MS}, got {timeout_ms}")
+        kind = self.consumer_type
+        if self.is_read_compacted and kind not in (ConsumerType.Exclusive, ConsumerType.Failover):
+            raise InvalidConfiguration(f"is_read_compacted is for Exclusive and Failover, not {kind.name}")
+        if self.subscription_mode is SubscriptionMode.NonDurable and self.replicate_subscription_state_enabled:
+            raise InvalidConfiguration("replicate_subscription_state_enabled: a NonDurable subscription has no state")
+        check_texts("properties", self.properties)
+
+    def check_cumulative(self) -> None:
+        """Raises CumulativeAcknowledgementNotAllowedError on a Shared or Key_Shared subscription."""
+        if self.consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared):
+            raise CumulativeAcknowledgementNotAllowedError(
+                f"subscription {self.subscription_name} is {self.consumer_type.name}: acknowledge messages one by one"
+            )
 
 
 class Consumer(Receiving["Consumer"]):
@@ -61,20 +143,12 @@ class Consumer(Receiving["Consumer"]):
     def __init__(
         self,
         node: Node,
+        session: Session,
         subscription: Subscription,
         member: SubscriptionMember,
         endpoint: Endpoint,
-        *,
-        kind: ConsumerType,
-        nack_delay_ms: int,
-        nack_backoff: RedeliveryBackoff | None,
+        options: ConsumerOptions,
         dead_letters: DeadLetterWriter | None,
-        operation_timeout_s: float,
-        seek_inclusive: bool,
-        batch_policy: ConsumerBatchReceivePolicy | None,
-        listener: MessageListener | None,
-        threads: ListenerThreads,
-        on_close: Callable[[Consumer], None],
     ) -> None:
         self._node = node
         self._subscription = subscription
@@ -82,21 +156,18 @@ class Consumer(Receiving["Consumer"]):
         super().__init__(
             cast("Inbox", endpoint),  # it makes Messages
             subscription=subscription.name,
-            operation_timeout_s=operation_timeout_s,
-            batch_policy=batch_policy,
-            listener=listener,
-            threads=threads,
+            operation_timeout_s=session.operation_timeout_s,
+            batch_policy=options.batch_receive_policy,
+            listener=options.message_listener,
+            threads=session.threads,
         )
         self._endpoint = endpoint
-        self._places = Places(node, subscription, member, operation_timeout_s)
+        self._places = Places(node, subscription, member, session.operation_timeout_s)
         self._open_inbox: Endpoint | None = endpoint  # None once closed, so that the fast paths need no other check
-        self._kind = kind
+        self._options = options
         self._transient = not subscription.topic.name.is_persistent
-        self._nack_delay_s = nack_delay_ms / 1000
-        self._nack_backoff = nack_backoff
         self._dead_letters = dead_letters
-        self._seek_inclusive = seek_inclusive
-        self._on_close = on_close
+        self._on_close = session.consumer_closed
         self._close_called = False
         self._losses_seen = member.losses()
         self._begin_to_listen()
@@ -192,10 +263,7 @@ class Consumer(Receiving["Consumer"]):
 
     def _located_for_cumulative(self, message: Message | NativeMessageId | Any) -> tuple[PartitionSlot, int]:
         located = self._locate(message)
-        if self._kind in (ConsumerType.Shared, ConsumerType.KeyShared):
-            raise CumulativeAcknowledgementNotAllowedError(
-                f"subscription {self.subscription_name()} is {self._kind.name}: acknowledge messages one by one"
-            )
+        self._options.check_cumulative()
         return located
 
     def _begin_acknowledging(self, txn: Transaction, slot: PartitionSlot, ack: TxnAck) -> AckUnderWay:
@@ -218,11 +286,14 @@ class Consumer(Receiving["Consumer"]):
         if self._closed or self._transient:
             return
         slot, offset = self._locate(message)
-        delay_s = self._nack_delay_s
-        if self._nack_backoff is not None:
-            delay_s = self._nack_backoff.next(message.redelivery_count() if isinstance(message, Message) else 0) / 1000
+        delay_ms, backoff = (
+            self._options.negative_ack_redelivery_delay_ms,
+            self._options.negative_ack_redelivery_backoff,
+        )
+        if backoff is not None:
+            delay_ms = backoff.next(message.redelivery_count() if isinstance(message, Message) else 0)
         place = self._places.in_batch(message, slot, offset) if self._member.type.is_shared else None
-        self._member.negative_acknowledge(slot, offset, self._endpoint, delay_s, place)
+        self._member.negative_acknowledge(slot, offset, self._endpoint, delay_ms / 1000, place)
 
     def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
         """Have a copy of this message delivered after `delay_ms` (0 to ten years), and acknowledge the message.
@@ -294,7 +365,7 @@ class Consumer(Receiving["Consumer"]):
             return
         deadline = self._deadline()
         with pulsar_errors():
-            wishes = self._places.seek_targets(messageid, deadline, inclusive=self._seek_inclusive)
+            wishes = self._places.seek_targets(messageid, deadline, inclusive=self._options.start_message_id_inclusive)
             self._member.wait_until_assigned(deadline)
             self._wait_for_new_partitions(wishes, deadline)
             self._member.have_saved_elsewhere(deadline)

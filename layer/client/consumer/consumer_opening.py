@@ -1,46 +1,32 @@
-"""Making a Consumer of one topic: its options, and what they become."""
+"""Making a Consumer of one topic: what its options become."""
 
 from __future__ import annotations
 
-import re
 import secrets
-from dataclasses import KW_ONLY, dataclass, field
-from typing import Annotated, Final
+from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.consumer.consumer import Consumer, MessageListener
+from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter, letter_producers
 from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
-from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
 from pulsar_on_kafka.client.receiving.incoming_schema import IncomingValues, incoming_values
 from pulsar_on_kafka.client.receiving.reading_admission import admit_reading
-from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.enums import (
-    ConsumerCryptoFailureAction,
     ConsumerType,
     InitialPosition,
-    RegexSubscriptionMode,
     SubscriptionMode,
 )
 from pulsar_on_kafka.client.values.errors import pulsar_errors
-from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy, key_shared_rule
+from pulsar_on_kafka.client.values.key_shared import key_shared_rule
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
-from pulsar_on_kafka.client.values.options import check_range, check_texts
-from pulsar_on_kafka.client.values.redelivery_backoff import RedeliveryBackoff
-from pulsar_on_kafka.crypto.keys import CryptoKeyReader
-from pulsar_on_kafka.exceptions import InvalidConfiguration
+from pulsar_on_kafka.client.values.options import check_range
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
-from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
 from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
-
-MIN_ACK_TIMEOUT_MS: Final = 10_000
-"""As the official client has it."""
 
 _TYPES: Final = {
     ConsumerType.Exclusive: SubscriptionType.EXCLUSIVE,
@@ -48,63 +34,6 @@ _TYPES: Final = {
     ConsumerType.Failover: SubscriptionType.FAILOVER,
     ConsumerType.KeyShared: SubscriptionType.KEY_SHARED,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerOptions:
-    """The official options of `subscribe`, and ours, which are given by keyword only."""
-
-    topic: str | list[str] | re.Pattern[str]
-    subscription_name: str
-    consumer_type: ConsumerType = ConsumerType.Exclusive
-    schema: Schema = BYTES
-    message_listener: MessageListener | None = None
-    receiver_queue_size: int = 1000
-    max_total_receiver_queue_size_across_partitions: int = 50000
-    consumer_name: str | None = None
-    unacked_messages_timeout_ms: int | None = None
-    broker_consumer_stats_cache_time_ms: int = 30000
-    negative_ack_redelivery_delay_ms: Annotated[int, Within(0)] = 60000
-    is_read_compacted: bool = False
-    properties: dict[str, str] | None = None
-    pattern_auto_discovery_period: int = 60
-    initial_position: InitialPosition = InitialPosition.Latest
-    crypto_key_reader: Annotated[CryptoKeyReader | None, ELSEWHERE] = field(default=None, repr=False)
-    replicate_subscription_state_enabled: Annotated[bool, ELSEWHERE] = False
-    max_pending_chunked_message: int = 10
-    auto_ack_oldest_chunked_message_on_queue_full: bool = False
-    start_message_id_inclusive: bool = False
-    batch_receive_policy: ConsumerBatchReceivePolicy | None = None
-    key_shared_policy: ConsumerKeySharedPolicy | None = None
-    batch_index_ack_enabled: bool = False
-    regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly
-    dead_letter_policy: ConsumerDeadLetterPolicy | None = None
-    crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
-    _: KW_ONLY
-    negative_ack_redelivery_backoff: RedeliveryBackoff | None = None
-    priority_level: Annotated[int, Within(0)] = 0
-    retry_enable: bool = False
-    expire_time_of_incomplete_chunked_message_ms: Annotated[int, Within(1)] = 60_000
-    subscription_mode: SubscriptionMode = SubscriptionMode.Durable
-
-    def check(self) -> None:
-        """Raises ValueError, TypeError or InvalidConfiguration, naming the value and what was expected."""
-        check_table(self)
-        replicate = self.replicate_subscription_state_enabled
-        if not isinstance(replicate, bool):  # TypeError, as officially
-            raise TypeError(f"replicate_subscription_state_enabled must be a bool, got {replicate!r:.60}")
-        consumer_encryption(self.crypto_key_reader, self.crypto_failure_action)
-        if self.max_pending_chunked_message < 0:  # TypeError, as officially
-            raise TypeError(f"max_pending_chunked_message must be 0 or more, got {self.max_pending_chunked_message}")
-        timeout_ms = self.unacked_messages_timeout_ms
-        if timeout_ms and timeout_ms < MIN_ACK_TIMEOUT_MS:
-            raise ValueError(f"unacked_messages_timeout_ms must be at least {MIN_ACK_TIMEOUT_MS}, got {timeout_ms}")
-        kind = self.consumer_type
-        if self.is_read_compacted and kind not in (ConsumerType.Exclusive, ConsumerType.Failover):
-            raise InvalidConfiguration(f"is_read_compacted is for Exclusive and Failover, not {kind.name}")
-        if self.subscription_mode is SubscriptionMode.NonDurable and self.replicate_subscription_state_enabled:
-            raise InvalidConfiguration("replicate_subscription_state_enabled: a NonDurable subscription has no state")
-        check_texts("properties", self.properties)
 
 
 def open_consumer(topic: str, options: ConsumerOptions, session: Session) -> Consumer:
@@ -160,22 +89,7 @@ def open_consumer(topic: str, options: ConsumerOptions, session: Session) -> Con
             node.subscriptions.remember(
                 subscription, options.properties or {}, options.replicate_subscription_state_enabled, deadline
             )
-        consumer = Consumer(
-            node,
-            subscription,
-            member,
-            inbox,
-            kind=options.consumer_type,
-            nack_delay_ms=options.negative_ack_redelivery_delay_ms,
-            nack_backoff=options.negative_ack_redelivery_backoff,
-            dead_letters=letters,
-            operation_timeout_s=session.operation_timeout_s,
-            seek_inclusive=options.start_message_id_inclusive,
-            batch_policy=options.batch_receive_policy,
-            listener=options.message_listener,
-            threads=session.threads,
-            on_close=session.consumer_closed,
-        )
+        consumer = Consumer(node, session, subscription, member, inbox, options, letters)
     session.consumer_opened(consumer)
     return consumer
 

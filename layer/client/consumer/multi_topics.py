@@ -9,14 +9,12 @@ from threading import RLock
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
-from pulsar_on_kafka.client.connection.listener import ListenerThreads
-from pulsar_on_kafka.client.consumer.consumer import Consumer, MessageListener
+from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.consumer.merged_inbox import MergedInbox
 from pulsar_on_kafka.client.consumer.retry_letters import RetryLetterWriter, check_retry
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, nothing_to_acknowledge
-from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
 from pulsar_on_kafka.client.receiving.receiving import Receiving
-from pulsar_on_kafka.client.values.enums import ConsumerType
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_batch import ParsedMessage
@@ -26,7 +24,6 @@ from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import (
     AlreadyClosed,
-    CumulativeAcknowledgementNotAllowedError,
     OperationNotSupported,
     PulsarException,
 )
@@ -57,32 +54,26 @@ class MultiTopicsConsumer(Consumer):
     def __init__(
         self,
         shown_topic: str,
-        subscription: str,
+        options: ConsumerOptions,
         inbox: MergedInbox,
         open_one: OpenOne,
-        *,
-        kind: ConsumerType,
-        operation_timeout_s: float,
-        batch_policy: ConsumerBatchReceivePolicy | None,
-        listener: MessageListener | None,
-        threads: ListenerThreads,
-        on_close: Callable[[Consumer], None],
+        session: Session,
         retry_letters: RetryLetterWriter | None = None,
     ) -> None:
         Receiving.__init__(  # a Consumer of one topic is made of other things
             self,
             inbox,
-            subscription=subscription,
-            operation_timeout_s=operation_timeout_s,
-            batch_policy=batch_policy,
-            listener=listener,
-            threads=threads,
+            subscription=options.subscription_name,
+            operation_timeout_s=session.operation_timeout_s,
+            batch_policy=options.batch_receive_policy,
+            listener=options.message_listener,
+            threads=session.threads,
         )
         self._shown_topic = shown_topic
         self._merged = inbox
         self._open_one = open_one
-        self._kind = kind
-        self._on_close = on_close
+        self._options = options
+        self._on_close = session.consumer_closed
         self._retry_letters = retry_letters
         self._close_called = False
         self._consumers: dict[str, Consumer] = {}
@@ -239,10 +230,7 @@ class MultiTopicsConsumer(Consumer):
         return nothing_to_acknowledge() if gone else consumer.begin_acknowledging_cumulative(message, txn)
 
     def _one_for_cumulative(self, message: Message | NativeMessageId | MessageId | Any) -> Consumer:
-        if self._kind in (ConsumerType.Shared, ConsumerType.KeyShared):
-            raise CumulativeAcknowledgementNotAllowedError(
-                f"subscription {self._subscription_name} is {self._kind.name}: acknowledge messages one by one"
-            )
+        self._options.check_cumulative()
         return self._one(message, "acknowledge_cumulative")
 
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:

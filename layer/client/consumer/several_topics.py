@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.consumer.consumer import Consumer
-from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions, open_consumer
+from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
+from pulsar_on_kafka.client.consumer.consumer_opening import open_consumer
 from pulsar_on_kafka.client.consumer.dead_letters import letter_producers
 from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
 from pulsar_on_kafka.client.consumer.merged_inbox import MergedInbox
@@ -102,19 +102,8 @@ def _consumer(
         )
         return open_consumer(topic, its_own, session)
 
-    return MultiTopicsConsumer(
-        shown_topic,
-        options.subscription_name,
-        MergedInbox(name, queue_size, max(1, max_total), topics_come_and_go=topics_come_and_go),
-        open_one,
-        kind=options.consumer_type,
-        operation_timeout_s=session.operation_timeout_s,
-        batch_policy=options.batch_receive_policy,
-        listener=options.message_listener,
-        threads=session.threads,
-        on_close=session.consumer_closed,
-        retry_letters=retry_letters,
-    )
+    inbox = MergedInbox(name, queue_size, max(1, max_total), topics_come_and_go=topics_come_and_go)
+    return MultiTopicsConsumer(shown_topic, options, inbox, open_one, session, retry_letters)
 
 
 class _PatternWatch:

@@ -9,7 +9,7 @@ from typing import Final
 
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session, release_metrics, serve_metrics
-from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions
+from pulsar_on_kafka.client.consumer.consumer import ConsumerOptions
 from pulsar_on_kafka.client.consumer.topic_pattern import TopicPattern
 from pulsar_on_kafka.client.following.home import OpenSession, TenantHome
 from pulsar_on_kafka.client.following.metadata_ahead import subscription_ahead
@@ -17,7 +17,7 @@ from pulsar_on_kafka.client.following.moving_consumer import MovingConsumer
 from pulsar_on_kafka.client.following.moving_producer import MovingProducer
 from pulsar_on_kafka.client.following.moving_reader import MovingReader
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions
-from pulsar_on_kafka.client.reader.reader_opening import ReaderOptions
+from pulsar_on_kafka.client.reader.reader import ReaderOptions
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration
 from pulsar_on_kafka.lookup.places import Directory

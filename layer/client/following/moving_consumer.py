@@ -15,8 +15,7 @@ from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.consumer.consumer import Consumer
-from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions
+from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.consumer.several_topics import subscribed
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
 from pulsar_on_kafka.client.following.home import TenantHome
@@ -30,7 +29,6 @@ from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import (
     AlreadyClosed,
-    CumulativeAcknowledgementNotAllowedError,
     InvalidMessage,
     NotConnected,
     PulsarException,
@@ -315,11 +313,7 @@ class MovingConsumer(Consumer):
         if attached is not None:
             attached.acknowledge_cumulative(message, wait=wait)
             return
-        if self._options.consumer_type in _UNACKED_ARE_COUNTED:
-            raise CumulativeAcknowledgementNotAllowedError(
-                f"subscription {self._options.subscription_name} is {self._options.consumer_type.name}: acknowledge "
-                "messages one by one"
-            )
+        self._options.check_cumulative()
         self._acknowledge_late(message, cumulative=True)
 
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:

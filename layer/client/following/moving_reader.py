@@ -13,8 +13,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.metadata_ahead import topic_ahead
-from pulsar_on_kafka.client.reader.reader import Reader, ReaderListener
-from pulsar_on_kafka.client.reader.reader_opening import ReaderOptions, open_reader
+from pulsar_on_kafka.client.reader.reader import Reader, ReaderListener, ReaderOptions
+from pulsar_on_kafka.client.reader.reader_opening import open_reader
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.client.values.message_id import native

@@ -3,28 +3,70 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
-from pulsar_on_kafka.client.connection.listener import ListenerTask, ListenerThreads
+from pulsar_on_kafka.client.connection.listener import ListenerTask
+from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.receiving.start_position import inside_batches, offsets_at_time, start_offsets
+from pulsar_on_kafka.client.values.encryption import consumer_encryption
+from pulsar_on_kafka.client.values.enums import ConsumerCryptoFailureAction
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_id import native
+from pulsar_on_kafka.client.values.message_id import MessageId, native
+from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
 from pulsar_on_kafka.client.values.options import check_type
 from pulsar_on_kafka.client.values.stats_log import StatsLine
+from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, UnknownError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.subscriptions.records.batches import Begun
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, Values
+from pulsar_on_kafka.subscriptions.records.sealed import Unsealing
 from pulsar_on_kafka.subscriptions.records.tail import Tail
 
 ReaderListener = Callable[["Reader", Message], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderOptions:
+    """The official options of `create_reader`."""
+
+    topic: str
+    start_message_id: Annotated[NativeMessageId | MessageId, ELSEWHERE]
+    schema: Schema = BYTES
+    reader_listener: ReaderListener | None = None
+    receiver_queue_size: Annotated[int, Within(0)] = 1000
+    reader_name: str | None = None
+    subscription_role_prefix: str | None = None
+    is_read_compacted: bool = False
+    crypto_key_reader: Annotated[CryptoKeyReader | None, ELSEWHERE] = field(default=None, repr=False)
+    start_message_id_inclusive: bool = False
+    crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
+
+    def check(self) -> None:
+        """Raises ValueError or InvalidConfiguration, naming the value and what was expected."""
+        if native(self.start_message_id) is None:
+            check_type(MessageId, "start_message_id", self.start_message_id)
+        check_table(self)
+        self.unsealing()
+
+    @property
+    def start(self) -> NativeMessageId:
+        """Where to begin."""
+        found = native(self.start_message_id)
+        assert found is not None  # noqa: S101 - it was checked
+        return found
+
+    def unsealing(self) -> Unsealing:
+        return consumer_encryption(self.crypto_key_reader, self.crypto_failure_action)
 
 
 class Reader:
@@ -38,36 +80,31 @@ class Reader:
     def __init__(
         self,
         node: Node,
-        name: TopicName,
+        session: Session,
         topic: Topic,
         tail: Tail,
         endpoint: Endpoint,
-        *,
+        options: ReaderOptions,
         starts: dict[int, int],
-        inclusive: bool,
-        operation_timeout_s: float,
-        listener: ReaderListener | None,
-        threads: ListenerThreads,
-        on_close: Callable[[Reader], None],
     ) -> None:
-        """`name` is what the user asked for: `topic`, or one partition of it."""
+        """`options` name what the user asked for: `topic`, or one partition of it."""
         self._node = node
-        self._name = name
+        self._name = TopicName.parse(options.topic)
         self._topic = topic
         self._tail = tail
         self._inbox = endpoint
         self.starts = starts
         """Where it began, or was sought to last, in each partition. Ours, for clients that follow a map of tenants."""
-        self._inclusive = inclusive
-        self._operation_timeout_s = operation_timeout_s
+        self._inclusive = options.start_message_id_inclusive
+        self._operation_timeout_s = session.operation_timeout_s
         self._listener: ReaderListener | None = None
-        self._threads = threads
-        self._on_close = [on_close]
+        self._threads = session.threads
+        self._on_close: list[Callable[[Reader], None]] = [session.reader_closed]
         self._closed = False
         self._close_called = False
         self._task: ListenerTask | None = None
-        if listener is not None:
-            self.listen(listener)
+        if options.reader_listener is not None:
+            self.listen(options.reader_listener)
 
     def listen(self, listener: ReaderListener) -> None:
         """Have `listener` called with every message from now on. Ours, for table views."""

@@ -1,66 +1,22 @@
-"""Making a Reader: its options, and where it begins."""
+"""Making a Reader: where it begins."""
 
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
-from typing import Annotated
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.reader.reader import Reader, ReaderListener
+from pulsar_on_kafka.client.reader.reader import Reader, ReaderOptions
 from pulsar_on_kafka.client.receiving.incoming_schema import incoming_values
 from pulsar_on_kafka.client.receiving.reading_admission import admit_reading
 from pulsar_on_kafka.client.receiving.start_position import inside_batches, start_offsets
-from pulsar_on_kafka.client.values.encryption import consumer_encryption
-from pulsar_on_kafka.client.values.enums import ConsumerCryptoFailureAction
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_id import MessageId, native
-from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
-from pulsar_on_kafka.client.values.options import check_type
-from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.readers import compacted_ranges
-from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.subscriptions.records.batches import Begun
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
-from pulsar_on_kafka.subscriptions.records.sealed import Unsealing
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderOptions:
-    """The official options of `create_reader`."""
-
-    topic: str
-    start_message_id: Annotated[NativeMessageId | MessageId, ELSEWHERE]
-    schema: Schema = BYTES
-    reader_listener: ReaderListener | None = None
-    receiver_queue_size: Annotated[int, Within(0)] = 1000
-    reader_name: str | None = None
-    subscription_role_prefix: str | None = None
-    is_read_compacted: bool = False
-    crypto_key_reader: Annotated[CryptoKeyReader | None, ELSEWHERE] = field(default=None, repr=False)
-    start_message_id_inclusive: bool = False
-    crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
-
-    def check(self) -> None:
-        """Raises ValueError or InvalidConfiguration, naming the value and what was expected."""
-        if native(self.start_message_id) is None:
-            check_type(MessageId, "start_message_id", self.start_message_id)
-        check_table(self)
-        self.unsealing()
-
-    @property
-    def start(self) -> NativeMessageId:
-        """Where to begin."""
-        found = native(self.start_message_id)
-        assert found is not None  # noqa: S101 - it was checked
-        return found
-
-    def unsealing(self) -> Unsealing:
-        return consumer_encryption(self.crypto_key_reader, self.crypto_failure_action)
 
 
 def open_reader(options: ReaderOptions, session: Session, starts: dict[int, int] | None = None) -> Reader:
@@ -97,16 +53,5 @@ def _begin(session: Session, options: ReaderOptions, given: dict[int, int] | Non
         values=incoming_values(options.schema, name.base, node.schemas, session.operation_timeout_s),
         unsealing=options.unsealing(),
     )
-    return Reader(
-        node,
-        name,
-        topic,
-        node.readers.open_tail(topic, starts, endpoint, compacted, begun),
-        endpoint,
-        starts=dict(starts),
-        inclusive=inclusive,
-        operation_timeout_s=session.operation_timeout_s,
-        listener=options.reader_listener,
-        threads=session.threads,
-        on_close=session.reader_closed,
-    )
+    tail = node.readers.open_tail(topic, starts, endpoint, compacted, begun)
+    return Reader(node, session, topic, tail, endpoint, options, dict(starts))
