@@ -165,6 +165,7 @@ class Consumer(Receiving["Consumer"]):
         self._places = Places(node, subscription, member, session.operation_timeout_s)
         self._open_inbox: Endpoint | None = endpoint  # None once closed, so that the fast paths need no other check
         self._options = options
+        self._nack_delay_s = options.negative_ack_redelivery_delay_ms / 1000
         self._transient = not subscription.topic.name.is_persistent
         self._dead_letters = dead_letters
         self._on_close = session.consumer_closed
@@ -286,14 +287,11 @@ class Consumer(Receiving["Consumer"]):
         if self._closed or self._transient:
             return
         slot, offset = self._locate(message)
-        delay_ms, backoff = (
-            self._options.negative_ack_redelivery_delay_ms,
-            self._options.negative_ack_redelivery_backoff,
-        )
+        delay_s, backoff = self._nack_delay_s, self._options.negative_ack_redelivery_backoff
         if backoff is not None:
-            delay_ms = backoff.next(message.redelivery_count() if isinstance(message, Message) else 0)
+            delay_s = backoff.next(message.redelivery_count() if isinstance(message, Message) else 0) / 1000
         place = self._places.in_batch(message, slot, offset) if self._member.type.is_shared else None
-        self._member.negative_acknowledge(slot, offset, self._endpoint, delay_ms / 1000, place)
+        self._member.negative_acknowledge(slot, offset, self._endpoint, delay_s, place)
 
     def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
         """Have a copy of this message delivered after `delay_ms` (0 to ten years), and acknowledge the message.
