@@ -51,6 +51,14 @@ class LogViews(ByPartition[LogView[F]]):
         return self.of(partition).ask(question, deadline)
 
 
+def read_once(
+    log: StateLog, topic: StateTopic, partition: int, empty: Callable[[], F], clock: Clock, deadline: Deadline
+) -> tuple[F, frozenset[str]]:
+    """The state of one partition, for somebody who does not ask again, and of what something in it cannot be read.
+    Raises as `LogView.ask_readable`."""
+    return LogView(log, topic, partition, empty, clock).ask_readable(lambda fold: fold, deadline)
+
+
 class Looking(Generic[F]):
     """Questions to views that make nothing: a state topic that is not there, because nobody in the cluster ever used
     it, is as good as an empty one. Thread-safe; one that was seen once is not asked for again."""

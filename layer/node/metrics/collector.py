@@ -10,8 +10,7 @@ from prometheus_client.registry import Collector
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SendCounts, SubscriptionMeter
-from pulsar_on_kafka.node.metrics.asking import answer
-from pulsar_on_kafka.node.metrics.families import COUNTER, GAUGE, Row, families
+from pulsar_on_kafka.node.metrics.families import COUNTER, GAUGE, Row, answer, families
 from pulsar_on_kafka.node.metrics.process import ClusterCounts, of_clusters, roles, transactions
 from pulsar_on_kafka.node.metrics.reading import reading
 from pulsar_on_kafka.node.node import Node, live_nodes

@@ -9,8 +9,7 @@ from prometheus_client.core import Metric
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import ReadCounts
-from pulsar_on_kafka.node.metrics.asking import answer
-from pulsar_on_kafka.node.metrics.families import COUNTER, GAUGE, Row, families
+from pulsar_on_kafka.node.metrics.families import COUNTER, GAUGE, Row, answer, families
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.subscriptions.records.tail import Tail, TailStats
 

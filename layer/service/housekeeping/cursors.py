@@ -27,7 +27,7 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cu
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MOST_AT_ONCE, MOST_TOMBSTONES
 from pulsar_on_kafka.statelog.api import StateLog, tombstone
-from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.statelog.views import read_once
 
 _log: Final = logging.getLogger(__name__)
 _CURSOR_S: Final = 10.0
@@ -89,13 +89,16 @@ class CursorHousekeeping:
         what there was no room for."""
         before_ms = self._clock.now_ms() - self._kept_ms
         start = self._starts.pop(partition, 0)
-        view = LogView(self._log, CURSORS, partition, lambda: FoundSegments(before_ms, start), self._clock)
-        (found, full_at), unreadable = view.ask_readable(lambda fold: (fold.by_cursor, fold.full_at), deadline)
-        if full_at is not None:
-            self._starts[partition] = full_at
-        copies = LogView(self._log, CURSOR_CHECKPOINTS, partition, CheckpointFold, self._clock)
-        copied_of, unreadable_copies = copies.ask_readable(CheckpointFold.all, deadline)
-        checkpoints = {CursorOf(*cursor): copied for cursor, copied in copied_of.items()}
+        segments, unreadable = read_once(
+            self._log, CURSORS, partition, lambda: FoundSegments(before_ms, start), self._clock, deadline
+        )
+        found = segments.by_cursor
+        if segments.full_at is not None:
+            self._starts[partition] = segments.full_at
+        copies, unreadable_copies = read_once(
+            self._log, CURSOR_CHECKPOINTS, partition, CheckpointFold, self._clock, deadline
+        )
+        checkpoints = {CursorOf(*cursor): copied for cursor, copied in copies.all().items()}
         passed_over = unreadable | unreadable_copies
         done = 0
         for cursor in sorted(each for each in {*found, *checkpoints} if each.topic not in passed_over):

@@ -18,7 +18,7 @@ from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.service.housekeeping.cursors import Topics
 from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MOST_TOMBSTONES
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog, tombstone
-from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.statelog.views import read_once
 
 _log: Final = logging.getLogger(__name__)
 _MOST_FOUND: Final = 50_000
@@ -60,10 +60,11 @@ class DeadLives:
     def run(self, partition: int, deadline: Deadline) -> int:
         """Remove records of lives that are over. At most 20,000 tombstones."""
         before_ms = self._clock.now_ms() - self._kept_ms
-        view = LogView(self._log, PRODUCERS, partition, lambda: _OfLives(before_ms), self._clock)
-        found, unreadable = view.ask_readable(lambda fold: fold.found, deadline)
+        lives, unreadable = read_once(
+            self._log, PRODUCERS, partition, lambda: _OfLives(before_ms), self._clock, deadline
+        )
         keys: list[bytes] = []
-        for topic, of_topic in sorted(each for each in found.items() if each[0] not in unreadable):
+        for topic, of_topic in sorted(each for each in lives.found.items() if each[0] not in unreadable):
             if len(keys) >= MOST_TOMBSTONES or deadline.passed():
                 break
             within = Deadline.after(min(_TOPIC_S, deadline.remaining_s()))

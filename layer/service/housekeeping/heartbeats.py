@@ -17,7 +17,7 @@ from pulsar_on_kafka.mapping.state.state_keys import ProducerSessionKey, decode_
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MOST_TOMBSTONES
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog, tombstone
-from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.statelog.views import read_once
 
 _log: Final = logging.getLogger(__name__)
 
@@ -68,11 +68,10 @@ class HeartbeatHousekeeping:
 
     def run(self, partition: int, deadline: Deadline) -> int:
         """Remove heartbeats of the dead. At most 20,000."""
-        view = LogView(self._log, PRODUCERS, partition, _Signs, self._clock)
-        signs, _ = view.ask_readable(lambda fold: dict(fold.found), deadline)
+        signs, _ = read_once(self._log, PRODUCERS, partition, _Signs, self._clock, deadline)
         before_ms = self._clock.now_ms() - self._kept_ms
         keys: list[bytes] = []
-        for (topic, session), sign in sorted(signs.items()):
+        for (topic, session), sign in sorted(signs.found.items()):
             if len(keys) >= MOST_TOMBSTONES or deadline.passed():
                 break
             if not is_dead_process(sign.process):

@@ -35,7 +35,7 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cu
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.service.housekeeping.cursors import Groups
 from pulsar_on_kafka.statelog.api import StateLog
-from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.statelog.views import read_once
 
 _log: Final = logging.getLogger(__name__)
 _SUBSCRIPTION_S: Final = 10.0
@@ -83,8 +83,8 @@ class IdleGroups:
             for record in self._topics.active(deadline)
             if CURSOR_CHECKPOINTS.partition_for(record.name) == partition and TopicName.parse(record.name).is_persistent
         ]
-        view = LogView(self._log, CURSOR_CHECKPOINTS, partition, CheckpointFold, self._clock)
-        copies, unreadable = view.ask_readable(CheckpointFold.all, deadline)
+        fold, unreadable = read_once(self._log, CURSOR_CHECKPOINTS, partition, CheckpointFold, self._clock, deadline)
+        copies = fold.all()
         names = [name for name in names if name not in unreadable]
         first, done = self._next.pop(partition, ""), 0
         for name in sorted(names, key=lambda name: (name < first, name)):
