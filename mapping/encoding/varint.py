@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 
 _MOST: Final = 2**64 - 1
+_MOST_BYTES: Final = 10
 
 
 def write_varint(out: bytearray, value: int) -> None:
-    """Append `value` (0 or more), seven bits a byte, lowest first."""
+    """Append `value`, seven bits a byte, lowest first. Raises MappingError below 0."""
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
         value >>= 7
-    out.append(value)
+    try:
+        out.append(value)
+    except ValueError:
+        raise MappingError(f"number is {value}, expected 0 or more") from None
 
 
 class Reader:
@@ -38,19 +42,30 @@ class Reader:
         return taken
 
     def varint(self) -> int:
+        data, at = self._data, self._at
         value = shift = 0
-        while True:
-            byte = self.take(1)[0]
+        for byte in data[at : at + _MOST_BYTES]:
             value |= (byte & 0x7F) << shift
+            shift += 7
             if byte < 0x80:
+                self._at = at + shift // 7
                 if value > _MOST:
                     raise CorruptRecord(
                         f"{self.what} has the number {value} before byte {self._at}, expected up to {_MOST}"
                     )
                 return value
-            shift += 7
-            if shift > 63:
-                raise CorruptRecord(f"{self.what} has a number of more than ten bytes before byte {self._at}")
+        if shift == 7 * _MOST_BYTES:
+            raise CorruptRecord(f"{self.what} has a number of more than ten bytes behind byte {at}")
+        raise CorruptRecord(f"{self.what} ends at byte {len(data)}, within the number that begins at byte {at}")
+
+    def varints(self, count: int) -> tuple[int, ...]:
+        """So many of them."""
+        at = self._at
+        few = self._data[at : at + count]
+        if len(few) == count and few.isascii():  # one byte each
+            self._at = at + count
+            return tuple(few)
+        return tuple([self.varint() for _ in range(count)])
 
     def count(self, least_bytes_each: int) -> int:
         """A number of items; refused when that many cannot follow (so that garbage allocates nothing)."""

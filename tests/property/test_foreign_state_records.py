@@ -20,7 +20,7 @@ from pulsar_on_kafka.mapping.encoding.varint import Reader
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError, NewerFormat
 from pulsar_on_kafka.mapping.state.codecs.bitmaps import read_bitmap
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import decode as decode_request
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import read_holes
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import HOLES
 from pulsar_on_kafka.mapping.state.state_keys import decode_key
 from tests.state_values import VALUES, Case
 
@@ -173,7 +173,7 @@ def test_wrong_types_are_corrupt_at_every_depth(name: str) -> None:
 def test_cut_or_lengthened_bytes_are_corrupt_or_another_value(name: str) -> None:
     case = VALUES[name]
     data = case.encode(case.value)
-    for other in (*(data[:end] for end in range(len(data))), data + b"\x01", data + b"\xff" * 20):
+    for other in (*(data[:end] for end in range(len(data))), data + b"\x00", data + b"\x01", data + b"\xff" * 20):
         with suppress(CorruptRecord):
             assert case.decode(other) != (case.value if case.read is None else case.read)
 
@@ -225,7 +225,7 @@ def test_text_that_is_no_unicode_is_corrupt(name: str) -> None:
                     assert case.decode(orjson.dumps(said).replace(b"LONE", lone) + behind) is None
 
 
-@pytest.mark.parametrize("read", [read_holes, read_bitmap])
+@pytest.mark.parametrize("read", [HOLES.read, read_bitmap])
 def test_an_empty_bitmap_is_a_corrupt_record_or_none(read: Callable[[Reader], object]) -> None:
     for value in (b"", b"\x00", b"\x00" * 4, b"\x00" * 5):
         with suppress(CorruptRecord):

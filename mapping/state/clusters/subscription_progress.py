@@ -20,10 +20,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from pulsar_on_kafka.mapping.encoding.varint import Reader, write_varint
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes, read_holes, write_holes
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries, read_deliveries, write_deliveries
+from pulsar_on_kafka.mapping.state.codecs.layouts import TEXT, VARINT, Whole, if_any, listed, record, row, table
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import HOLES, Holes
+from pulsar_on_kafka.mapping.state.cursors.delivery_counts import DELIVERIES, Deliveries
 
 FORMAT: Final = 1
 BLOCK: Final = 1 << 18
@@ -84,95 +83,31 @@ class ProgressHead:
     deliveries: Mapping[Origin, Deliveries] = field(default_factory=dict)
 
 
-def encode_head(head: ProgressHead) -> bytes:
-    out = bytearray([FORMAT])
-    for number in head.life:
-        write_varint(out, number)
-    write_varint(out, len(head.origins))
-    for origin in sorted(head.origins):
-        _write_origin(out, origin)
-        _write_acks(out, head.origins[origin])
-    if head.deliveries:
-        write_varint(out, len(head.deliveries))
-        for origin in sorted(head.deliveries):
-            _write_origin(out, origin)
-            write_deliveries(out, head.deliveries[origin])
-    return bytes(out)
+_PLACE: Final = record(SegmentPlace, save=VARINT, number=VARINT, offset=VARINT)
+_ACKS: Final = record(SavedAcks, below=VARINT, here=table(VARINT, HOLES), apart=table(VARINT, listed(_PLACE)))
+_ORIGIN: Final = record(Origin, cluster=TEXT, incarnation=VARINT)
+_NO_DELIVERIES: Final[Mapping[Origin, Deliveries]] = {}
+_HEADS: Final = Whole(
+    "head of a subscription's progress",
+    record(
+        ProgressHead,
+        life=row(VARINT, VARINT),
+        origins=table(_ORIGIN, _ACKS),
+        deliveries=if_any(table(_ORIGIN, DELIVERIES), _NO_DELIVERIES),
+    ),
+    FORMAT,
+)
+_SEGMENTS: Final = Whole("segment of a subscription's progress", row(VARINT, HOLES), FORMAT)
 
-
-def decode_head(value: bytes) -> ProgressHead:
-    """Raises CorruptRecord."""
-    reader = _opened(value, "head of a subscription's progress")
-    life = (reader.varint(), reader.varint())
-    origins = {_read_origin(reader): _read_acks(reader) for _ in range(reader.count(5))}
-    deliveries: dict[Origin, Deliveries] = {}
-    for _ in range(0 if reader.at_end else reader.count(6)):
-        origin = _read_origin(reader)
-        deliveries[origin] = read_deliveries(reader)
-    reader.expect_end()
-    return ProgressHead(life, origins, deliveries)
+encode_head: Final = _HEADS.encode
+decode_head: Final = _HEADS.decode
 
 
 def encode_segment(block: int, holes: Holes) -> bytes:
-    out = bytearray([FORMAT])
-    write_varint(out, block)
-    write_holes(out, holes)
-    return bytes(out)
+    return _SEGMENTS.encode((block, holes))
 
 
 def decode_segment(value: bytes) -> tuple[int, Holes]:
     """(block, what is acknowledged in it). Raises CorruptRecord."""
-    reader = _opened(value, "segment of a subscription's progress")
-    block, holes = reader.varint(), read_holes(reader)
-    reader.expect_end()
+    block, holes = _SEGMENTS.decode(value)
     return block, holes
-
-
-def _opened(value: bytes, what: str) -> Reader:
-    reader = Reader(value, what)
-    found = reader.take(1)[0]
-    if found != FORMAT:
-        raise CorruptRecord(f"{what} has format {found}, expected {FORMAT}")
-    return reader
-
-
-def _write_acks(out: bytearray, acks: SavedAcks) -> None:
-    write_varint(out, acks.below)
-    write_varint(out, len(acks.here))
-    for block in sorted(acks.here):
-        write_varint(out, block)
-        write_holes(out, acks.here[block])
-    write_varint(out, len(acks.apart))
-    for block in sorted(acks.apart):
-        write_varint(out, block)
-        write_varint(out, len(acks.apart[block]))
-        for place in acks.apart[block]:
-            for number in place:
-                write_varint(out, number)
-
-
-def _read_acks(reader: Reader) -> SavedAcks:
-    below = reader.varint()
-    here = {reader.varint(): read_holes(reader) for _ in range(reader.count(6))}
-    apart: dict[int, tuple[SegmentPlace, ...]] = {}
-    for _ in range(reader.count(2)):
-        block = reader.varint()
-        apart[block] = tuple(
-            SegmentPlace(reader.varint(), reader.varint(), reader.varint()) for _ in range(reader.count(3))
-        )
-    return SavedAcks(below, here, apart)
-
-
-def _write_origin(out: bytearray, origin: Origin) -> None:
-    name = origin.cluster.encode("utf-8")
-    write_varint(out, len(name))
-    out += name
-    write_varint(out, origin.incarnation)
-
-
-def _read_origin(reader: Reader) -> Origin:
-    raw = reader.take(reader.varint())
-    try:
-        return Origin(raw.decode("utf-8"), reader.varint())
-    except UnicodeDecodeError as error:
-        raise CorruptRecord(f"{reader.what} names the cluster {raw[:40]!r}, expected UTF-8") from error

@@ -21,21 +21,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from pulsar_on_kafka.mapping.encoding.varint import Reader, write_varint
+from pulsar_on_kafka.mapping.encoding.varint import Reader
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
-    FORMAT,
-    Lineage,
-    lineage_bytes,
-    opened,
-    read_deliveries_if_any,
-    read_lineage,
-)
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries, write_deliveries
+from pulsar_on_kafka.mapping.state.codecs.formats import expect_format
+from pulsar_on_kafka.mapping.state.codecs.layouts import VARINT, Whole, listed, raw, record, row
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import DELIVERIES_IF_ANY, FORMAT, LINEAGE, Lineage
+from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
 
 _WHOLE: Final = 0
 _IN_PAGES: Final = 1
 _PAGE: Final = 2
+_PAGE_OFFSETS: Final = Whole("cursor marker", listed(VARINT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,67 +101,65 @@ class Marker:
     deliveries: Deliveries | None = None
 
 
+_SUMMARY: Final = record(
+    LedgerSummary, acked=VARINT, lowest=VARINT, highest=VARINT, leading=VARINT, runs=VARINT, batches=VARINT,
+    size_bytes=VARINT,
+)  # fmt: skip
+_INDEX: Final = Whole(
+    "cursor marker",
+    row(
+        LINEAGE,
+        listed(raw(16)),
+        listed(row(VARINT, _SUMMARY, listed(row(VARINT, VARINT, VARINT, VARINT)))),
+        listed(row(VARINT, VARINT, VARINT, VARINT, VARINT)),
+        listed(row(VARINT, VARINT, VARINT)),
+        DELIVERIES_IF_ANY,
+    ),
+)
+
+
 def encode_index(marker: Marker) -> bytes:
-    """The marker's contents, of any length; `marker_records` makes records of it."""
-    out = bytearray(lineage_bytes(marker.lineage))
+    """The marker's contents, of any length; `pages_of` and `whole_marker` make records of it."""
     named: list[SegmentRef | MarkerRef] = [ref for ledger in marker.live for ref in ledger.parts]
-    named += [*marker.obsolete, *marker.obsolete_markers]
-    sessions = sorted({ref.session for ref in named})
+    sessions = sorted({ref.session for ref in [*named, *marker.obsolete, *marker.obsolete_markers]})
     numbers = {session: number for number, session in enumerate(sessions)}
-    write_varint(out, len(sessions))
-    for session in sessions:
-        out += session
-
-    def write(*values: int) -> None:
-        for value in values:
-            write_varint(out, value)
-
-    write(len(marker.live))
-    for ledger in marker.live:
-        summary = ledger.summary
-        write(ledger.ledger_index, summary.acked, summary.lowest, summary.highest, summary.leading, summary.runs)
-        write(summary.batches, summary.size_bytes, len(ledger.parts))
-        for ref in ledger.parts:
-            write(ref.kafka_offset, numbers[ref.session], ref.save, ref.segment)
-    write(len(marker.obsolete))
-    for ref in marker.obsolete:
-        write(ref.ledger_index, ref.kafka_offset, numbers[ref.session], ref.save, ref.segment)
-    write(len(marker.obsolete_markers))
-    for old in marker.obsolete_markers:
-        write(numbers[old.session], old.save, old.pages)
-    if marker.deliveries is not None:
-        write_deliveries(out, marker.deliveries)
-    return bytes(out)
+    live = [
+        (
+            ledger.ledger_index,
+            ledger.summary,
+            [(ref.kafka_offset, numbers[ref.session], ref.save, ref.segment) for ref in ledger.parts],
+        )
+        for ledger in marker.live
+    ]
+    obsolete = [
+        (ref.ledger_index, ref.kafka_offset, numbers[ref.session], ref.save, ref.segment) for ref in marker.obsolete
+    ]
+    old = [(numbers[ref.session], ref.save, ref.pages) for ref in marker.obsolete_markers]
+    return _INDEX.encode((marker.lineage, sessions, live, obsolete, old, marker.deliveries))
 
 
 def decode_index(index: bytes) -> Marker:
     """Raises CorruptRecord."""
-    reader = Reader(index, "cursor marker")
-    lineage = read_lineage(reader)
-    sessions = [reader.take(16) for _ in range(reader.count(16))]
-
-    def session() -> bytes:
-        number = reader.varint()
-        if number >= len(sessions):
-            raise CorruptRecord(f"cursor marker names session {number} of {len(sessions)}")
-        return sessions[number]
-
-    def segment(ledger_index: int) -> SegmentRef:
-        return SegmentRef(ledger_index, reader.varint(), session(), reader.varint(), reader.varint())
-
-    live = []
-    for _ in range(reader.count(13)):
-        ledger_index = reader.varint()
-        summary = LedgerSummary(*(reader.varint() for _ in range(7)))
-        parts = tuple(segment(ledger_index) for _ in range(reader.count(4)))
-        if not parts:
-            raise CorruptRecord(f"cursor marker names no segment of ledger {ledger_index}")
-        live.append(SavedLedger(summary, parts))
-    obsolete = tuple(segment(reader.varint()) for _ in range(reader.count(5)))
-    old = tuple(MarkerRef(session(), reader.varint(), reader.varint()) for _ in range(reader.count(3)))
-    deliveries = read_deliveries_if_any(reader)
-    reader.expect_end()
-    return Marker(lineage, tuple(live), obsolete, old, deliveries)
+    lineage, sessions, live, obsolete, old, deliveries = _INDEX.decode(index)
+    if not all(parts for _, _, parts in live):
+        raise CorruptRecord("cursor marker names no segment of a ledger")
+    try:
+        return Marker(
+            lineage,
+            tuple(
+                [
+                    SavedLedger(
+                        summary, tuple([SegmentRef(ledger, at, sessions[number], *of) for at, number, *of in parts])
+                    )
+                    for ledger, summary, parts in live
+                ]
+            ),
+            tuple([SegmentRef(ledger, at, sessions[number], *of) for ledger, at, number, *of in obsolete]),
+            tuple([MarkerRef(sessions[number], *of) for number, *of in old]),
+            deliveries,
+        )
+    except IndexError as error:
+        raise CorruptRecord(f"cursor marker names another session than the {len(sessions)} that it has") from error
 
 
 def pages_of(index: bytes, largest_bytes: int) -> list[bytes]:
@@ -183,29 +177,28 @@ def whole_marker(index: bytes) -> bytes:
 
 def paged_marker(page_offsets: Sequence[int]) -> bytes:
     """The marker record of an index whose pages lie at these offsets, in order."""
-    out = bytearray((FORMAT, _IN_PAGES))
-    write_varint(out, len(page_offsets))
-    for offset in page_offsets:
-        write_varint(out, offset)
-    return bytes(out)
+    return bytes((FORMAT, _IN_PAGES)) + _PAGE_OFFSETS.encode(tuple(page_offsets))
 
 
 def open_marker(value: bytes) -> bytes | tuple[int, ...]:
     """The index in a marker record, or the offsets of its pages. Raises CorruptRecord."""
-    reader = opened(value, "cursor marker")
-    kind = reader.take(1)[0]
+    kind = _kind(value, "cursor marker")
     if kind == _WHOLE:
         return value[2:]
     if kind != _IN_PAGES:
         raise CorruptRecord(f"cursor marker is of kind {kind}, expected {_WHOLE} or {_IN_PAGES}")
-    offsets = tuple(reader.varint() for _ in range(reader.count(1)))
-    reader.expect_end()
-    return offsets
+    return _PAGE_OFFSETS.decode(value[2:])
+
+
+def _kind(value: bytes, what: str) -> int:
+    reader = Reader(value, what)
+    expect_format(reader.take(1)[0], FORMAT, what)
+    return reader.take(1)[0]
 
 
 def page_contents(value: bytes) -> bytes:
     """Raises CorruptRecord."""
-    kind = opened(value, "page of a cursor marker").take(1)[0]
+    kind = _kind(value, "page of a cursor marker")
     if kind != _PAGE:
         raise CorruptRecord(f"page of a cursor marker is of kind {kind}, expected {_PAGE}")
     return value[2:]

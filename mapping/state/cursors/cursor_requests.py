@@ -22,7 +22,6 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from pulsar_on_kafka.mapping.encoding.varint import Reader, write_varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.codecs.json_records import (
@@ -33,8 +32,9 @@ from pulsar_on_kafka.mapping.state.codecs.json_records import (
     json_record,
     read_json,
 )
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import REQUEST_ID_BYTES, Holes, read_holes, write_holes
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck, read_ack, write_ack
+from pulsar_on_kafka.mapping.state.codecs.layouts import VARINT, Whole, table
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import HOLES, REQUEST_ID_BYTES, Holes
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import ACK, TxnAck
 
 FORMAT: Final = 1
 EVERYBODY: Final = -1
@@ -213,6 +213,8 @@ class _Told:
 
 
 _SaidWish: TypeAlias = Seek | AcknowledgeUpTo | _Acknowledge | Skip | SaveNow | CloseConsumers | TellConsumers | _Hold
+_LEDGERS: Final = Whole("cursor request", table(VARINT, HOLES))
+_ACKS: Final = Whole("cursor request", ACK)
 _HEADS: Final = msgspec.json.Decoder(_Head)
 _ASKED: Final = json_record("cursor request", _Asked)
 _ANSWERS: Final = json_record("answer to a cursor request", _Answer)
@@ -232,15 +234,13 @@ _SAID: Final[JsonRecords[_SaidWish]] = JsonRecords("cursor request", _WISHES, ta
 
 def encode_request(request: Request) -> bytes:
     wish = request.wish
-    said = _Acknowledge(_ledgers_bytes(wish.ledgers)) if isinstance(wish, Acknowledge) else wish
+    said = _Acknowledge(_LEDGERS.encode(wish.ledgers)) if isinstance(wish, Acknowledge) else wish
     return _SAID.encode(said, id=request.id.hex(), life=request.life)
 
 
 def encode_transaction(request: CursorTransactionRequest) -> bytes:
     """Raises MappingError as `encode_pending_ack`."""
-    ack = bytearray()
-    write_ack(ack, request.ack)
-    said = _Hold(request.txn, bytes(ack), request.again)
+    said = _Hold(request.txn, _ACKS.encode(request.ack), request.again)
     return _SAID.encode(said, id=request.id.hex(), life=request.life)
 
 
@@ -279,33 +279,11 @@ def _request(value: bytes) -> Request | CursorTransactionRequest:
         case _Hold(txn, ack, again):
             if max(txn) >= 1 << 64:
                 raise CorruptRecord(f"cursor request's txn is {txn}, expected halves of 64 bits")
-            reader = Reader(ack, "cursor request")
-            held = read_ack(reader)
-            reader.expect_end()
-            return CursorTransactionRequest(request_id, asked.life, TxnId(*txn), held, again)
+            return CursorTransactionRequest(request_id, asked.life, TxnId(*txn), _ACKS.decode(ack), again)
         case _Acknowledge(ledgers):
-            return Request(request_id, asked.life, Acknowledge(_ledgers(ledgers)))
+            return Request(request_id, asked.life, Acknowledge(_LEDGERS.decode(ledgers)))
         case _:
             return Request(request_id, asked.life, said)
-
-
-def _ledgers_bytes(ledgers: Mapping[int, Holes]) -> bytes:
-    out = bytearray()
-    write_varint(out, len(ledgers))
-    for index in sorted(ledgers):
-        write_varint(out, index)
-        write_holes(out, ledgers[index])
-    return bytes(out)
-
-
-def _ledgers(raw: bytes) -> dict[int, Holes]:
-    reader = Reader(raw, "cursor request")
-    found = {}
-    for _ in range(reader.count(6)):
-        index = reader.varint()
-        found[index] = read_holes(reader)
-    reader.expect_end()
-    return found
 
 
 def _id(text: str) -> bytes:

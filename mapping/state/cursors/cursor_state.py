@@ -28,13 +28,14 @@ import binascii
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, cast
 
 from pyroaring import BitMap
 
 from pulsar_on_kafka.mapping.encoding.varint import Reader, write_varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries, read_deliveries, write_deliveries
+from pulsar_on_kafka.mapping.state.codecs.layouts import U64, VARINT, Layout, Whole, if_any, raw, record, table
+from pulsar_on_kafka.mapping.state.cursors.delivery_counts import DELIVERIES, Deliveries
 
 METADATA_PREFIX: Final = "pok1:"
 MAX_METADATA_CHARS: Final = 4095
@@ -50,7 +51,6 @@ _WITH_REQUESTS: Final = 128
 _WITH_PENDING_ACKS: Final = 64
 _WITH_LEASES: Final = 32
 _LINEAGE: Final = struct.Struct(">22sQQ16sQQ")
-_U64: Final = struct.Struct(">Q")
 _U32: Final = struct.Struct(">I")
 
 
@@ -124,7 +124,7 @@ class Segment:
 
 def encode_commit_metadata(metadata: CommitMetadata) -> str:
     """Text for the group commit; may come out longer than `MAX_METADATA_CHARS` (then use a marker)."""
-    out = bytearray(lineage_bytes(metadata.lineage))
+    out = bytearray(_lineage_bytes(metadata.lineage))
     kind = _KIND_HOLES
     if metadata.marker_offset is not None:
         kind = _KIND_MARKER if metadata.holes is None else _KIND_MARKER_AND_HOLES
@@ -132,18 +132,14 @@ def encode_commit_metadata(metadata: CommitMetadata) -> str:
     marks |= 0 if metadata.leased_from is None else _WITH_LEASES
     out.append(kind | marks)
     if metadata.requests:
-        write_varint(out, len(metadata.requests))
-        for request, result in metadata.requests.items():
-            out += request
-            write_varint(out, result)
+        _REQUESTS.write(out, metadata.requests)
     if metadata.leased_from is not None:
         write_varint(out, metadata.leased_from)
     if metadata.marker_offset is not None:
-        out += _U64.pack(metadata.marker_offset)
+        U64.write(out, metadata.marker_offset)
     if kind != _KIND_MARKER:
-        write_holes(out, metadata.holes or Holes(BitMap()))
-        if metadata.deliveries is not None:
-            write_deliveries(out, metadata.deliveries)
+        _write_holes(out, metadata.holes or Holes(BitMap()))
+        DELIVERIES_IF_ANY.write(out, metadata.deliveries)
     return METADATA_PREFIX + base64.b85encode(bytes(out)).decode("ascii")
 
 
@@ -156,29 +152,28 @@ def decode_commit_metadata(text: str) -> CommitMetadata | None:
     if not text.startswith(METADATA_PREFIX):
         return None
     try:
-        raw = base64.b85decode(text[len(METADATA_PREFIX) :])
+        data = base64.b85decode(text[len(METADATA_PREFIX) :])
     except (ValueError, binascii.Error) as error:
         raise CorruptRecord(f"commit metadata {text[:40]!r}... is no base85: {error}") from error
-    reader = Reader(raw, "commit metadata")
-    lineage = read_lineage(reader)
+    reader = Reader(data, "commit metadata")
+    lineage = _read_lineage(reader)
     kind = reader.take(1)[0]
-    requests: dict[bytes, int] = {}
+    requests: Mapping[bytes, int] = {}
     pending_acks = bool(kind & _WITH_PENDING_ACKS)
     leased = bool(kind & _WITH_LEASES)
     kind &= ~(_WITH_PENDING_ACKS | _WITH_LEASES)
     if kind & _WITH_REQUESTS:
         kind ^= _WITH_REQUESTS
-        for _ in range(reader.count(REQUEST_ID_BYTES + 1)):
-            request = reader.take(REQUEST_ID_BYTES)
-            requests[request] = reader.varint()
+        requests = _REQUESTS.read(reader)
     leased_from = reader.varint() if leased else None
+    marker_offset: int | None
     if kind == _KIND_MARKER:
-        marker_offset = _U64.unpack(reader.take(8))[0]
+        marker_offset = U64.read(reader)
         metadata = CommitMetadata(lineage, None, marker_offset, None, requests, pending_acks, leased_from)
     elif kind in (_KIND_HOLES, _KIND_MARKER_AND_HOLES):
-        marker_offset = _U64.unpack(reader.take(8))[0] if kind == _KIND_MARKER_AND_HOLES else None
-        holes = read_holes(reader)
-        deliveries = read_deliveries_if_any(reader)
+        marker_offset = U64.read(reader) if kind == _KIND_MARKER_AND_HOLES else None
+        holes = _read_holes(reader)
+        deliveries = DELIVERIES_IF_ANY.read(reader)
         metadata = CommitMetadata(lineage, holes, marker_offset, deliveries, requests, pending_acks, leased_from)
     else:
         raise CorruptRecord(f"commit metadata is of kind {kind}, expected {_KIND_HOLES} to {_KIND_MARKER_AND_HOLES}")
@@ -186,38 +181,7 @@ def decode_commit_metadata(text: str) -> CommitMetadata | None:
     return metadata
 
 
-def encode_segment(segment: Segment) -> bytes:
-    out = bytearray([FORMAT])
-    out += lineage_bytes(segment.lineage)
-    out += _U64.pack(segment.ledger_index)
-    write_holes(out, segment.holes)
-    return bytes(out)
-
-
-def decode_segment(value: bytes) -> Segment:
-    """Raises CorruptRecord."""
-    reader = opened(value, "cursor segment")
-    lineage = read_lineage(reader)
-    segment = Segment(lineage, _U64.unpack(reader.take(8))[0], read_holes(reader))
-    reader.expect_end()
-    return segment
-
-
-def read_deliveries_if_any(reader: Reader) -> Deliveries | None:
-    """What is left of a record; None when nothing is."""
-    return None if reader.at_end else read_deliveries(reader)
-
-
-def opened(value: bytes, what: str) -> Reader:
-    """A reader behind the format byte. Raises CorruptRecord for another format."""
-    reader = Reader(value, what)
-    found = reader.take(1)[0]
-    if found != FORMAT:
-        raise CorruptRecord(f"{what} has format {found}, expected {FORMAT}")
-    return reader
-
-
-def lineage_bytes(lineage: Lineage) -> bytes:
+def _lineage_bytes(lineage: Lineage) -> bytes:
     return _LINEAGE.pack(
         lineage.topic_id.encode("ascii").ljust(22),
         lineage.topic_incarnation,
@@ -228,7 +192,7 @@ def lineage_bytes(lineage: Lineage) -> bytes:
     )
 
 
-def read_lineage(reader: Reader) -> Lineage:
+def _read_lineage(reader: Reader) -> Lineage:
     topic_id, topic, subscription, session, version, save = _LINEAGE.unpack(reader.take(_LINEAGE.size))
     try:
         name = topic_id.decode("ascii").rstrip()
@@ -237,39 +201,59 @@ def read_lineage(reader: Reader) -> Lineage:
     return Lineage(name, topic, subscription, session, version, save)
 
 
-def write_holes(out: bytearray, holes: Holes) -> None:
-    """Append them; the positions count from wherever the caller says."""
-    bitmap = holes.acked.copy()
-    bitmap.run_optimize()
-    raw = bitmap.serialize()
-    out += _U32.pack(len(raw))
-    out += raw
-    write_varint(out, len(holes.batches))
-    previous = 0
-    for position in sorted(holes.batches):
-        size, acked = holes.batches[position]
-        write_varint(out, position - previous)
-        previous = position
-        write_varint(out, size)
+def _write_ack_set(out: bytearray, batch: tuple[int, int]) -> None:
+    size, acked = batch
+    write_varint(out, size)
+    if size:
         bits = acked.to_bytes((acked.bit_length() + 7) // 8, "big")
         write_varint(out, len(bits))
         out += bits
 
 
-def read_holes(reader: Reader) -> Holes:
-    """Raises CorruptRecord."""
-    raw = reader.take(_U32.unpack(reader.take(4))[0])
+def _read_ack_set(reader: Reader) -> tuple[int, int]:
+    size = reader.varint()
+    acked = int.from_bytes(reader.take(reader.varint()), "big") if size else 0
+    if acked.bit_length() > size:
+        raise CorruptRecord(f"{reader.what}: an ack set is wider than its batch of {size}")
+    return size, acked
+
+
+def _write_holes(out: bytearray, holes: Holes) -> None:
+    bitmap = holes.acked.copy()
+    bitmap.run_optimize()
+    raw_bitmap = bitmap.serialize()
+    out += _U32.pack(len(raw_bitmap))
+    out += raw_bitmap
+    write_varint(out, len(holes.batches))
+    previous = 0
+    for position in sorted(holes.batches):
+        write_varint(out, position - previous)
+        previous = position
+        _write_ack_set(out, holes.batches[position])
+
+
+def _read_holes(reader: Reader) -> Holes:
+    raw_bitmap = reader.take(_U32.unpack(reader.take(4))[0])
     try:
-        acked = BitMap.deserialize(raw)
+        acked = BitMap.deserialize(raw_bitmap)
     except (ValueError, IndexError) as error:  # IndexError: of no bytes
         raise CorruptRecord(f"{reader.what} holds no readable bitmap: {error}") from error
     batches: dict[int, tuple[int, int]] = {}
     position = 0
-    for _ in range(reader.count(3)):
+    for _ in range(reader.count(2)):
         position += reader.varint()
-        size = reader.varint()
-        acked_bits = int.from_bytes(reader.take(reader.varint()), "big")
-        if acked_bits.bit_length() > size:
-            raise CorruptRecord(f"{reader.what}: ack set of position {position} is wider than its batch of {size}")
-        batches[position] = (size, acked_bits)
+        batches[position] = _read_ack_set(reader)
     return Holes(acked, batches)
+
+
+DELIVERIES_IF_ANY: Final[Layout[Deliveries | None]] = if_any(cast("Layout[Deliveries | None]", DELIVERIES), None)
+ACK_SET: Final = Layout(_write_ack_set, _read_ack_set, 1)
+"""Batch size and acknowledged bits, most significant byte first; a size of 0 stands alone."""
+HOLES: Final = Layout(_write_holes, _read_holes, 5)
+"""Positions count from wherever the record says."""
+LINEAGE: Final = Layout[Lineage](lambda out, lineage: out.extend(_lineage_bytes(lineage)), _read_lineage, _LINEAGE.size)
+_REQUESTS: Final = table(raw(REQUEST_ID_BYTES), VARINT, ordered=False)
+_SEGMENTS: Final = Whole("cursor segment", record(Segment, lineage=LINEAGE, ledger_index=U64, holes=HOLES), FORMAT)
+
+encode_segment: Final = _SEGMENTS.encode
+decode_segment: Final = _SEGMENTS.decode

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.encoding.varint import Reader, write_varint
-from pulsar_on_kafka.mapping.state.codecs.bitmaps import read_bitmap, write_bitmap
+from pulsar_on_kafka.mapping.state.codecs.layouts import BITMAP, VARINT, record, row, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,30 +48,10 @@ class Deliveries:
         return self.limit > next_unacked or bool(self.suspects or self.counts or self.put_off)
 
 
-def write_deliveries(out: bytearray, deliveries: Deliveries) -> None:
-    write_varint(out, deliveries.limit)
-    write_bitmap(out, deliveries.suspects)
-    write_varint(out, len(deliveries.counts))
-    for (delivered, redelivered), offsets in sorted(deliveries.counts.items(), key=lambda item: item[0]):
-        write_varint(out, delivered)
-        write_varint(out, redelivered)
-        write_bitmap(out, offsets)
-    write_varint(out, len(deliveries.put_off))
-    for due_ms in sorted(deliveries.put_off):
-        write_varint(out, due_ms)
-        write_bitmap(out, deliveries.put_off[due_ms])
-
-
-def read_deliveries(reader: Reader) -> Deliveries:
-    """Raises CorruptRecord."""
-    limit = reader.varint()
-    suspects = read_bitmap(reader)
-    counts: dict[tuple[int, int], BitMap64] = {}
-    for _ in range(reader.count(3)):
-        delivered, redelivered = reader.varint(), reader.varint()
-        counts[delivered, redelivered] = read_bitmap(reader)
-    put_off: dict[int, BitMap64] = {}
-    for _ in range(reader.count(2)):
-        due_ms = reader.varint()
-        put_off[due_ms] = read_bitmap(reader)
-    return Deliveries(limit, suspects, counts, put_off)
+DELIVERIES: Final = record(
+    Deliveries,
+    limit=VARINT,
+    suspects=BITMAP,
+    counts=table(row(VARINT, VARINT), BITMAP),
+    put_off=table(VARINT, BITMAP),
+)

@@ -1,6 +1,6 @@
 """An owner leases messages, by values of the `deliveries` state topic, to processes that do not own their partition.
 
-    record  = format u8 | kind u8 | fields, see `encode`
+    record  = format u8 | kind u8 | fields, see `_KINDS`
     text    = length varint | UTF-8          bitmap = see `bitmaps`          number = varint
     entries = count | (redeliveries, bitmap of offsets)*                   one message, one record each
             | count | (offset, redeliveries, messages, ack set, chunks)*   batch entries, and messages in chunks
@@ -14,22 +14,35 @@ owner lie in the same topic and are JSON objects (`cursor_requests`), which begi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.encoding.varint import Reader, write_varint
+from pulsar_on_kafka.mapping.encoding.varint import Reader
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.codecs.bitmaps import read_bitmap, write_bitmap
+from pulsar_on_kafka.mapping.state.codecs.formats import expect_format
+from pulsar_on_kafka.mapping.state.codecs.layouts import (
+    BITMAP,
+    TEXT,
+    VARINT,
+    Layout,
+    as_other,
+    if_any,
+    listed,
+    raw,
+    record,
+    row,
+    table,
+)
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorLife
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import ACK_SET
 
 FORMAT: Final = 1
 OWNER_BYTES: Final = 16
 _FORMATS: Final = range(1, 32)
 """First bytes that are formats of these records: none of them begins a JSON object."""
-_TAKE_OVER, _LEASE, _RECALL, _SAVED, _WELCOME, _EXPEL, _REPORT = range(1, 8)
 _LEAVING, _SAVE = 1, 2
 
 
@@ -190,41 +203,142 @@ class Report:
 LeaseRecord = TakeOver | Lease | Recall | Saved | Welcome | Expel | Report
 
 
-def encode(record: LeaseRecord) -> bytes:
-    """The value of `record`."""
-    out = bytearray([FORMAT])
-    match record:
-        case TakeOver(life, owner, version):
-            out.append(_TAKE_OVER)
-            _write_life(out, life)
-            out += owner
-            write_varint(out, version)
-        case Lease(owner, version, to, number, consumer, heard, entries):
-            out.append(_LEASE)
-            _write_numbered(out, owner, version, to, number)
-            write_varint(out, consumer)
-            write_varint(out, heard)
-            _write_entries(out, entries)
-        case Recall(owner, version, to, number):
-            out.append(_RECALL)
-            _write_numbered(out, owner, version, to, number)
-        case Saved(owner, version, upto, since):
-            out.append(_SAVED)
-            out += owner
-            for number in (version, upto, since):
-                write_varint(out, number)
-        case Welcome(owner, to):
-            out.append(_WELCOME)
-            out += owner
-            _write_member(out, to)
-        case Expel(owner, to, reason):
-            out.append(_EXPEL)
-            out += owner
-            _write_member(out, to)
-            _write_text(out, reason)
-        case Report():
-            out.append(_REPORT)
-            _write_report(out, record)
+# Parts ----------------------------------------------------------------------------------------------------------------
+
+_LIFE: Final = record(CursorLife, topic_id=TEXT, topic_incarnation=VARINT, subscription_incarnation=VARINT)
+_OWNER: Final = raw(OWNER_BYTES)
+_MEMBER: Final = record(MemberId, client_id=TEXT, epoch=VARINT)
+_NUMBERED: Final[Mapping[str, Layout[Any]]] = {"owner": _OWNER, "version": VARINT, "to": _MEMBER, "number": VARINT}
+_OF_OWNERS: Final = table(_OWNER, VARINT, ordered=False)
+_NACK: Final = record(Nack, consumer=VARINT, offset=VARINT, delay_ms=VARINT, redeliveries=VARINT)
+_HELD: Final = record(
+    Held,
+    version=VARINT,
+    offsets=table(row(VARINT, VARINT), BITMAP, ordered=False),
+    messages=table(VARINT, VARINT, ordered=False),
+)
+_PLAIN: Final = table(VARINT, BITMAP)
+_CHUNKS: Final = listed(VARINT)
+
+
+def _write_odd(out: bytearray, entry: LeasedEntry) -> None:
+    _ODD_HEAD.write(out, (entry.offset, entry.redeliveries, entry.messages, entry.acked or (0, 0), entry.chunks))
+    if entry.chunks:
+        VARINT.write(out, entry.total_bytes)
+
+
+def _read_odd(reader: Reader) -> LeasedEntry:
+    offset, redeliveries, messages, (size, bits), chunks = _ODD_HEAD.read(reader)
+    acked = (size, bits) if size else None
+    return LeasedEntry(offset, redeliveries, messages, acked, chunks, VARINT.read(reader) if chunks else 0)
+
+
+_ODD_HEAD: Final = row(VARINT, VARINT, VARINT, ACK_SET, _CHUNKS)
+_ODD: Final = listed(Layout(_write_odd, _read_odd, _ODD_HEAD.least))
+
+
+def _write_entries(out: bytearray, entries: Sequence[LeasedEntry]) -> None:
+    plain: dict[int, list[int]] = {}
+    odd: list[LeasedEntry] = []
+    for entry in entries:
+        if entry.is_plain:
+            plain.setdefault(entry.redeliveries, []).append(entry.offset)
+        else:
+            odd.append(entry)
+    _PLAIN.write(out, {redeliveries: BitMap64(offsets) for redeliveries, offsets in plain.items()})
+    _ODD.write(out, tuple(odd))
+
+
+def _read_entries(reader: Reader) -> tuple[LeasedEntry, ...]:
+    """By ascending offset."""
+    plain = _PLAIN.read(reader)
+    found = [LeasedEntry(offset, redeliveries) for redeliveries, offsets in plain.items() for offset in offsets]
+    return tuple(sorted([*found, *_ODD.read(reader)], key=lambda entry: entry.offset))
+
+
+_RANGES, _OUT_OF_ORDER = 1, 2
+
+
+def _said_of_consumer(of: RemoteConsumer) -> tuple[Any, ...]:
+    ranges = of.sticky_ranges
+    flags = (0 if ranges is None else _RANGES) | (_OUT_OF_ORDER if of.allow_out_of_order else 0)
+    most = 0 if of.max_redeliver_count is None else of.max_redeliver_count + 1
+    return (
+        of.number, of.name, of.priority, of.max_unacked, flags, ranges or (), of.limits, of.delivered, of.unacked, most
+    )  # fmt: skip
+
+
+def _consumer(said: tuple[Any, ...]) -> RemoteConsumer:
+    number, name, priority, max_unacked, flags, ranges, limits, delivered, unacked, most = said
+    return RemoteConsumer(
+        number, name, priority, max_unacked, ranges if flags & _RANGES else None, bool(flags & _OUT_OF_ORDER), limits,
+        delivered, unacked, most - 1 if most else None,
+    )  # fmt: skip
+
+
+_CONSUMER: Final = as_other(
+    row(
+        VARINT, TEXT, VARINT, VARINT, VARINT, listed(row(VARINT, VARINT)), _OF_OWNERS, VARINT, VARINT, VARINT
+    ), _said_of_consumer, _consumer,
+)  # fmt: skip
+
+
+def _said_in_report(report: Report) -> tuple[Any, ...]:
+    flags = (_LEAVING if report.leaving else 0) | (_SAVE if report.save else 0)
+    chunked = {partition: tuple(held.chunked.values()) for partition, held in report.answers.items() if held.chunked}
+    return (
+        report.life, report.member, report.sequence, flags, report.consumers, report.heard, report.acks,
+        report.batch_acks, report.nacks, report.answers, chunked,
+    )  # fmt: skip
+
+
+def _report(said: tuple[Any, ...]) -> Report:
+    life, member, sequence, flags, consumers, heard, acks, batch_acks, nacks, answers, chunked = said
+    for partition, messages in chunked.items():
+        if not all(offsets for offsets, _ in messages):
+            raise CorruptRecord("lease record has a message in chunks without any")
+        if partition in answers:
+            by_last = {offsets[-1]: (offsets, total_bytes) for offsets, total_bytes in messages}
+            answers[partition] = replace(answers[partition], chunked=by_last)
+    return Report(
+        life, member, sequence, consumers, heard, acks, batch_acks, nacks, answers, bool(flags & _LEAVING),
+        bool(flags & _SAVE),
+    )  # fmt: skip
+
+
+_CHUNKED: Final[Mapping[int, tuple[Any, ...]]] = {}
+_REPORT_SAID: Final = row(
+    _LIFE, _MEMBER, VARINT, VARINT, listed(_CONSUMER), _OF_OWNERS,
+    table(VARINT, BITMAP, ordered=False),
+    table(VARINT, table(VARINT, ACK_SET, ordered=False), ordered=False),
+    table(VARINT, listed(_NACK), ordered=False),
+    table(VARINT, _HELD, ordered=False),
+    if_any(table(VARINT, listed(row(_CHUNKS, VARINT)), ordered=False), _CHUNKED),
+)  # fmt: skip
+
+# Kinds ----------------------------------------------------------------------------------------------------------------
+
+_LEASE, _RECALL, _REPORT = 2, 3, 7
+_KINDS: Final[Mapping[int, tuple[type[LeaseRecord], Layout[Any]]]] = {
+    1: (TakeOver, record(TakeOver, life=_LIFE, owner=_OWNER, version=VARINT)),
+    _LEASE: (
+        Lease,
+        record(Lease, **_NUMBERED, consumer=VARINT, heard=VARINT, entries=Layout(_write_entries, _read_entries, 2)),
+    ),
+    _RECALL: (Recall, record(Recall, **_NUMBERED)),
+    4: (Saved, record(Saved, owner=_OWNER, version=VARINT, upto=VARINT, since=VARINT)),
+    5: (Welcome, record(Welcome, owner=_OWNER, to=_MEMBER)),
+    6: (Expel, record(Expel, owner=_OWNER, to=_MEMBER, reason=TEXT)),
+    _REPORT: (Report, as_other(_REPORT_SAID, _said_in_report, _report)),
+}
+_NUMBERS: Final[Mapping[type[LeaseRecord], int]] = {kind: number for number, (kind, _) in _KINDS.items()}
+
+
+def encode(value: LeaseRecord) -> bytes:
+    """The value of a record."""
+    number = _NUMBERS[type(value)]
+    out = bytearray((FORMAT, number))
+    _KINDS[number][1].write(out, value)
     return bytes(out)
 
 
@@ -239,15 +353,14 @@ def decode(value: bytes, only_for: str | None = None, *, reports: bool = False) 
     """
     if not is_lease_record(value):
         return None
-    if value[0] != FORMAT:
-        raise CorruptRecord(f"lease record has format {value[0]}, this version reads {FORMAT}: a newer one is needed")
+    expect_format(value[0], FORMAT, "lease record")
     kind = value[1] if len(value) > 1 else 0
-    if kind not in _READERS:
+    if kind not in _KINDS:
         return None
     if only_for is not None and not (reports and kind == _REPORT) and not _is_for(only_for, kind, value):
         return None
     reader = _behind_kind(value)
-    found = _READERS[kind](reader)
+    found: LeaseRecord = _KINDS[kind][1].read(reader)
     reader.expect_end()
     return found
 
@@ -285,267 +398,4 @@ def _is_for(client_id: str, kind: int, value: bytes) -> bool:
     reader = _behind_kind(value)
     reader.take(OWNER_BYTES)
     reader.varint()
-    return _read_member(reader).client_id == client_id
-
-
-# Parts ------------------------------------------------------------------------------------------------------------
-
-
-def _write_text(out: bytearray, text: str) -> None:
-    raw = text.encode()
-    write_varint(out, len(raw))
-    out += raw
-
-
-def _read_text(reader: Reader) -> str:
-    raw = reader.take(reader.varint())
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        raise CorruptRecord(f"{reader.what} holds {raw[:60]!r}, expected UTF-8") from error
-
-
-def _write_life(out: bytearray, life: CursorLife) -> None:
-    _write_text(out, life.topic_id)
-    write_varint(out, life.topic_incarnation)
-    write_varint(out, life.subscription_incarnation)
-
-
-def _read_life(reader: Reader) -> CursorLife:
-    return CursorLife(_read_text(reader), reader.varint(), reader.varint())
-
-
-def _write_member(out: bytearray, member: MemberId) -> None:
-    _write_text(out, member.client_id)
-    write_varint(out, member.epoch)
-
-
-def _read_member(reader: Reader) -> MemberId:
-    return MemberId(_read_text(reader), reader.varint())
-
-
-def _write_numbered(out: bytearray, owner: bytes, version: int, to: MemberId, number: int) -> None:
-    out += owner
-    write_varint(out, version)
-    _write_member(out, to)
-    write_varint(out, number)
-
-
-def _read_numbered(reader: Reader) -> tuple[bytes, int, MemberId, int]:
-    return reader.take(OWNER_BYTES), reader.varint(), _read_member(reader), reader.varint()
-
-
-def _write_acks(out: bytearray, size: int, bits: int) -> None:
-    write_varint(out, size)
-    if size:
-        raw = bits.to_bytes((bits.bit_length() + 7) // 8, "big")
-        write_varint(out, len(raw))
-        out += raw
-
-
-def _read_acks(reader: Reader) -> tuple[int, int] | None:
-    size = reader.varint()
-    if not size:
-        return None
-    bits = int.from_bytes(reader.take(reader.varint()), "big")
-    if bits.bit_length() > size:
-        raise CorruptRecord(f"{reader.what}: an ack set is wider than its batch of {size}")
-    return size, bits
-
-
-def _write_entries(out: bytearray, entries: Sequence[LeasedEntry]) -> None:
-    plain: dict[int, list[int]] = {}
-    odd: list[LeasedEntry] = []
-    for entry in entries:
-        if entry.is_plain:
-            plain.setdefault(entry.redeliveries, []).append(entry.offset)
-        else:
-            odd.append(entry)
-    write_varint(out, len(plain))
-    for redeliveries, offsets in sorted(plain.items()):
-        write_varint(out, redeliveries)
-        write_bitmap(out, BitMap64(offsets))
-    write_varint(out, len(odd))
-    for entry in odd:
-        write_varint(out, entry.offset)
-        write_varint(out, entry.redeliveries)
-        write_varint(out, entry.messages)
-        _write_acks(out, *(entry.acked or (0, 0)))
-        write_varint(out, len(entry.chunks))
-        for offset in entry.chunks:
-            write_varint(out, offset)
-        if entry.chunks:
-            write_varint(out, entry.total_bytes)
-
-
-def _read_entries(reader: Reader) -> tuple[LeasedEntry, ...]:
-    """By ascending offset."""
-    found: list[LeasedEntry] = []
-    for _ in range(reader.count(2)):
-        redeliveries = reader.varint()
-        found += [LeasedEntry(offset, redeliveries) for offset in read_bitmap(reader)]
-    for _ in range(reader.count(5)):
-        offset, redeliveries, messages = reader.varint(), reader.varint(), reader.varint()
-        acked = _read_acks(reader)
-        chunks = tuple(reader.varint() for _ in range(reader.count(1)))
-        total_bytes = reader.varint() if chunks else 0
-        found.append(LeasedEntry(offset, redeliveries, messages, acked, chunks, total_bytes))
-    return tuple(sorted(found, key=lambda entry: entry.offset))
-
-
-def _write_numbers(out: bytearray, numbers: Mapping[bytes, int]) -> None:
-    write_varint(out, len(numbers))
-    for owner, number in numbers.items():
-        out += owner
-        write_varint(out, number)
-
-
-def _read_numbers(reader: Reader) -> dict[bytes, int]:
-    return {reader.take(OWNER_BYTES): reader.varint() for _ in range(reader.count(OWNER_BYTES + 1))}
-
-
-def _write_consumer(out: bytearray, consumer: RemoteConsumer) -> None:
-    write_varint(out, consumer.number)
-    _write_text(out, consumer.name)
-    ranges = consumer.sticky_ranges
-    flags = (1 if ranges is not None else 0) | (2 if consumer.allow_out_of_order else 0)
-    for number in (consumer.priority, consumer.max_unacked, flags, len(ranges or ())):
-        write_varint(out, number)
-    for first, last in ranges or ():
-        write_varint(out, first)
-        write_varint(out, last)
-    _write_numbers(out, consumer.limits)
-    write_varint(out, consumer.delivered)
-    write_varint(out, consumer.unacked)
-    write_varint(out, 0 if consumer.max_redeliver_count is None else consumer.max_redeliver_count + 1)
-
-
-def _read_consumer(reader: Reader) -> RemoteConsumer:
-    number, name = reader.varint(), _read_text(reader)
-    priority, max_unacked, flags = reader.varint(), reader.varint(), reader.varint()
-    ranges = tuple((reader.varint(), reader.varint()) for _ in range(reader.count(2)))
-    limits = _read_numbers(reader)
-    delivered, unacked, most = reader.varint(), reader.varint(), reader.varint()
-    return RemoteConsumer(
-        number, name, priority, max_unacked, ranges if flags & 1 else None, bool(flags & 2), limits, delivered, unacked,
-        most - 1 if most else None,
-    )  # fmt: skip
-
-
-def _write_report(out: bytearray, report: Report) -> None:
-    _write_life(out, report.life)
-    _write_member(out, report.member)
-    write_varint(out, report.sequence)
-    write_varint(out, (_LEAVING if report.leaving else 0) | (_SAVE if report.save else 0))
-    write_varint(out, len(report.consumers))
-    for consumer in report.consumers:
-        _write_consumer(out, consumer)
-    _write_numbers(out, report.heard)
-    write_varint(out, len(report.acks))
-    for partition, offsets in report.acks.items():
-        write_varint(out, partition)
-        write_bitmap(out, offsets)
-    write_varint(out, len(report.batch_acks))
-    for partition, batches in report.batch_acks.items():
-        write_varint(out, partition)
-        write_varint(out, len(batches))
-        for offset, (size, bits) in batches.items():
-            write_varint(out, offset)
-            _write_acks(out, size, bits)
-    write_varint(out, len(report.nacks))
-    for partition, nacks in report.nacks.items():
-        write_varint(out, partition)
-        write_varint(out, len(nacks))
-        for nack in nacks:
-            for number in nack:
-                write_varint(out, number)
-    write_varint(out, len(report.answers))
-    for partition, held in report.answers.items():
-        write_varint(out, partition)
-        _write_held(out, held)
-    _write_chunked(out, report.answers)
-
-
-def _write_held(out: bytearray, held: Held) -> None:
-    write_varint(out, held.version)
-    write_varint(out, len(held.offsets))
-    for (consumer, redeliveries), offsets in held.offsets.items():
-        write_varint(out, consumer)
-        write_varint(out, redeliveries)
-        write_bitmap(out, offsets)
-    write_varint(out, len(held.messages))
-    for offset, messages in held.messages.items():
-        write_varint(out, offset)
-        write_varint(out, messages)
-
-
-def _write_chunked(out: bytearray, answers: Mapping[int, Held]) -> None:
-    """Behind everything else, and only where there is any: earlier versions knew nothing of it."""
-    chunked = {partition: held.chunked for partition, held in answers.items() if held.chunked}
-    if not chunked:
-        return
-    write_varint(out, len(chunked))
-    for partition, messages in chunked.items():
-        write_varint(out, partition)
-        write_varint(out, len(messages))
-        for offsets, total_bytes in messages.values():
-            write_varint(out, len(offsets))
-            for offset in offsets:
-                write_varint(out, offset)
-            write_varint(out, total_bytes)
-
-
-def _read_chunked(reader: Reader) -> dict[int, dict[int, tuple[tuple[int, ...], int]]]:
-    found: dict[int, dict[int, tuple[tuple[int, ...], int]]] = {}
-    for _ in range(0 if reader.at_end else reader.count(2)):
-        messages = found.setdefault(reader.varint(), {})
-        for _ in range(reader.count(3)):
-            offsets = tuple(reader.varint() for _ in range(reader.count(1)))
-            if not offsets:
-                raise CorruptRecord(f"{reader.what} has a message in chunks without any")
-            messages[offsets[-1]] = (offsets, reader.varint())
-    return found
-
-
-def _read_held(reader: Reader) -> Held:
-    version = reader.varint()
-    offsets = {(reader.varint(), reader.varint()): read_bitmap(reader) for _ in range(reader.count(3))}
-    return Held(version, offsets, {reader.varint(): reader.varint() for _ in range(reader.count(2))})
-
-
-def _read_report(reader: Reader) -> Report:
-    life, member, sequence, flags = _read_life(reader), _read_member(reader), reader.varint(), reader.varint()
-    consumers = tuple(_read_consumer(reader) for _ in range(reader.count(8)))
-    heard = _read_numbers(reader)
-    acks = {reader.varint(): read_bitmap(reader) for _ in range(reader.count(2))}
-    batch_acks: dict[int, dict[int, tuple[int, int]]] = {}
-    for _ in range(reader.count(2)):
-        batches = batch_acks.setdefault(reader.varint(), {})
-        for _ in range(reader.count(2)):
-            offset = reader.varint()
-            batches[offset] = _read_acks(reader) or (0, 0)
-    nacks: dict[int, tuple[Nack, ...]] = {}
-    for _ in range(reader.count(2)):
-        partition = reader.varint()
-        nacks[partition] = tuple(
-            Nack(reader.varint(), reader.varint(), reader.varint(), reader.varint()) for _ in range(reader.count(4))
-        )
-    answers = {reader.varint(): _read_held(reader) for _ in range(reader.count(4))}
-    for partition, chunked in _read_chunked(reader).items():
-        if partition in answers:
-            answers[partition] = replace(answers[partition], chunked=chunked)
-    return Report(
-        life, member, sequence, consumers, heard, acks, batch_acks, nacks, answers, bool(flags & _LEAVING),
-        bool(flags & _SAVE),
-    )  # fmt: skip
-
-
-_READERS: Final[Mapping[int, Callable[[Reader], LeaseRecord]]] = {
-    _TAKE_OVER: lambda reader: TakeOver(_read_life(reader), reader.take(OWNER_BYTES), reader.varint()),
-    _LEASE: lambda reader: Lease(*_read_numbered(reader), reader.varint(), reader.varint(), _read_entries(reader)),
-    _RECALL: lambda reader: Recall(*_read_numbered(reader)),
-    _SAVED: lambda reader: Saved(reader.take(OWNER_BYTES), reader.varint(), reader.varint(), reader.varint()),
-    _WELCOME: lambda reader: Welcome(reader.take(OWNER_BYTES), _read_member(reader)),
-    _EXPEL: lambda reader: Expel(reader.take(OWNER_BYTES), _read_member(reader), _read_text(reader)),
-    _REPORT: _read_report,
-}
+    return _MEMBER.read(reader).client_id == client_id

@@ -7,7 +7,7 @@
     TAKEOVER = life
     life     = topic's incarnation varint | subscription's incarnation varint
 
-each with the head of `checked_values` before it. Bit i of `acknowledged` is set when message i is acknowledged
+each with the head of `layouts.Checked` before it. Bit i of `acknowledged` is set when message i is acknowledged
 (Pulsar's ack sets have it the other way round). An END needs no life: transaction ids are never given twice.
 """
 
@@ -22,16 +22,24 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.encoding.varint import Reader, write_varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.state.codecs.bitmaps import pieces, read_bitmap, write_bitmap
-from pulsar_on_kafka.mapping.state.codecs.checked_values import checked_value, open_checked
+from pulsar_on_kafka.mapping.state.codecs.bitmaps import pieces
+from pulsar_on_kafka.mapping.state.codecs.layouts import (
+    BITMAP,
+    FLAG,
+    VARINT,
+    Checked,
+    Layout,
+    as_other,
+    optional,
+    record,
+    row,
+    table,
+)
 
 MOST_ACK_BYTES: Final = 900_000
 """Of one record; the state topic takes a bit more than a million."""
 
 _BATCH_OVERHEAD: Final = 20
-_ACK: Final = 1
-_END: Final = 2
-_TAKEOVER: Final = 3
 
 
 class TxnOutcome(Enum):
@@ -76,47 +84,6 @@ class PendingAck:
     ack: TxnAck
 
 
-def encode_pending_ack(pending: PendingAck) -> bytes:
-    """Raises MappingError for a negative number, or bits beyond a batch's size."""
-    body = bytearray()
-    _write(body, *pending.life, pending.version)
-    write_ack(body, pending.ack)
-    return checked_value(_ACK, bytes(body))
-
-
-def write_ack(body: bytearray, ack: TxnAck) -> None:
-    """Raises MappingError as `encode_pending_ack`."""
-    write_bitmap(body, ack.whole)
-    write_varint(body, len(ack.batches))
-    for offset in sorted(ack.batches):
-        _write_batch(body, offset, *ack.batches[offset])
-    body.append(ack.cumulative is not None)
-    if ack.cumulative is not None:
-        _write_batch(body, *ack.cumulative)
-
-
-def decode_pending_ack(value: bytes) -> PendingAck:
-    """Raises CorruptRecord."""
-    reader = open_checked(value, _ACK, "pending ack")
-    life, version = CursorIncarnation(reader.varint(), reader.varint()), reader.varint()
-    ack = read_ack(reader)
-    reader.expect_end()
-    return PendingAck(life, version, ack)
-
-
-def read_ack(reader: Reader) -> TxnAck:
-    """Raises CorruptRecord."""
-    whole = read_bitmap(reader)
-    batches: dict[int, tuple[int, int]] = {}
-    for _ in range(reader.count(2)):
-        offset, size, acked = _read_batch(reader)
-        batches[offset] = (size, acked)
-    cumulative = None
-    if reader.take(1)[0]:
-        cumulative = CumulativeAck(*_read_batch(reader))
-    return TxnAck(whole, batches, cumulative)
-
-
 def split_ack(ack: TxnAck) -> list[TxnAck]:
     """The same in acks of which none makes a record of more than a million bytes."""
     parts = [TxnAck(piece) for piece in pieces(ack.whole, MOST_ACK_BYTES // 2) if piece]
@@ -141,52 +108,36 @@ def _fitting(batches: Mapping[int, tuple[int, int]]) -> list[dict[int, tuple[int
     return groups
 
 
-def encode_end(outcome: TxnOutcome) -> bytes:
-    return checked_value(_END, bytes((outcome.value,)))
-
-
-def decode_end(value: bytes) -> TxnOutcome:
-    """Raises CorruptRecord."""
-    reader = open_checked(value, _END, "end of a transaction")
-    outcome = reader.take(1)[0]
-    reader.expect_end()
-    if outcome > 1:
-        raise CorruptRecord(f"{reader.what} is {outcome}, expected 0 or 1")
-    return TxnOutcome(bool(outcome))
-
-
-def encode_cursor_takeover(life: CursorIncarnation) -> bytes:
-    """Raises MappingError for a negative number."""
-    body = bytearray()
-    _write(body, *life)
-    return checked_value(_TAKEOVER, bytes(body))
-
-
-def decode_cursor_takeover(value: bytes) -> CursorIncarnation:
-    """Raises CorruptRecord."""
-    reader = open_checked(value, _TAKEOVER, "take-over of a cursor")
-    life = CursorIncarnation(reader.varint(), reader.varint())
-    reader.expect_end()
-    return life
-
-
-def _write(out: bytearray, *numbers: int) -> None:
-    for number in numbers:
-        if number < 0:
-            raise MappingError(f"pending ack has {number} among {numbers}, expected 0 or more")
-        write_varint(out, number)
-
-
-def _write_batch(out: bytearray, offset: int, size: int, acked: int) -> None:
+def _write_batch(out: bytearray, batch: tuple[int, int]) -> None:
+    size, acked = batch
     if acked < 0 or acked >> max(0, size):
-        raise MappingError(f"pending ack of the batch entry at offset {offset} has bits beyond its {size} messages")
-    _write(out, offset, size)
+        raise MappingError(f"pending ack of a batch entry has bits beyond its {size} messages")
+    write_varint(out, size)
     out += acked.to_bytes((size + 7) // 8, "little")
 
 
-def _read_batch(reader: Reader) -> tuple[int, int, int]:
-    offset, size = reader.varint(), reader.varint()
+def _read_batch(reader: Reader) -> tuple[int, int]:
+    size = reader.varint()
     acked = int.from_bytes(reader.take((size + 7) // 8), "little")
     if acked >> size:
-        raise CorruptRecord(f"{reader.what} of the batch entry at offset {offset} has bits beyond its {size} messages")
-    return offset, size, acked
+        raise CorruptRecord(f"{reader.what} of a batch entry has bits beyond its {size} messages")
+    return size, acked
+
+
+_BATCH: Final = Layout(_write_batch, _read_batch, 1)
+_CUMULATIVE: Final[Layout[CumulativeAck]] = as_other(
+    row(VARINT, _BATCH), lambda ack: (ack.offset, ack[1:]), lambda said: CumulativeAck(said[0], *said[1])
+)
+_LIFE: Final = record(CursorIncarnation, topic_incarnation=VARINT, subscription_incarnation=VARINT)
+ACK: Final = record(TxnAck, whole=BITMAP, batches=table(VARINT, _BATCH), cumulative=optional(_CUMULATIVE))
+_PENDING: Final = Checked("pending ack", 1, record(PendingAck, life=_LIFE, version=VARINT, ack=ACK))
+_ENDS: Final = Checked("end of a transaction", 2, as_other(FLAG, lambda outcome: bool(outcome.value), TxnOutcome))
+_TAKEOVERS: Final = Checked("take-over of a cursor", 3, _LIFE)
+
+# They raise MappingError for a negative number, or bits beyond a batch's size.
+encode_pending_ack: Final = _PENDING.encode
+decode_pending_ack: Final = _PENDING.decode
+encode_end: Final = _ENDS.encode
+decode_end: Final = _ENDS.decode
+encode_cursor_takeover: Final = _TAKEOVERS.encode
+decode_cursor_takeover: Final = _TAKEOVERS.decode

@@ -6,29 +6,28 @@
     VOID      = incarnation varint | bitmap
     LOW_WATER = least significant bits varint
 
-each with the head of `checked_values` before it. A large bitmap is spread over several records, whose keys differ by
+each with the head of `layouts.Checked` before it. A large bitmap is spread over several records, whose keys differ by
 `part`; what counts is the union. `incarnation` is the topic's: entries of another life of its name say nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.encoding.varint import write_varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.state.codecs.bitmaps import pieces, read_bitmap, write_bitmap
-from pulsar_on_kafka.mapping.state.codecs.checked_values import checked_value, open_checked
+from pulsar_on_kafka.mapping.state.codecs.bitmaps import pieces
+from pulsar_on_kafka.mapping.state.codecs.layouts import BITMAP, FLAG, VARINT, Checked, record
 from pulsar_on_kafka.mapping.state.state_keys import TransactionBufferKey
 
 MOST_BITMAP_BYTES: Final = 900_000
 """Of one record; the state topic takes a bit more than a million."""
 
-_LOW_WATER: Final = 4
 _LEAST_BITS_MAX: Final = 2**64 - 1
 
 
@@ -38,9 +37,6 @@ class BufferKind(str, Enum):
     OPEN = "OPEN"
     ABORTED = "ABORTED"
     VOID = "VOID"
-
-
-_KIND_BYTES: Final = {BufferKind.OPEN: 1, BufferKind.ABORTED: 2, BufferKind.VOID: 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,27 +109,32 @@ def kind_of(entry: BufferEntry) -> BufferKind:
             return BufferKind.VOID
 
 
+_ENTRIES: Final[Mapping[BufferKind, Checked[Any]]] = {
+    BufferKind.OPEN: Checked(
+        "OPEN entry of a transaction buffer", 1, record(OpenEntry, incarnation=VARINT, lower_bound=VARINT)
+    ),
+    BufferKind.ABORTED: Checked(
+        "ABORTED entry of a transaction buffer",
+        2,
+        record(
+            AbortedEntry, incarnation=VARINT, sealed=FLAG, parts=VARINT, lower_bound=VARINT, end=VARINT,
+            late_until_ms=VARINT, offsets=BITMAP,
+        ),
+    ),
+    BufferKind.VOID: Checked(
+        "VOID entry of a transaction buffer", 3, record(VoidEntry, incarnation=VARINT, offsets=BITMAP)
+    ),
+}  # fmt: skip
+_LOW_WATER: Final = Checked("low-water mark of a coordinator", 4, VARINT)
+
+
 def encode_buffer_entry(entry: BufferEntry) -> bytes:
     """One record's value, however large.
 
     Raises:
         MappingError: a negative number.
     """
-    body = bytearray()
-    _write(body, "incarnation", entry.incarnation)
-    match entry:
-        case OpenEntry(_, lower_bound):
-            _write(body, "lower bound", lower_bound)
-        case AbortedEntry(_, lower_bound, end, sealed, offsets, parts, late_until_ms):
-            body.append(sealed)
-            _write(body, "number of parts", parts)
-            _write(body, "lower bound", lower_bound)
-            _write(body, "end", end)
-            _write(body, "time", late_until_ms)
-            write_bitmap(body, offsets)
-        case VoidEntry(_, offsets):
-            write_bitmap(body, offsets)
-    return checked_value(_KIND_BYTES[kind_of(entry)], bytes(body))
+    return _ENTRIES[kind_of(entry)].encode(entry)
 
 
 def decode_buffer_entry(kind: str, value: bytes) -> BufferEntry:
@@ -143,23 +144,11 @@ def decode_buffer_entry(kind: str, value: bytes) -> BufferEntry:
         CorruptRecord: no such kind, or bytes that are no entry of it.
     """
     try:
-        wanted = BufferKind(kind)
+        entry: BufferEntry = _ENTRIES[BufferKind(kind)].decode(value)
     except ValueError as error:
-        raise CorruptRecord(f"entry of a transaction buffer is of kind {kind!r:.60}") from error
-    reader = open_checked(value, _KIND_BYTES[wanted], f"{wanted.value} entry of a transaction buffer")
-    incarnation = reader.varint()
-    entry: BufferEntry
-    if wanted is BufferKind.OPEN:
-        entry = OpenEntry(incarnation, reader.varint())
-    elif wanted is BufferKind.ABORTED:
-        sealed, parts, lower_bound, end = reader.take(1)[0], reader.varint(), reader.varint(), reader.varint()
-        late_until_ms = reader.varint()
-        if sealed > 1 or parts < 1:
-            raise CorruptRecord(f"{reader.what} has sealed={sealed} and {parts} parts")
-        entry = AbortedEntry(incarnation, lower_bound, end, bool(sealed), read_bitmap(reader), parts, late_until_ms)
-    else:
-        entry = VoidEntry(incarnation, read_bitmap(reader))
-    reader.expect_end()
+        raise CorruptRecord(f"entry of a transaction buffer is of kind {kind!r:.60}: {error}") from error
+    if isinstance(entry, AbortedEntry) and entry.parts < 1:
+        raise CorruptRecord(f"ABORTED entry of a transaction buffer has {entry.parts} parts")
     return entry
 
 
@@ -169,22 +158,9 @@ def encode_low_water(least_bits: int) -> bytes:
     Raises:
         MappingError: no 64 bits.
     """
-    body = bytearray()
-    _write(body, "low-water mark", least_bits)
     if least_bits > _LEAST_BITS_MAX:
         raise MappingError(f"low-water mark is {least_bits}, expected 0 to {_LEAST_BITS_MAX}")
-    return checked_value(_LOW_WATER, bytes(body))
+    return _LOW_WATER.encode(least_bits)
 
 
-def decode_low_water(value: bytes) -> int:
-    """Raises CorruptRecord."""
-    reader = open_checked(value, _LOW_WATER, "low-water mark of a coordinator")
-    least_bits = reader.varint()
-    reader.expect_end()
-    return least_bits
-
-
-def _write(out: bytearray, what: str, number: int) -> None:
-    if number < 0:
-        raise MappingError(f"{what} of a transaction buffer's entry is {number}, expected 0 or more")
-    write_varint(out, number)
+decode_low_water: Final = _LOW_WATER.decode

@@ -11,8 +11,11 @@ so that it takes effect once. After `until_ms` (Unix time) nobody waits for it a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final, TypeAlias, get_type_hints
+
+import msgspec
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -66,35 +69,29 @@ class TransactionRequest:
     wish: Wish
 
 
-# In JSON a transaction's id is text.
-
-
-@dataclass(frozen=True, slots=True)
-class _AddPartitions:
-    txn: str
-    partitions: tuple[TopicPartition, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _AddSubscriptions:
-    txn: str
-    subscriptions: tuple[TopicSubscription, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    txn: str
-    commit: bool
-
-
 @dataclass(frozen=True, slots=True)
 class _Asked:
     until_ms: Count
 
 
-_WISHES: Final[JsonRecords[Begin | _AddPartitions | _AddSubscriptions | _End]] = JsonRecords(
+_KINDS: Final[Mapping[str, type[Wish]]] = {
+    "begin": Begin,
+    "add_partitions": AddPartitions,
+    "add_subscriptions": AddSubscriptions,
+    "end": End,
+}
+_SAID: Final[Mapping[type[Wish], type[msgspec.Struct]]] = {
+    kind: msgspec.defstruct(
+        kind.__name__,
+        [(name, str if of is TxnId else of) for name, of in get_type_hints(kind, include_extras=True).items()],
+    )
+    for kind in _KINDS.values()
+}
+"""Wishes as they stand in JSON, where a transaction's id is text."""
+_OF_SAID: Final = {said: kind for kind, said in _SAID.items()}
+_WISHES: Final = JsonRecords(
     "transaction request",
-    {"begin": Begin, "add_partitions": _AddPartitions, "add_subscriptions": _AddSubscriptions, "end": _End},
+    {word: _SAID[kind] for word, kind in _KINDS.items()},
     tag="ask",
     limit_bytes=MAX_RECORD_BYTES,
 )
@@ -103,37 +100,19 @@ _ASKED: Final = json_record("transaction request", _Asked)
 
 def encode_transaction_request(request: TransactionRequest) -> bytes:
     """Raises MappingError: more than the topic takes, or text that is no Unicode."""
-    said: Begin | _AddPartitions | _AddSubscriptions | _End
-    match request.wish:
-        case Begin():
-            said = request.wish
-        case AddPartitions(txn, partitions):
-            said = _AddPartitions(txn.to_bytes().decode(), partitions)
-        case AddSubscriptions(txn, subscriptions):
-            said = _AddSubscriptions(txn.to_bytes().decode(), subscriptions)
-        case End(txn, commit):
-            said = _End(txn.to_bytes().decode(), commit)
-    return _WISHES.encode(said, until_ms=request.until_ms)
+    kind = type(request.wish)
+    said = [getattr(request.wish, each.name) for each in fields(kind)]
+    texts = [each.to_bytes().decode() if isinstance(each, TxnId) else each for each in said]
+    return _WISHES.encode(_SAID[kind](*texts), until_ms=request.until_ms)
 
 
 def decode_transaction_request(data: bytes) -> TransactionRequest:
     """Raises CorruptRecord, naming what was expected. Unknown fields are ignored."""
     said = _WISHES.decode(data)
-    wish: Wish
-    match said:
-        case Begin():
-            wish = said
-        case _AddPartitions(txn, partitions):
-            wish = AddPartitions(_read_txn(txn), partitions)
-        case _AddSubscriptions(txn, subscriptions):
-            wish = AddSubscriptions(_read_txn(txn), subscriptions)
-        case _End(txn, commit):
-            wish = End(_read_txn(txn), commit)
-    return TransactionRequest(_ASKED.decode(data).until_ms, wish)
-
-
-def _read_txn(text: str) -> TxnId:
-    try:
-        return TxnId.from_bytes(text.encode())
-    except MappingError as error:
-        raise CorruptRecord(f"transaction request: {error}") from error
+    members = msgspec.structs.asdict(said)
+    if "txn" in members:
+        try:
+            members["txn"] = TxnId.from_bytes(members["txn"].encode())
+        except MappingError as error:
+            raise CorruptRecord(f"transaction request: {error}") from error
+    return TransactionRequest(_ASKED.decode(data).until_ms, _OF_SAID[type(said)](**members))

@@ -17,7 +17,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
     decode_commit_metadata,
     encode_commit_metadata,
 )
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries, read_deliveries, write_deliveries
+from pulsar_on_kafka.mapping.state.cursors.delivery_counts import DELIVERIES, Deliveries
 from tests.seeds import for_each_seed
 
 LINEAGE = Lineage("t" * 22, 1, 2, b"s" * 16, 3, 4)
@@ -50,7 +50,7 @@ def test_what_goes_in_comes_out(seed: int) -> None:
 
 def test_a_thousand_neighbours_take_few_bytes() -> None:
     out = bytearray()
-    write_deliveries(out, Deliveries(2000, counts={(2, 1): BitMap64(range(1000, 2000))}))
+    DELIVERIES.write(out, Deliveries(2000, counts={(2, 1): BitMap64(range(1000, 2000))}))
     assert len(out) < 60
 
 
@@ -58,6 +58,6 @@ def test_a_thousand_neighbours_take_few_bytes() -> None:
 def test_what_is_cut_or_changed_is_corrupt_or_something_else(seed: int) -> None:
     rng = random.Random(seed)
     out = bytearray()
-    write_deliveries(out, some(rng))
+    DELIVERIES.write(out, some(rng))
     with pytest.raises(CorruptRecord):
-        read_deliveries(Reader(bytes(out[: rng.randrange(len(out))]), "cut"))
+        DELIVERIES.read(Reader(bytes(out[: rng.randrange(len(out))]), "cut"))
