@@ -170,6 +170,14 @@ class World:
             coordinator.turn(NEVER)
         return future.result(0)
 
+    def begin_in_vain(self, coordinator: Coordinator) -> None:
+        """Nobody knows whether the append was done, and it was not."""
+        self.log.trouble = errors.AppendOutcomeUnknown("?")
+        coordinator.submit(Begin(60_000), NEVER)
+        with pytest.raises(errors.AppendOutcomeUnknown):
+            coordinator.turn(NEVER)
+        coordinator.turn(NEVER)
+
     def state(self) -> CoordinatorState:
         return CoordinatorLog(self.log, 3, self.clock).read(NEVER)
 
@@ -338,11 +346,7 @@ def test_begins_that_were_lost_do_not_count_as_open_for_good() -> None:
     world = World()
     coordinator = world.coordinator(CoordinatorSettings(max_open=3))
     for _ in range(5):
-        world.log.trouble = errors.AppendOutcomeUnknown("?")
-        coordinator.submit(Begin(60_000), NEVER)
-        with pytest.raises(errors.AppendOutcomeUnknown):
-            coordinator.turn(NEVER)
-        coordinator.turn(NEVER)
+        world.begin_in_vain(coordinator)
     assert world.do(coordinator, Begin(60_000)).least_bits == 6
 
 
@@ -464,11 +468,7 @@ def test_begins_of_which_nobody_knows_whether_they_were_written_have_a_limit() -
     world = World()
     coordinator = world.coordinator(CoordinatorSettings(max_waiting=2))
     for _ in range(4):
-        world.log.trouble = errors.AppendOutcomeUnknown("?")
-        coordinator.submit(Begin(60_000), NEVER)
-        with pytest.raises(errors.AppendOutcomeUnknown):
-            coordinator.turn(NEVER)
-        coordinator.turn(NEVER)
+        world.begin_in_vain(coordinator)
     with pytest.raises(errors.TooManyTransactions, match="has begun 4 transactions of which it has not read"):
         world.do(coordinator, Begin(60_000))
 
