@@ -63,7 +63,7 @@ class _Asked(NamedTuple):
 class DeletionWorker:
     """Thread-safe; consumes with a thread of its own from when it is made until `close`, and begins again by itself.
 
-    Memory: a thousand events at a time, and as many in the consumer's queue; `LedgerViews` of the partitions of
+    Memory: a thousand events at a time, and as many in the consumer's queue; `LedgerLists` of the partitions of
     `ledgers` that events of other processes are about.
     """
 
