@@ -1,6 +1,7 @@
 """The state log holds partitions of records in an order that all readers agree on; every piece of state rests on it.
 
-The rules: layer/statelog/README.md. `MemoryStateLog` and `KafkaStateLog` pass one contract suite (`tests/contract`).
+The rules: layer/statelog/README.md. `KafkaStateLog`, and the log in memory that tests have (`tests/memory_log.py`),
+pass one contract suite (`tests/contract`).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from pulsar_on_kafka.mapping.state.state_topics import Cleanup, PartitionedBy, S
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.followed_log import FollowedLog
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES, KafkaStateLog
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 from tests.steps import Unique
 
 

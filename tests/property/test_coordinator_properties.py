@@ -20,10 +20,10 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
     End,
     Wish,
 )
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
+from tests.memory_log import MemoryStateLog
 from tests.simulation.coordinators import TOPIC, SimulatedOutcomes, Truth, WatchedLog
 from tests.simulation.turns import ManualClock
 from tests.state_log_requests import StateLogRequests

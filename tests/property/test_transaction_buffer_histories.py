@@ -36,12 +36,12 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
     encode_low_water,
     kind_of,
 )
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.buffer.buffer_machine import TransactionBuffer
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 from pulsar_on_kafka.transactions.buffer.verify import verify
+from tests.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()
 HERE = DataPartition("persistent://public/default/orders", 0, 7)

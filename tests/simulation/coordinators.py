@@ -30,8 +30,8 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     TxnStatus,
     decode_log_value,
 )
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
+from tests.memory_log import MemoryStateLog
 from tests.simulation.turns import COMPACTION_LAG_S, RETENTION_S
 
 TOPIC = replace(

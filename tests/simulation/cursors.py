@@ -19,10 +19,10 @@ from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import MarkerRef, SegmentRef
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
+from tests.memory_log import MemoryStateLog
 
 TOPIC = "persistent://public/default/orders"
 TOPIC_ID = "abcdefghijklmnopqrstuv"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 from tests.simulation.turns import Actor, ManualClock, Schedule
 
 Life = Callable[[Actor], None]

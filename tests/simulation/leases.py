@@ -36,13 +36,13 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
 )
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Saved as SavedNotice
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
 from pulsar_on_kafka.subscriptions.leases.saves import Acks
 from pulsar_on_kafka.subscriptions.leases.terms import Heard, HeardAgain, LeaseTerms
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
+from tests.memory_log import MemoryStateLog
 from tests.simulation.played_records import Record, key_of
 
 TOPIC = "persistent://public/default/orders"

@@ -30,9 +30,9 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
 )
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from tests.memory_log import MemoryStateLog
 from tests.simulation.turns import ManualClock
 
 NAME = "author"

@@ -28,8 +28,8 @@ from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
 from pulsar_on_kafka.service.ledgers.retirement import KeptByRule, Retirement
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
+from tests.memory_log import MemoryStateLog
 from tests.simulation.history import ActorsHistory
 from tests.simulation.test_ledger_histories import SIZE, SeenTopics, Topics, WatchedLog
 from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic

@@ -17,9 +17,9 @@ from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
 from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import HeartbeatsAndFences
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, KnownFences
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.subscriptions.records.fences import Fences
+from tests.memory_log import MemoryStateLog
 from tests.simulation.turns import ManualClock
 
 NEVER = Deadline.never()

@@ -24,8 +24,8 @@ from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.mapping.state.state_keys import LedgerKey, decode_key
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
+from tests.memory_log import MemoryStateLog
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import (
     NEVER,

@@ -16,8 +16,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Versioned, VersionedEntities
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
+from tests.memory_log import MemoryStateLog
 from tests.simulation.history import ActorsHistory
 from tests.simulation.test_compare_and_set_histories import Keys
 from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic

@@ -35,8 +35,8 @@ from pulsar_on_kafka.metadata.topics import TOPIC_KEYS, Topics
 from pulsar_on_kafka.service.ledgers.partition_look import PartitionLook
 from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion, ledgers_of
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.versioned import VersionedEntities
+from tests.memory_log import MemoryStateLog
 from tests.simulation.history import ActorsHistory
 from tests.simulation.test_deletion_histories import Queue, SeenQueue
 from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, kafka_cleans, simulated_topic

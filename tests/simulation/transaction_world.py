@@ -19,11 +19,11 @@ from pulsar_on_kafka.mapping.state.state_keys import TransactionBufferKey, encod
 from pulsar_on_kafka.mapping.state.state_topics import Cleanup, PartitionedBy, StateTopic
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck
 from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import BufferEntry, buffer_records, kind_of
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
+from tests.memory_log import MemoryStateLog
 from tests.simulation.turns import (
     COMPACTION_LAG_S,
     NEVER,

@@ -16,7 +16,7 @@ from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, Stor
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import Cleanup, PartitionedBy, StateTopic
 from pulsar_on_kafka.statelog.api import Group, LogRecord, records_stay_s
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()
 

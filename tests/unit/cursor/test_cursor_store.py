@@ -20,8 +20,8 @@ from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, decode_key
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from tests.memory_log import MemoryStateLog
 from tests.simulation.cursors import (
     TOPIC,
     LogThatBreaks,

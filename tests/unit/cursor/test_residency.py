@@ -17,7 +17,7 @@ from pulsar_on_kafka.cursor.residency import Residency
 from pulsar_on_kafka.cursor.saved import Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 
 TOPIC = "persistent://public/default/orders"
 IDENTITY = CursorIdentity(TOPIC, 0, "audit", "orders", "t" * 22, 1, 2, 50_000)

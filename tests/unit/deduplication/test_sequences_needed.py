@@ -13,7 +13,7 @@ from pulsar_on_kafka.deduplication.journal import FORGOTTEN_AFTER_MS, NOTED_EVER
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()
 NAME = TopicName.parse("persistent://public/default/orders")

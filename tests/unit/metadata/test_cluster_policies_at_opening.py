@@ -6,7 +6,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.state.state_topics import NAMESPACES
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.namespaces import CLUSTER, CLUSTER_POLICIES_S, NAMESPACE_KEYS, Namespaces
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 from tests.simulation.turns import ManualClock
 
 NEVER = Deadline.never()

@@ -18,7 +18,7 @@ from pulsar_on_kafka.mapping.state.state_topics import NAMESPACES
 from pulsar_on_kafka.metadata.clusters import REGISTRY_KEYS, Clusters, check_replication_clusters
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, applied, with_policy
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 
 US = ClusterAddress("kafka://us:9092", {"client.rack": "a"})
 

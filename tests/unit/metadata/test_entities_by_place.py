@@ -9,8 +9,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, SUBSCRIPTION_PLACE
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.versioned import Keeping
+from tests.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()
 

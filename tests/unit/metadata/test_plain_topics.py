@@ -13,7 +13,7 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import ProducerClai
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.metadata.producers.registry import ProducerRegistry
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()
 TOPIC = Topic(TopicName.parse("orders"), "orders", "id", 1, False, LedgerLayout(7))

@@ -20,7 +20,7 @@ from pulsar_on_kafka.mapping.state.state_topics import TENANTS
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.tenant_moves import TRANSITIONS, TenantMove, moved
 from pulsar_on_kafka.metadata.tenants import TENANT_KEYS, Tenants
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 
 RECORDS = {
     TenantState.ACTIVE: TenantRecord("acme", "west", TenantState.ACTIVE, 3),

@@ -22,7 +22,7 @@ from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.state.metadata.schema_records import MAX_DEFINITION_BYTES
 from pulsar_on_kafka.registry.model import SchemaPolicies
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 from tests.registries import TOPIC, avro, process, soon
 
 AVRO, JSON, NATIVE = SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF_NATIVE

@@ -22,7 +22,7 @@ from pulsar_on_kafka.registry.model import SchemaPolicies
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.registry.storage import StateLogSchemaStorage
 from pulsar_on_kafka.schema_compat import BUILT_IN, CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 from tests.registries import TOPIC, avro, install_word_lists, life_of, soon
 
 

@@ -26,8 +26,8 @@ from pulsar_on_kafka.registry.model import SchemaPolicies
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.registry.storage import StateLogSchemaStorage
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.clocks import SetClock
+from tests.memory_log import MemoryStateLog
 from tests.registries import LIFE, TOPIC, avro, life_of, process, soon
 
 V = SchemaVersion

@@ -25,8 +25,8 @@ from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.registry.storage import StateLogSchemaStorage
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, identity
 from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.versioned import VersionedEntities
+from tests.memory_log import MemoryStateLog
 from tests.registries import LIFE, TOPIC, avro, process, soon
 
 V = SchemaVersion

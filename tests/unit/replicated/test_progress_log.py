@@ -29,7 +29,7 @@ from pulsar_on_kafka.replicated.progress import Progress
 from pulsar_on_kafka.replicated.progress_heads import Subject
 from pulsar_on_kafka.replicated.progress_log import ProgressLog, ProgressWriter
 from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 
 SUBJECT = Subject("persistent://public/default/orders", 3, "billing", "eu", SAYS)
 PARTITION = SUBSCRIPTION_PROGRESS.partition_for(SUBJECT.topic)

@@ -36,7 +36,7 @@ from pulsar_on_kafka.sending.outgoing_schema import (
     outgoing_schema,
 )
 from pulsar_on_kafka.sending.record_key import RecordKey
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 from tests.registries import TOPIC, process, soon
 
 OPENED = Topic(TOPIC, "t", "id", 1, False, LedgerLayout(1))

@@ -13,9 +13,9 @@ from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS, TOPICS, StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.followed_log import FollowedLog, Which
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.clocks import PacedClock
 from tests.kafka_records import LoggedRecord
+from tests.memory_log import MemoryStateLog
 
 
 class Reader:

@@ -17,9 +17,9 @@ from pulsar_on_kafka.mapping.errors import UnreadableKey
 from pulsar_on_kafka.mapping.state.state_keys import TopicKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES, TOPICS, StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView, unreadable
 from tests.clocks import PacedClock
+from tests.memory_log import MemoryStateLog
 from tests.waiting import until
 
 

@@ -11,9 +11,9 @@ from pulsar_on_kafka.base.errors import ConnectFailed
 from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.tail import PartitionTail
 from tests.kafka_records import LoggedRecord
+from tests.memory_log import MemoryStateLog
 from tests.waiting import never, until
 
 DEADLINE = Deadline.never()

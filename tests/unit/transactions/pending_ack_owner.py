@@ -20,10 +20,10 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     encode_end,
 )
 from pulsar_on_kafka.statelog.api import StateLog
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, Settled
+from tests.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()
 NAME = CursorName("persistent://public/default/orders", 0, "audit")

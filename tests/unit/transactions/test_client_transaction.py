@@ -21,7 +21,6 @@ from pulsar_on_kafka.exceptions import (
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, Begin, End, Wish
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.serving.access import ClusterAccess
@@ -29,6 +28,7 @@ from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
 from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
+from tests.memory_log import MemoryStateLog
 from tests.state_log_requests import StateLogRequests, coordinator_logs
 from tests.unit.transactions.serving.test_coordinator import Effects
 

@@ -25,7 +25,7 @@ from pulsar_on_kafka.schema import (
 )
 from pulsar_on_kafka.sending.in_flight import SendsInFlight
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema, TopicsLatest, outgoing_schema
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 from tests.producer_stage import OPENED, Kafka, Produced, Stage
 from tests.registries import TOPIC, process, soon
 

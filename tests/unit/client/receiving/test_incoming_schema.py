@@ -23,7 +23,7 @@ from pulsar_on_kafka.schema import (
     Schema,
     StringSchema,
 )
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 from tests.registries import TOPIC, process, soon
 
 ONE: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}

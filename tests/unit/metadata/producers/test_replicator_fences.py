@@ -18,10 +18,10 @@ from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import HeartbeatsA
 from pulsar_on_kafka.metadata.producers.known_replicators import KnownReplicators
 from pulsar_on_kafka.metadata.producers.replicator_fences import ReplicatorFences
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 from tests.kafka_records import ReadRecord
+from tests.memory_log import MemoryStateLog
 
 TOPIC = Topic(TopicName.parse("t"), "k", "id", 1, False, LedgerLayout(4, 100))
 PLACE = str(TOPIC.name)

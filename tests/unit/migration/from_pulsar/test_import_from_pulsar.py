@@ -22,7 +22,7 @@ from pulsar_on_kafka.migration.from_pulsar.policies import namespace_policies
 from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress
 from pulsar_on_kafka.migration.from_pulsar.schemas import schema_of, separates_keys
 from pulsar_on_kafka.schema_compat import SchemaType
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from tests.memory_log import MemoryStateLog
 
 LATER = Deadline.after(10_000)
 ORDERS = TopicName.parse("persistent://acme/shop/orders")

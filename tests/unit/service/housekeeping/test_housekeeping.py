@@ -50,9 +50,9 @@ from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives
 from pulsar_on_kafka.service.housekeeping.heartbeats import HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
 from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, HousekeepingRounds
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
 from tests.clocks import PacedClock
+from tests.memory_log import MemoryStateLog
 from tests.waiting import never, until
 
 NEVER = Deadline.never()

@@ -11,8 +11,8 @@ from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.mapping.state.codecs.bitmaps import compressed
 from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.subscriptions.partition import seen_counts
+from tests.memory_log import MemoryStateLog
 from tests.simulation.cursors import DEADLINE, an_identity, prepared, taken_over
 
 

@@ -22,7 +22,6 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
     End,
     Wish,
 )
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
@@ -39,6 +38,7 @@ from pulsar_on_kafka.transactions.records.outcomes import Ended, PartitionsFaile
 from pulsar_on_kafka.transactions.records.views import TransactionViews
 from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
+from tests.memory_log import MemoryStateLog
 from tests.state_log_requests import StateLogRequests
 from tests.waiting import until
 

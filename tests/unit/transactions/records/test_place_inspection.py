@@ -6,7 +6,6 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.records.place_inspection import (
     MOST_RANGES,
     OnRecord,
@@ -19,6 +18,7 @@ from pulsar_on_kafka.transactions.records.place_inspection import (
     in_pending_acks,
     pending_ack_stats,
 )
+from tests.memory_log import MemoryStateLog
 from tests.unit.transactions.buffer_records import HERE, Entries, aborted, opened, txn, void
 from tests.unit.transactions.pending_ack_owner import LIFE, NAME, NEVER, CursorOwner, batch, end, upto, whole
 from tests.unit.transactions.pending_ack_owner import txn as txn_of

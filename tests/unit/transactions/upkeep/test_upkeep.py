@@ -36,7 +36,6 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import Buffer
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
-from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.buffer.cleaning import KEPT_FOR_MS
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName
@@ -45,6 +44,7 @@ from pulsar_on_kafka.transactions.records.views import TransactionViews
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 from pulsar_on_kafka.transactions.upkeep.upkeep import WARN_AT, StateSizes, Upkeep, UpkeepRounds
 from tests.clocks import PacedClock
+from tests.memory_log import MemoryStateLog
 from tests.unit.transactions.buffer_records import COORDINATOR, HERE, aborted, key_of, opened, txn, void
 from tests.unit.transactions.upkeep.test_sealing import Data
 
