@@ -28,9 +28,8 @@ from pulsar_on_kafka.schema_compat.base.schema_model import (
     UnreadableSchema,
 )
 from pulsar_on_kafka.schema_compat.checkers import BUILT_IN, Checkers
-from pulsar_on_kafka.schema_compat.compatibility import check_compatibility
+from pulsar_on_kafka.schema_compat.compatibility import check_compatibility, check_readable
 from pulsar_on_kafka.schema_compat.identity import SAME_AFTER_PARSING, same_schema
-from pulsar_on_kafka.schema_compat.validity import check_readable
 
 __all__ = [
     "BUILT_IN",

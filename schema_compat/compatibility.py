@@ -81,3 +81,9 @@ def _check_arguments(new: object, existing: object, strategy: object) -> None:
         raise TypeError(f"existing must be a sequence of SchemaInfo, got {type(existing).__name__}: {existing!r:.60}")
     if not isinstance(strategy, CompatibilityStrategy):
         raise TypeError(f"strategy must be a CompatibilityStrategy, got {type(strategy).__name__}: {strategy!r:.60}")
+
+
+def check_readable(schema: SchemaInfo) -> None:
+    """Ask the built-in checkers about the first schema of a topic, which follows nothing. Raises UnreadableSchema, as
+    `Checkers.check_readable`."""
+    BUILT_IN.check_readable(schema)

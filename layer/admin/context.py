@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ContextDecorator
 from inspect import isfunction, isgeneratorfunction
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
@@ -18,13 +19,21 @@ from pulsar_on_kafka.node.node import Node, release
 T = TypeVar("T")
 
 
-def raising_pulsar_errors(component: type[T]) -> type[T]:
-    """The public methods of a component raise the official exceptions. A generator has to see to it by itself: what it
-    raises comes when it is asked for its items."""
-    for name, member in list(vars(component).items()):
-        if isfunction(member) and not name.startswith("_") and not isgeneratorfunction(member):
-            setattr(component, name, pulsar_errors()(member))
-    return component
+def methods_within(context: Callable[[], ContextDecorator]) -> Callable[[type[T]], type[T]]:
+    """Have every public method of a class run within a context. A generator has to see to it by itself: what it raises
+    comes when it is asked for its items."""
+
+    def decorate(component: type[T]) -> type[T]:
+        for name, member in list(vars(component).items()):
+            if isfunction(member) and not name.startswith("_") and not isgeneratorfunction(member):
+                setattr(component, name, context()(member))
+        return component
+
+    return decorate
+
+
+raising_pulsar_errors: Final = methods_within(pulsar_errors)
+"""The public methods of a component raise the official exceptions."""
 
 
 class AdminContext:

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.admin.context import methods_within
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.compat.pulsar_policies import requests_for
@@ -251,6 +252,28 @@ class PulsarRest:
         return json.loads(text) if text else None
 
 
+@contextmanager
+def _alike() -> Iterator[None]:
+    """Our errors in the words of this module."""
+    try:
+        yield
+    except exceptions.NotSupported:
+        raise
+    except (exceptions.TopicNotFound, exceptions.SubscriptionNotFound) as error:
+        raise AdminNotFound(str(error)) from error
+    except (
+        exceptions.NotAllowedError,
+        exceptions.ConsumerBusy,
+        exceptions.InvalidConfiguration,
+        exceptions.InvalidTopicName,
+        exceptions.IncompatibleSchema,
+    ) as error:
+        raise AdminRefused(str(error)) from error
+    except exceptions.PulsarException as error:
+        raise AdminError(str(error)) from error
+
+
+@methods_within(_alike)
 class LayerAdmin:
     """Our own `AdminClient`."""
 
@@ -264,98 +287,76 @@ class LayerAdmin:
         self._client.close()
 
     def create_topic(self, topic: str) -> None:
-        with _alike():
-            self._client.create_topic(topic)
+        self._client.create_topic(topic)
 
     def create_partitioned_topic(self, topic: str, partitions: int) -> None:
-        with _alike():
-            self._client.create_partitioned_topic(topic, partitions)
+        self._client.create_partitioned_topic(topic, partitions)
 
     def update_partitions(self, topic: str, partitions: int) -> None:
-        with _alike():
-            self._client.update_partitions(topic, partitions)
+        self._client.update_partitions(topic, partitions)
 
     def delete_topic(self, topic: str, *, force: bool = False) -> None:
-        with _alike():
-            self._client.delete_topic(topic, force=force)
+        self._client.delete_topic(topic, force=force)
 
     def list_topics(self, namespace: str) -> list[str]:
-        with _alike():
-            return sorted(self._client.list_topics(namespace))
+        return sorted(self._client.list_topics(namespace))
 
     def create_namespace(self, namespace: str) -> None:
-        with _alike():
-            self._client.create_namespace(namespace)
+        self._client.create_namespace(namespace)
 
     def delete_namespace(self, namespace: str) -> None:
-        with _alike():
-            self._client.delete_namespace(namespace)
+        self._client.delete_namespace(namespace)
 
     def list_namespaces(self, tenant: str) -> list[str]:
-        with _alike():
-            return sorted(self._client.list_namespaces(tenant))
+        return sorted(self._client.list_namespaces(tenant))
 
     def create_subscription(self, topic: str, subscription: str, *, from_earliest: bool = False) -> None:
-        with _alike():
-            self._client.create_subscription(topic, subscription, from_earliest=from_earliest)
+        self._client.create_subscription(topic, subscription, from_earliest=from_earliest)
 
     def list_subscriptions(self, topic: str) -> list[str]:
-        with _alike():
-            return sorted(self._client.list_subscriptions(topic))
+        return sorted(self._client.list_subscriptions(topic))
 
     def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
-        with _alike():
-            self._client.unsubscribe(topic, subscription, force=force)
+        self._client.unsubscribe(topic, subscription, force=force)
 
     def backlog(self, topic: str, subscription: str) -> int:
-        with _alike():
-            return self._client.subscription_stats(topic, subscription).backlog
+        return self._client.subscription_stats(topic, subscription).backlog
 
     def is_replicated(self, topic: str, subscription: str) -> bool:
-        with _alike():
-            return self._client.subscription_stats(topic, subscription).replicated
+        return self._client.subscription_stats(topic, subscription).replicated
 
     def publishers(self, topic: str) -> list[dict[str, Any]]:
-        with _alike():
-            found = self._client.topic_stats(topic).publishers
+        found = self._client.topic_stats(topic).publishers
         return _by_name([(p.producer_name, p.access_mode, dict(p.properties)) for p in found])
 
     def skip(self, topic: str, subscription: str, count: int) -> None:
-        with _alike():
-            self._client.skip(topic, subscription, count)
+        self._client.skip(topic, subscription, count)
 
     def clear_backlog(self, topic: str, subscription: str) -> None:
-        with _alike():
-            self._client.clear_backlog(topic, subscription)
+        self._client.clear_backlog(topic, subscription)
 
     def reset_cursor(self, topic: str, subscription: str, timestamp_ms: int) -> None:
-        with _alike():
-            self._client.reset_cursor(topic, subscription, timestamp_ms=timestamp_ms)
+        self._client.reset_cursor(topic, subscription, timestamp_ms=timestamp_ms)
 
     def reset_cursor_to(self, topic: str, subscription: str, message_id: Any) -> None:
-        with _alike():
-            self._client.reset_cursor(topic, subscription, message_id=message_id)
+        self._client.reset_cursor(topic, subscription, message_id=message_id)
 
     def set_deduplication(self, where: str, *, enabled: bool | None) -> None:
-        with _alike():
-            if enabled is None:
-                self._client.remove_policy(where, "deduplication")
-            else:
-                self._client.set_policy(where, "deduplication", enabled)
+        if enabled is None:
+            self._client.remove_policy(where, "deduplication")
+        else:
+            self._client.set_policy(where, "deduplication", enabled)
 
     def deduplication(self, where: str) -> bool | None:
-        with _alike():
-            answer: bool | None = self._client.get_policy(where, "deduplication")
-            return answer
+        answer: bool | None = self._client.get_policy(where, "deduplication")
+        return answer
 
     def compact(self, topic: str) -> None:
-        with _alike():
-            self._client.compact(topic)
+        self._client.compact(topic)
 
     def set_policies(self, namespace: str, **policies: Any) -> None:
-        with _alike():
-            for name, value in policies.items():
-                self._client.set_policy(namespace, name, value)
+        for name, value in policies.items():
+            self._client.set_policy(namespace, name, value)
 
     def keep_up(self) -> None:
         """In this process, every second, until `close`; a second call does nothing."""
@@ -363,32 +364,25 @@ class LayerAdmin:
             self._maintenance = Maintenance(self._client.node, every_s=_KEEP_UP_S)
 
     def set_schema_compatibility_strategy(self, namespace: str, strategy: str) -> None:
-        with _alike():
-            self._client.set_schema_compatibility_strategy(namespace, strategy)
+        self._client.set_schema_compatibility_strategy(namespace, strategy)
 
     def set_schema_validation_enforced(self, namespace: str, *, enforced: bool) -> None:
-        with _alike():
-            self._client.set_policy(namespace, "schema_validation_enforced", enforced)
+        self._client.set_policy(namespace, "schema_validation_enforced", enforced)
 
     def set_is_allow_auto_update_schema(self, namespace: str, *, allowed: bool) -> None:
-        with _alike():
-            self._client.set_policy(namespace, "is_allow_auto_update_schema", allowed)
+        self._client.set_policy(namespace, "is_allow_auto_update_schema", allowed)
 
     def schema(self, topic: str) -> dict[str, Any]:
-        with _alike():
-            return _stored(self._client.get_schema_info_with_version(topic))
+        return _stored(self._client.get_schema_info_with_version(topic))
 
     def schemas(self, topic: str) -> list[dict[str, Any]]:
-        with _alike():
-            return [_stored(found) for found in self._client.get_all_schemas(topic)]
+        return [_stored(found) for found in self._client.get_all_schemas(topic)]
 
     def upload_schema(self, topic: str, kind: str, definition: str) -> None:
-        with _alike():
-            self._client.create_schema(topic, SchemaInfo(SchemaType[kind], definition.encode()))
+        self._client.create_schema(topic, SchemaInfo(SchemaType[kind], definition.encode()))
 
     def delete_schema(self, topic: str) -> None:
-        with _alike():
-            self._client.delete_schema(topic)
+        self._client.delete_schema(topic)
 
 
 def _stored(found: StoredSchema) -> dict[str, Any]:
@@ -426,24 +420,3 @@ def _path(topic: str, subscription: str | None = None) -> str:
 
 def _deduplication(where: str) -> str:
     return f"{_path(where)}/deduplicationEnabled" if "://" in where else f"/namespaces/{where}/deduplication"
-
-
-@contextmanager
-def _alike() -> Iterator[None]:
-    """Our errors in the words of this module."""
-    try:
-        yield
-    except exceptions.NotSupported:
-        raise
-    except (exceptions.TopicNotFound, exceptions.SubscriptionNotFound) as error:
-        raise AdminNotFound(str(error)) from error
-    except (
-        exceptions.NotAllowedError,
-        exceptions.ConsumerBusy,
-        exceptions.InvalidConfiguration,
-        exceptions.InvalidTopicName,
-        exceptions.IncompatibleSchema,
-    ) as error:
-        raise AdminRefused(str(error)) from error
-    except exceptions.PulsarException as error:
-        raise AdminError(str(error)) from error

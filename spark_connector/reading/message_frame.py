@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,6 +11,7 @@ from pulsar_on_kafka.mapping.records.record_headers import CHUNK
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.spark.base.errors import NotReadable
 from pulsar_on_kafka.spark.base.spark_session import check_session
+from pulsar_on_kafka.spark.base.sql_text import column, text
 from pulsar_on_kafka.spark.options.read_options import DISCARD, FAIL, KEPT_COLUMNS, PLACE_COLUMNS, ReadOptions
 from pulsar_on_kafka.spark.planning.excluded_offsets import block_rows
 from pulsar_on_kafka.spark.planning.offset_ranges import WORTH_A_RANGE, Range, split, without_holes
@@ -21,9 +23,9 @@ from pulsar_on_kafka.spark.reading.chunk_frames import FIRST_CHUNK, chunk_record
 from pulsar_on_kafka.spark.reading.header_columns import RecordHeaders
 from pulsar_on_kafka.spark.reading.kafka_scan import scan_all
 from pulsar_on_kafka.spark.reading.sealed_messages import SEALED, data_keys, opened, refusal
-from pulsar_on_kafka.spark.values.topic_schemas import TopicSchemas
-from pulsar_on_kafka.spark.values.value_columns import selected
-from pulsar_on_kafka.spark.values.value_decoding import needs_version
+from pulsar_on_kafka.spark.values.topic_schemas import AS_BYTES, TopicSchemas
+from pulsar_on_kafka.spark.values.value_codec import VALUE
+from pulsar_on_kafka.spark.values.value_decoding import RawColumns, decoded, needs_key, needs_version
 
 _ENTRY_ID: Final = "__entryId"
 """The message id of a record, or of the batch entry that it is."""
@@ -173,3 +175,38 @@ def _whole(said: RecordHeaders, value: str, *, put_together: bool) -> str:
         "' is a chunk of a message, where none was announced: read with chunkedMessages=true'))"
     )
     return f"if({alone}, cast({refused} as binary), {value})"
+
+
+_RAW = RawColumns(VALUE, "__pulsar_key", "__pulsar_topic", "__pulsar_partition", "__pulsar_offset", "__pulsar_version")
+
+
+def selected(
+    messages: DataFrame,
+    made: Mapping[str, str],
+    columns: Sequence[str],
+    schemas: TopicSchemas,
+    mode: str,
+) -> DataFrame:
+    """The named columns, made of `messages`, and in place of `value` those of its schema.
+
+    Args:
+        made: each column as text; `value` gives the payload.
+    Raises:
+        As `decoded`.
+    """
+    chosen = [f"{made[name]} as {column(name)}" for name in columns]
+    if VALUE not in columns or schemas.reader == AS_BYTES:
+        return messages.selectExpr(chosen)
+    beside = [
+        f"{text(schemas.topic)} as {_RAW.topic}",
+        f"{made['__partition']} as {_RAW.partition}",
+        f"{made['__offset']} as {_RAW.offset}",
+    ]
+    if needs_key(schemas):
+        beside.append(f"{made['__key']} as {_RAW.key}")
+    if needs_version(schemas):
+        beside.append(f"{made['__schemaVersion']} as {_RAW.version}")
+    found = decoded(messages.selectExpr(chosen + beside), schemas, mode=mode, raw=_RAW)
+    of_value = found.columns[: len(found.columns) - len(columns) + 1 - len(beside)]
+    names = [part for name in columns for part in (of_value if name == VALUE else [name])]
+    return found.select(*map(column, names))

@@ -19,8 +19,7 @@ from pulsar_on_kafka.cli.shared.connection import require_listener
 from pulsar_on_kafka.cli.shared.failure import EXIT_FAILED, CommandFailed
 from pulsar_on_kafka.cli.shared.output import news, show_list, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.compat.compare import CompatReport
-from pulsar_on_kafka.compat.differences import OURS, BadDifferences, read_differences
+from pulsar_on_kafka.compat.compare import OURS, BadDifferences, CompatReport, read_differences
 from pulsar_on_kafka.compat.driver import Target
 from pulsar_on_kafka.compat.history import Side
 from pulsar_on_kafka.compat.java import known_jars

@@ -29,7 +29,6 @@ from pulsar_on_kafka.cli.shared.output import (
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.stopping import told_to_stop
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
 from pulsar_on_kafka.lookup_service.cluster_metadata import ClusterMetadata
 from pulsar_on_kafka.lookup_service.following_map import following_map
@@ -76,9 +75,8 @@ def serve(
     with told_to_stop() as stop, following_map(admin.node) as followed:
         metadata = ClusterMetadata(settings.kafka_config, settings.instance)
         try:
-            with pulsar_errors():
-                guard = guard_of(tls_certificate, tls_key, token_file)
-                server = HttpServer(host, port, LookupGateway(followed, metadata), guard)
+            guard = guard_of(tls_certificate, tls_key, token_file)
+            server = HttpServer(host, port, LookupGateway(followed, metadata), guard)
             try:
                 show_result(
                     settings,
@@ -103,8 +101,7 @@ def get(
     ] = "",
 ) -> None:
     """Ask a lookup service where a tenant is, as a client does."""
-    with pulsar_errors():
-        place = HttpDirectory(*_asked(server), listener).place(tenant, Deadline.after(_ASK_S))
+    place = HttpDirectory(*_asked(server), listener).place(tenant, Deadline.after(_ASK_S))
     show_one(settings, place.as_json(), place.as_json())
 
 
@@ -116,8 +113,7 @@ def state(
 ) -> None:
     """Ask a lookup service about a topic's partitions: offsets, cursors, who owns them and is served; of both clusters
     while its tenant moves."""
-    with pulsar_errors():
-        found = HttpDirectory(*_asked(server)).topic_state(str(TopicName.parse(topic)), Deadline.after(_STATE_S))
+    found = HttpDirectory(*_asked(server)).topic_state(str(TopicName.parse(topic)), Deadline.after(_STATE_S))
     if settings.json:
         write_json(found)
         return

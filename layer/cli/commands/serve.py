@@ -14,7 +14,6 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
-from pulsar_on_kafka.cli.shared.cluster_config import ClusterConfigOption, read_cluster_config
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.http_options import (
     LOCAL,
@@ -25,9 +24,14 @@ from pulsar_on_kafka.cli.shared.http_options import (
     guard_of,
 )
 from pulsar_on_kafka.cli.shared.output import news, show_result
-from pulsar_on_kafka.cli.shared.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
+from pulsar_on_kafka.cli.shared.settings import (
+    CONNECT_TIMEOUT_MS,
+    OPERATION_TIMEOUT_S,
+    ClusterConfigOption,
+    Settings,
+    read_cluster_config,
+)
 from pulsar_on_kafka.cli.shared.stopping import told_to_stop
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.exceptions import ConnectError, Timeout
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth
@@ -92,9 +96,8 @@ def serve(
     health = ServiceHealth()
     registry = CollectorRegistry()
     registry.register(MetricsCollector())
-    with pulsar_errors():
-        guard = guard_of(tls_certificate, tls_key, token_file)
-        server = ServiceServer(host, port, registry, health, guard)
+    guard = guard_of(tls_certificate, tls_key, token_file)
+    server = ServiceServer(host, port, registry, health, guard)
     try:
         news(f"metrics and health on port {server.port}")
         with told_to_stop() as stop:
@@ -161,8 +164,7 @@ def _run(
     stop: threading.Event,
     stop_timeout_s: float,
 ) -> None:
-    with pulsar_errors():
-        running = RunningRoles(admin.node, roles, SERVICE, secrets)
+    running = RunningRoles(admin.node, roles, SERVICE, secrets)
     kafka = KafkaAnswers(admin.node.admin)
     health.runs(running.states, kafka)
     try:

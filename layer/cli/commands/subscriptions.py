@@ -14,7 +14,6 @@ import typer
 
 from pulsar_on_kafka.admin import AdminClient, SubscriptionStats
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
-from pulsar_on_kafka.cli.shared.cluster_config import ClusterConfigOption, read_cluster_config
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.connection import admin_of
@@ -32,7 +31,7 @@ from pulsar_on_kafka.cli.shared.output import (
     write_json,
     write_line,
 )
-from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
 from pulsar_on_kafka.cli.shared.values import message_id_text, parse_message_id, parse_time, printable, time_text
 from pulsar_on_kafka.mapping.errors import InvalidSubscriptionName
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId

@@ -24,7 +24,6 @@ from pulsar_on_kafka.cli.shared.output import (
 from pulsar_on_kafka.cli.shared.policies import policies_of
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable, time_text
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 app = typer.Typer(help="Make, look at and delete topics.", no_args_is_help=True)
@@ -80,8 +79,7 @@ def delete(
     yes: YesOption = False,
 ) -> None:
     """Delete a topic with its data."""
-    with pulsar_errors():
-        name = TopicName.parse(topic)
+    name = TopicName.parse(topic)
     if name.partition >= 0:
         raise CommandFailed(f"{name} is a partition: only the whole topic {name.base} can be deleted")
     with admin_of(settings) as admin:

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
+import platform
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from importlib import metadata
 from typing import Annotated, Final
 
 import typer
 
-from pulsar_on_kafka.cli.doctor.cluster import check_reachable, check_settings, check_state_topics
-from pulsar_on_kafka.cli.doctor.machine import check_machine
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.processes import is_over, stands_in
+from pulsar_on_kafka.cli.doctor.cluster import ANSWER_S, check_reachable, check_settings, check_state_topics
 from pulsar_on_kafka.cli.doctor.probe import probe
-from pulsar_on_kafka.cli.doctor.report import Finding, Status
-from pulsar_on_kafka.cli.doctor.service import check_service
+from pulsar_on_kafka.cli.doctor.report import Finding, Status, judge, ok, warn
 from pulsar_on_kafka.cli.doctor.state import check_state
 from pulsar_on_kafka.cli.doctor.transactions import check_transactions
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.failure import EXIT_FAILED
+from pulsar_on_kafka.cli.shared.confirm import YesOption
+from pulsar_on_kafka.cli.shared.failure import EXIT_FAILED, one_line
 from pulsar_on_kafka.cli.shared.output import news, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable
+from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
+from pulsar_on_kafka.embedded.java import find_java
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.ledgers.group import maintenance_group
+from pulsar_on_kafka.mapping.state.instances import Instance
 
 _COLOURS: Final = {Status.OK: typer.colors.GREEN, Status.WARN: typer.colors.YELLOW, Status.FAIL: typer.colors.RED}
+OLDEST_LIBRDKAFKA: Final = (2, 16)
+FILES_PER_SUBSCRIPTION: Final = 8  # measured: what one group membership of librdkafka holds open
+FEW_FILES: Final = 4096
+_TESTED_JAVA: Final = (17, 21)
 
 
 def register(app: typer.Typer) -> None:
@@ -39,7 +52,7 @@ def doctor(
     tombstone: Annotated[
         bool, typer.Option("--tombstone", help="With --state: take away what cannot be read. Wants --yes.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
+    yes: YesOption = False,
 ) -> None:
     """Examine this machine, this cluster and these rights: ok, warn or fail, and advice.
 
@@ -90,3 +103,66 @@ def _examine(settings: Settings, try_it: bool, *, state: bool, tombstone: bool) 
             yield from probe(kafka, admin)
     finally:
         admin.close()
+
+
+def check_service(admin: KafkaAdmin, instance: Instance) -> Finding:
+    """Say who does what a cluster needs done: a service, or clients in its stead."""
+    group = maintenance_group(instance)
+    try:
+        members = admin.describe_group(group, Deadline.after(ANSWER_S)).members
+    except errors.LayerError as failure:
+        return warn("maintenance", one_line(failure), f"grant Describe on group {group}")
+    return judge_members(member.client_id for member in members if not is_over(member.client_id))
+
+
+def judge_members(client_ids: Iterable[str]) -> Finding:
+    """Judge the members that maintain the cluster, by their client ids."""
+    there = list(client_ids)
+    clients = sum(map(stands_in, there))
+    services = len(there) - clients
+    if services:
+        return ok("maintenance", f"{services} service{'s' if services > 1 else ''}")
+    if clients:
+        return ok("maintenance", f"no service; {clients} client{'s' if clients > 1 else ''} in its stead")
+    return ok("maintenance", "nobody now: run pok serve, or have clients that live for minutes")
+
+
+def check_machine() -> Iterator[Finding]:
+    yield ok("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield check_librdkafka(metadata.version("confluent-kafka"))
+    yield check_java()
+    if sys.platform != "win32":
+        import resource
+
+        yield check_open_files(*resource.getrlimit(resource.RLIMIT_NOFILE))
+
+
+def check_librdkafka(version: str) -> Finding:
+    """`version` is confluent-kafka's, which is that of the librdkafka it brings."""
+    numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
+    return judge("librdkafka", numbers >= OLDEST_LIBRDKAFKA, version, "pip install -U 'confluent-kafka>=2.16,<3'")
+
+
+def check_java() -> Finding:
+    try:
+        java = find_java()
+    except EmbeddedBrokerError as error:
+        return warn("java", str(error).partition(": ")[0], "only `pok standalone` needs it: " + _advice_of(error))
+    major = int(java.version.partition(".")[0]) if java.version.partition(".")[0].isdigit() else 0
+    return judge("java", major in _TESTED_JAVA, f"{java.version} at {java.executable}", "tested are 17 and 21")
+
+
+def check_open_files(soft: int, hard: int) -> Finding:
+    """Limits of the process; -1 is none."""
+    if soft < 0:
+        return ok("open files", "no limit")
+    return judge(
+        "open files",
+        soft >= FEW_FILES,
+        f"{soft:,} (hard limit {'none' if hard < 0 else f'{hard:,}'})",
+        f"room for about {soft // FILES_PER_SUBSCRIPTION:,} subscriptions a process: ulimit -n 65536",
+    )
+
+
+def _advice_of(error: Exception) -> str:
+    return str(error).partition(": ")[2]

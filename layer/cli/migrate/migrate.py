@@ -11,14 +11,18 @@ import typer
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cli.migrate.migrate_import import app as import_app
-from pulsar_on_kafka.cli.shared.cluster_config import ClusterConfigOption, read_cluster_config
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import news, show_names, show_one, write_json
-from pulsar_on_kafka.cli.shared.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
-from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.cli.shared.settings import (
+    CONNECT_TIMEOUT_MS,
+    OPERATION_TIMEOUT_S,
+    ClusterConfigOption,
+    Settings,
+    read_cluster_config,
+)
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import MigrationRecord
 from pulsar_on_kafka.migration.acls import carry
 from pulsar_on_kafka.migration.inventory import inventory, lacking, not_persistent
@@ -48,7 +52,7 @@ def plan(settings: Settings, tenant: TenantArgument, to: ToOption, cluster_confi
     """Say what would be made on the other cluster; change nothing."""
     secrets = read_cluster_config(cluster_config or ())
     with admin_of(settings) as home, _side(settings, home, _cluster_of(home, tenant), secrets) as source:
-        with _side(settings, home, to, secrets) as target, pulsar_errors():
+        with _side(settings, home, to, secrets) as target:
             deadline = Deadline.after(_CALL_S)
             here, there = inventory(source, tenant, deadline), inventory(target, tenant, deadline)
             missing = lacking(here, there)
@@ -71,10 +75,9 @@ def run(
     """
     secrets = read_cluster_config(cluster_config or ())
     with admin_of(settings) as home:
-        with pulsar_errors():
-            deadline = Deadline.after(_CALL_S)
-            home.node.migrations.begin(tenant, _source_of(home, tenant, to), to, deadline)
-        with _worker(settings, home, tenant, timeout, secrets) as worker, pulsar_errors():
+        deadline = Deadline.after(_CALL_S)
+        home.node.migrations.begin(tenant, _source_of(home, tenant, to), to, deadline)
+        with _worker(settings, home, tenant, timeout, secrets) as worker:
             record = worker.run(lambda now: news(f"{now.step.value} ..."))
         _show(settings, record)
 
@@ -82,8 +85,7 @@ def run(
 @command(app, "status")
 def status(settings: Settings, home: AdminClient, tenant: TenantArgument) -> None:
     """Show how far a tenant's migration is."""
-    with pulsar_errors():
-        _show(settings, home.node.migrations.require(tenant, Deadline.after(_CALL_S)))
+    _show(settings, home.node.migrations.require(tenant, Deadline.after(_CALL_S)))
 
 
 @command(app, "verify")
@@ -93,7 +95,7 @@ def verify(settings: Settings, tenant: TenantArgument, cluster_config: ClusterCo
     While programs produce and consume the last moments differ.
     """
     secrets = read_cluster_config(cluster_config or ())
-    with admin_of(settings) as home, _worker(settings, home, tenant, _CALL_S, secrets) as worker, pulsar_errors():
+    with admin_of(settings) as home, _worker(settings, home, tenant, _CALL_S, secrets) as worker:
         report = worker.compare()
     _show_report(settings, report)
     if not report.good:
@@ -112,8 +114,7 @@ def switch(
     secrets = read_cluster_config(cluster_config or ())
     with admin_of(settings) as home, _worker(settings, home, tenant, timeout, secrets) as worker:
         confirm(f"send the programs of tenant {tenant} from {worker.record.source} to {worker.record.target}", yes)
-        with pulsar_errors():
-            record = worker.switch()
+        record = worker.switch()
         _show(settings, record)
 
 
@@ -130,8 +131,7 @@ def rollback(
     secrets = read_cluster_config(cluster_config or ())
     with admin_of(settings) as home, _worker(settings, home, tenant, timeout, secrets) as worker:
         confirm(f"have tenant {tenant} on {worker.record.source}, and end its migration to {worker.record.target}", yes)
-        with pulsar_errors():
-            record = worker.roll_back()
+        record = worker.roll_back()
         _show(settings, record)
 
 
@@ -145,11 +145,9 @@ def clean(
     """Delete the tenant's topics and messages on the old cluster. There is no way back after that."""
     secrets = read_cluster_config(cluster_config or ())
     with admin_of(settings) as home, _worker(settings, home, tenant, _CALL_S, secrets) as worker:
-        with pulsar_errors():
-            topics = len(inventory(worker.source, tenant, Deadline.after(_CALL_S)).topics)
+        topics = len(inventory(worker.source, tenant, Deadline.after(_CALL_S)).topics)
         confirm(f"delete all {topics} topics of tenant {tenant} on {worker.record.source}", yes)
-        with pulsar_errors():
-            record = worker.clean()
+        record = worker.clean()
         _show(settings, record)
 
 
@@ -157,8 +155,7 @@ def clean(
 def _worker(
     settings: Settings, home: AdminClient, tenant: str, patience_s: float, secrets: Secrets
 ) -> Iterator[MigrationWorker]:
-    with pulsar_errors():
-        record = home.node.migrations.require(tenant, Deadline.after(_CALL_S))
+    record = home.node.migrations.require(tenant, Deadline.after(_CALL_S))
     with (
         _side(settings, home, record.source, secrets) as source,
         _side(settings, home, record.target, secrets) as target,

@@ -14,7 +14,6 @@ from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import news, show_names, show_pairs, show_table, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import ImportRecord, ImportStep
 from pulsar_on_kafka.migration.from_pulsar.admin import PulsarAdmin
 from pulsar_on_kafka.migration.from_pulsar.comparing import ComparedSubscription
@@ -91,16 +90,15 @@ def plan(
     access: AccessOptions,
 ) -> None:
     """Say what would be made here, and what cannot be; change nothing."""
-    with pulsar_errors():
-        known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
-        address = _address(known, where, access, None)
-        pulsar = PulsarAdmin(address)
-        record = known or ImportRecord(
-            tenant, _origin(here, pulsar, where.name), address.service_url, address.admin_url, ImportStep.METADATA, 0, 0
-        )
-        worker = ImportWorker(here, pulsar, address, record, news)
-        news(f"tenant {tenant} of {record.origin}")
-        show_names(settings, [*worker.lacking(), *worker.left_out()])
+    known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
+    address = _address(known, where, access, None)
+    pulsar = PulsarAdmin(address)
+    record = known or ImportRecord(
+        tenant, _origin(here, pulsar, where.name), address.service_url, address.admin_url, ImportStep.METADATA, 0, 0
+    )
+    worker = ImportWorker(here, pulsar, address, record, news)
+    news(f"tenant {tenant} of {record.origin}")
+    show_names(settings, [*worker.lacking(), *worker.left_out()])
 
 
 @command(app, "run")
@@ -117,24 +115,20 @@ def run(
 ) -> None:
     """Copy metadata, messages and acknowledgements that Pulsar has now. Run it again for what came since; it continues
     where a killed run ended. Pulsar is only read."""
-    with pulsar_errors():
-        official_client()
-        known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
-        address = _address(known, where, access, private_key)
-        pulsar = PulsarAdmin(address)
-        origin = known.origin if known is not None and where.name is None else _origin(here, pulsar, where.name)
-        record = here.node.imports.begin(
-            tenant, origin, address.service_url, address.admin_url, Deadline.after(_CALL_S)
-        )
-        _show(settings, ImportWorker(here, pulsar, address, record, news, delivery_times=delivery_times).run(), [])
+    official_client()
+    known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
+    address = _address(known, where, access, private_key)
+    pulsar = PulsarAdmin(address)
+    origin = known.origin if known is not None and where.name is None else _origin(here, pulsar, where.name)
+    record = here.node.imports.begin(tenant, origin, address.service_url, address.admin_url, Deadline.after(_CALL_S))
+    _show(settings, ImportWorker(here, pulsar, address, record, news, delivery_times=delivery_times).run(), [])
 
 
 @command(app, "status")
 def status(settings: Settings, here: AdminClient, tenant: TenantArgument) -> None:
     """Show how far a tenant's import is, as this cluster knows it."""
-    with pulsar_errors():
-        record = here.node.imports.require(tenant, Deadline.after(_CALL_S))
-        _show(settings, record, imported_upto(here.node, record, Deadline.after(_CALL_S)))
+    record = here.node.imports.require(tenant, Deadline.after(_CALL_S))
+    _show(settings, record, imported_upto(here.node, record, Deadline.after(_CALL_S)))
 
 
 @command(app, "verify")
@@ -149,10 +143,9 @@ def verify(
 
     While programs produce and consume the last moments differ.
     """
-    with pulsar_errors():
-        record = here.node.imports.require(tenant, Deadline.after(_CALL_S))
-        address = _address(record, WhereOptions(), access, private_key)
-        report = ImportWorker(here, PulsarAdmin(address), address, record, news).verify()
+    record = here.node.imports.require(tenant, Deadline.after(_CALL_S))
+    address = _address(record, WhereOptions(), access, private_key)
+    report = ImportWorker(here, PulsarAdmin(address), address, record, news).verify()
     _show_report(settings, report)
     if not report.good:
         raise CommandFailed(f"{len(report.problems())} differences, the first: {report.problems()[0]}")

@@ -43,7 +43,9 @@ def complain(line: str) -> None:
 
 def one_line(error: BaseException) -> str:
     """An exception in one line. Types are named only where the message alone would say nothing."""
-    if isinstance(error, (KeyboardInterrupt, Interrupted)):
+    # A signal handled inside one of confluent-kafka's C calls comes out as a SystemError.
+    by_signal = isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt)
+    if by_signal or isinstance(error, (KeyboardInterrupt, Interrupted)):
         return "interrupted"
     # librdkafka's exceptions carry an object that knows the words.
     words = getattr(error.args[0], "str", None) if error.args else None

@@ -10,7 +10,6 @@ from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.output import show_pairs, show_result, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.metadata.namespaces import CLUSTER
 from pulsar_on_kafka.metadata.policies import POLICIES, policy_named
 
@@ -56,8 +55,7 @@ def policies_of(noun: typer.Typer, where: object, about: str) -> None:
 
 
 def set_policy(settings: Settings, where: str, name: str, value: str) -> None:
-    with pulsar_errors():
-        parsed = policy_named(name).parse(value)
+    parsed = policy_named(name).parse(value)
     with admin_of(settings) as admin:
         admin.set_policy(where, name, parsed)
         done = f"policy {name} of {_named(where)} is {_shown(parsed)}"

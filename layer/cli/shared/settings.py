@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, Optional
 
 import typer
 
@@ -120,4 +120,31 @@ def read_kafka_config(given: Sequence[str]) -> dict[str, str]:
         KafkaSettings("", options).check()
     except InvalidOption as refused:
         raise typer.BadParameter(str(refused), param_hint="--kafka-config") from refused
+    return options
+
+
+ClusterConfigOption = Annotated[
+    Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+    typer.Option(
+        "--cluster-config",
+        metavar="NAME:FILE|NAME:KEY=VALUE",
+        help="librdkafka's options for a registered cluster, above all secrets. May be repeated.",
+    ),
+]
+
+
+def read_cluster_config(given: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Options by cluster, from `NAME:KEY=VALUE` and `NAME:FILE`; later ones win.
+
+    Raises:
+        typer.BadParameter: neither, or a reserved option.
+    """
+    options: dict[str, dict[str, str]] = {}
+    for item in given:
+        # A name may hold colons, and a key none.
+        name, separator, _ = item.partition("=")[0].rpartition(":")
+        if not name:
+            raise typer.BadParameter("expected NAME:KEY=VALUE or NAME:FILE", param_hint="--cluster-config")
+        option = item[len(name) + len(separator) :]
+        options.setdefault(name, {}).update(read_kafka_config([option]))
     return options

@@ -118,6 +118,23 @@ class Bridge:
             return function(*arguments)
 
 
+class Handle:
+    """A producer, consumer or reader of Java's client, which is `native`."""
+
+    def __init__(self, bridge: Bridge, native: Any) -> None:
+        self._bridge = bridge
+        self.native = native
+
+    def topic(self) -> str:
+        return str(self.native.getTopic())
+
+    def is_connected(self) -> bool:
+        return bool(self.native.isConnected())
+
+    def close(self) -> None:
+        self._bridge.call(self.native.close)
+
+
 class Options:
     """Keyword arguments on their way to a Java builder: each is taken once, none may be left over."""
 

@@ -6,15 +6,16 @@ An option that is not known here is a TypeError. Transactions, which Python's cl
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 from pulsar_on_kafka.compat.java.bridge import Bridge, Options
-from pulsar_on_kafka.compat.java.consumer import JavaConsumer
+from pulsar_on_kafka.compat.java.consumer import JavaConsumer, JavaReader
 from pulsar_on_kafka.compat.java.messages import native_id
 from pulsar_on_kafka.compat.java.producer import JavaProducer
-from pulsar_on_kafka.compat.java.reader import JavaReader
+from pulsar_on_kafka.compat.java.runtime import JavaAddress
 from pulsar_on_kafka.compat.java.transaction import JavaTransaction
 
 _TYPES: Final = {"Exclusive": "Exclusive", "Shared": "Shared", "Failover": "Failover", "KeyShared": "Key_Shared"}
@@ -130,3 +131,18 @@ class JavaClient:
             made = java.autoSplitHashRange()
         made.setAllowOutOfOrderDelivery(policy.allow_out_of_order_delivery)
         return made
+
+
+class JavaSdk:
+    """The Java client drives a scenario through this `run.sdk`: enumerations, policies and exceptions are the official
+    Python module's; what makes clients is Java's."""
+
+    def __init__(self, address: JavaAddress) -> None:
+        self._official: Any = importlib.import_module("pulsar")
+        self._bridge = Bridge(address, self._official)
+
+    def Client(self, url: str, **options: Any) -> JavaClient:  # noqa: N802 - the official name
+        return JavaClient(self._bridge, url, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._official, name)

@@ -1,24 +1,31 @@
-"""Java's consumer with the calls of the official Python client's."""
+"""Java's consumer and reader with the calls of the official Python client's."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from pulsar_on_kafka.compat.java.bridge import Bridge
+from pulsar_on_kafka.compat.java.bridge import Handle
 from pulsar_on_kafka.compat.java.messages import JavaMessage, JavaMessageId, native_id
 from pulsar_on_kafka.compat.java.transaction import JavaTransaction
 
 
-class JavaConsumer:
-    """`native` is Java's."""
+class _Receiver(Handle):
+    """Both may wait for a message, and go to another place."""
 
-    def __init__(self, bridge: Bridge, native: Any) -> None:
-        self._bridge = bridge
-        self.native = native
+    def _received(self, receive: Callable[..., Any], timeout_millis: int) -> JavaMessage:
+        """Raises the official Timeout. There is no waiting without an end here."""
+        found = self._bridge.call(receive, timeout_millis, self._bridge.ms)
+        if found is None:
+            raise self._bridge.timeout()
+        return JavaMessage(found)
 
-    def topic(self) -> str:
-        return str(self.native.getTopic())
+    def seek(self, where: Any) -> None:
+        """`where` is an id or a time in ms."""
+        self._bridge.call(self.native.seek, where if isinstance(where, int) else native_id(self._bridge, where))
 
+
+class JavaConsumer(_Receiver):
     def subscription_name(self) -> str:
         return str(self.native.getSubscription())
 
@@ -26,25 +33,26 @@ class JavaConsumer:
         return str(self.native.getConsumerName())
 
     def receive(self, timeout_millis: int) -> JavaMessage:
-        """Raises the official Timeout. There is no waiting without an end here."""
-        found = self._bridge.call(self.native.receive, timeout_millis, self._bridge.ms)
-        if found is None:
-            raise self._bridge.timeout()
-        return JavaMessage(found)
+        return self._received(self.native.receive, timeout_millis)
 
     def acknowledge(self, message: JavaMessage | JavaMessageId, txn: JavaTransaction | None = None) -> None:
-        if txn is None:
-            self._bridge.call(self.native.acknowledge, message.native)
-        else:
-            which = message.native if isinstance(message, JavaMessageId) else message.native.getMessageId()
-            self._bridge.call(lambda: self.native.acknowledgeAsync(which, txn.native).get())
+        self._acknowledge(self.native.acknowledge, self.native.acknowledgeAsync, message, txn)
 
     def acknowledge_cumulative(self, message: JavaMessage | JavaMessageId, txn: JavaTransaction | None = None) -> None:
+        self._acknowledge(self.native.acknowledgeCumulative, self.native.acknowledgeCumulativeAsync, message, txn)
+
+    def _acknowledge(
+        self,
+        plain: Callable[..., Any],
+        transactional: Callable[..., Any],
+        message: JavaMessage | JavaMessageId,
+        txn: JavaTransaction | None,
+    ) -> None:
         if txn is None:
-            self._bridge.call(self.native.acknowledgeCumulative, message.native)
+            self._bridge.call(plain, message.native)
         else:
             which = message.native if isinstance(message, JavaMessageId) else message.native.getMessageId()
-            self._bridge.call(lambda: self.native.acknowledgeCumulativeAsync(which, txn.native).get())
+            self._bridge.call(lambda: transactional(which, txn.native).get())
 
     def negative_acknowledge(self, message: JavaMessage | JavaMessageId) -> None:
         self._bridge.call(self.native.negativeAcknowledge, message.native)
@@ -58,18 +66,16 @@ class JavaConsumer:
     def redeliver_unacknowledged_messages(self) -> None:
         self._bridge.call(self.native.redeliverUnacknowledgedMessages)
 
-    def seek(self, where: Any) -> None:
-        """`where` is an id or a time in ms."""
-        self._bridge.call(self.native.seek, where if isinstance(where, int) else native_id(self._bridge, where))
-
     def get_last_message_id(self) -> JavaMessageId:
         return JavaMessageId(self._bridge.call(self.native.getLastMessageId))
-
-    def is_connected(self) -> bool:
-        return bool(self.native.isConnected())
 
     def unsubscribe(self) -> None:
         self._bridge.call(self.native.unsubscribe)
 
-    def close(self) -> None:
-        self._bridge.call(self.native.close)
+
+class JavaReader(_Receiver):
+    def read_next(self, timeout_millis: int) -> JavaMessage:
+        return self._received(self.native.readNext, timeout_millis)
+
+    def has_message_available(self) -> bool:
+        return bool(self._bridge.call(self.native.hasMessageAvailable))

@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pulsar_on_kafka.compat.java.bridge import Bridge, Options
+from pulsar_on_kafka.compat.java.bridge import Bridge, Handle, Options
 from pulsar_on_kafka.compat.java.messages import JavaMessageId
 from pulsar_on_kafka.compat.java.transaction import JavaTransaction
 
 SendCallback = Callable[[Any, "JavaMessageId | None"], None]
 
 
-class JavaProducer:
-    """`native` is Java's."""
-
+class JavaProducer(Handle):
     def __init__(self, bridge: Bridge, native: Any) -> None:
-        self._bridge = bridge
-        self.native = native
+        super().__init__(bridge, native)
         self._under_way: list[tuple[Any, SendCallback | None]] = []
-
-    def topic(self) -> str:
-        return str(self.native.getTopic())
 
     def producer_name(self) -> str:
         return str(self.native.getProducerName())
@@ -49,12 +43,6 @@ class JavaProducer:
             result, sent = self._bridge.settled(future)
             if callback is not None:
                 callback(result, None if sent is None else JavaMessageId(sent))
-
-    def is_connected(self) -> bool:
-        return bool(self.native.isConnected())
-
-    def close(self) -> None:
-        self._bridge.call(self.native.close)
 
     def _message(self, content: bytes | None, txn: JavaTransaction | None, options: dict[str, Any]) -> Any:
         given = Options("send", options)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pulsar_on_kafka.compat.compare import CompatReport, compare
-from pulsar_on_kafka.compat.differences import OURS, BadDifferences, read_differences
+from pulsar_on_kafka.compat.compare import OURS, BadDifferences, CompatReport, compare, read_differences
 from pulsar_on_kafka.compat.report import html_page, json_report, junit_xml, show_report
 from pulsar_on_kafka.compat.scenario import ScenarioError, choose, load
 from tests.unit.compat.histories import a_scenario, did, every_verdict

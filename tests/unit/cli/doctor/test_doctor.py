@@ -6,10 +6,9 @@ import pytest
 
 from pulsar_on_kafka.base.processes import SERVICE, STAND_IN
 from pulsar_on_kafka.cli.doctor.cluster import SETTING_RULES, check_version, judge_settings, judge_state_topic
-from pulsar_on_kafka.cli.doctor.machine import check_librdkafka, check_open_files
+from pulsar_on_kafka.cli.doctor.command import check_librdkafka, check_open_files, judge_members
 from pulsar_on_kafka.cli.doctor.probe import Sent, judge_clock
 from pulsar_on_kafka.cli.doctor.report import Status
-from pulsar_on_kafka.cli.doctor.service import judge_members
 from pulsar_on_kafka.cli.doctor.state import format_of
 from pulsar_on_kafka.cli.doctor.transactions import BEGINNING, SERVING, judge_transactions
 from pulsar_on_kafka.embedded.settings import common_properties

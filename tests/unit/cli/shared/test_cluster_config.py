@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from pulsar_on_kafka.cli.shared.cluster_config import read_cluster_config
+from pulsar_on_kafka.cli.shared.settings import read_cluster_config
 from pulsar_on_kafka.client.connection.connection import peer_settings
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
 

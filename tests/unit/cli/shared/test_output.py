@@ -146,6 +146,10 @@ def test_failures_are_one_line() -> None:
     assert one_line(TopicNotFound("no\n  such topic")) == "no such topic"
     assert one_line(TopicNotFound()) == "TopicNotFound"
     assert one_line(KeyboardInterrupt()) == one_line(Interrupted("by a signal")) == "interrupted"
+    in_librdkafka = SystemError("returned a result with an exception set")
+    in_librdkafka.__cause__ = KeyboardInterrupt()
+    assert one_line(in_librdkafka) == "interrupted"
+    assert one_line(SystemError("another one")) == "another one"
 
 
 def test_wipe_touches_nothing_that_is_not_a_brokers(tmp_path: Path) -> None:
