@@ -277,8 +277,9 @@ def _alike() -> Iterator[None]:
 class LayerAdmin:
     """Our own `AdminClient`."""
 
-    def __init__(self, url: str, kafka_config: Mapping[str, str] | None = None, **login: Any) -> None:
-        self._client = AdminClient(url, kafka_config=kafka_config, **login)
+    def __init__(self, client: AdminClient) -> None:
+        """The client is closed by `close`."""
+        self._client = client
         self._maintenance: Maintenance | None = None
 
     def close(self) -> None:

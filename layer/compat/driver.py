@@ -12,9 +12,11 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Final, NamedTuple, TypeVar
 
+from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.client.values.authentication import AuthenticationToken
 from pulsar_on_kafka.compat.admin import Admin, AdminError, LayerAdmin, PulsarRest
 from pulsar_on_kafka.compat.history import Event, Side
 from pulsar_on_kafka.compat.java import JavaAddress, JavaSdk
@@ -117,10 +119,14 @@ class ScenarioRun:
             if self._target.side is Side.PULSAR:
                 self._admin = PulsarRest(self._target.admin_url, logins)
             elif logins is None:
-                given = self._target.options
-                self._admin = LayerAdmin(self._target.url, given.get("kafka_config"), instance=given.get("instance"))
+                given, url = self._target.options, self._target.url
+                client = AdminClient(url, kafka_config=given.get("kafka_config"), instance=given.get("instance"))
+                self._admin = LayerAdmin(client)
             else:
-                self._admin = LayerAdmin(self._target.url, **self._login(ADMIN))
+                token = AuthenticationToken(logins.tokens[ADMIN])
+                self._admin = LayerAdmin(
+                    AdminClient(self._target.url, authentication=token, tls_trust_certs_file_path=logins.authority)
+                )
         return self._admin
 
     @property

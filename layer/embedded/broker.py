@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Literal
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.lifetimes import Startable
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded import readiness
 from pulsar_on_kafka.embedded.download import last_lines
@@ -76,7 +76,7 @@ class BrokerOptions:
     security: SecureListeners | None = None
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(Startable):
     """One Kafka node. For use from one thread. Started by `start` or `with`; a constructor touches nothing.
 
     The JVM ends with this program, however the program ends (see `lifeline`).
@@ -89,15 +89,6 @@ class EmbeddedBroker:
         self._secure_ports: dict[str, int] = {}
         self._temporary: Path | None = None
         self._process: _Process | None = None
-
-    def __enter__(self) -> EmbeddedBroker:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def bootstrap(self) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import warnings
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.lifetimes import Startable
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded import readiness
 from pulsar_on_kafka.embedded.broker import BrokerOptions
@@ -26,7 +26,7 @@ _ASK_TIMEOUT_S: Final = 1.0
 _NO_ENGINE: Final = "start Docker, or use `--broker embedded`, which needs only Java"
 
 
-class DockerBroker:
+class DockerBroker(Startable):
     """One Kafka node in a container; the interface of `EmbeddedBroker`. For use from one thread."""
 
     can_restart: Final = True
@@ -36,15 +36,6 @@ class DockerBroker:
         self._progress = progress
         self._port = self._options.port
         self._container: DockerContainer | None = None
-
-    def __enter__(self) -> DockerBroker:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def bootstrap(self) -> str:

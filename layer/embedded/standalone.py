@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 import platformdirs
 
+from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.embedded.broker import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.embedded.download import last_lines
 from pulsar_on_kafka.embedded.errors import BrokerDidNotStart
@@ -47,25 +44,9 @@ def run_standalone(
         EmbeddedBrokerError: it cannot start (a busy port, no Java, ...), or ended by itself.
     """
     options = BrokerOptions(data_dir=data_dir or default_data_dir(), port=port, heap_mb=heap_mb, extra=extra or {})
-    with _told_to_stop() as stop, EmbeddedBroker(options, progress) as broker:
+    with told_to_stop(interruptible=False) as stop, EmbeddedBroker(options, progress) as broker:
         announce(f"Kafka is ready: kafka://{broker.bootstrap}")
         while not stop.wait(_LOOK_EVERY_S):
             if not broker.is_running:
                 raise BrokerDidNotStart(f"the broker ended by itself; its log ends: {last_lines(broker.log_file, 5)}")
         progress("stopping ...")
-
-
-@contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
-    """An event that SIGINT and SIGTERM set instead of ending the program."""
-    stop = threading.Event()
-
-    def set_stop(number: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    before = {number: signal.signal(number, set_stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -362,18 +362,18 @@ class Topics:
     def tell_of_backlog(self, topic: Topic, exceeded: BacklogExceeded | None, deadline: Deadline) -> None:
         """Tell the topic's producers that there is too much that is not acknowledged, or not any more. Nothing happens
         where this life of it is over."""
-        self._note(topic, deadline, backlog_exceeded=exceeded)
+        self._note(topic, lambda record: replace(record, backlog_exceeded=exceeded), deadline)
 
     def note_unused(self, topic: Topic, unused: Mapping[str, Unused], deadline: Deadline) -> None:
         """Keep since when the topic and its subscriptions are unused. Nothing happens where this life of it is over."""
-        self._note(topic, deadline, unused=unused)
+        self._note(topic, lambda record: replace(record, unused=unused), deadline)
 
-    def _note(self, topic: Topic, deadline: Deadline, **fields: Any) -> None:
+    def _note(self, topic: Topic, change: Callable[[TopicRecord], TopicRecord], deadline: Deadline) -> None:
         def noted(current: Versioned) -> bytes | None:
             record = decode_topic(current.value)
             if record.incarnation != topic.layout.incarnation or record.state is not LifeState.ACTIVE:
                 return None
-            changed = replace(record, **fields)
+            changed = change(record)
             return None if changed == record else encode_topic(changed)
 
         self._entities.amend(str(topic.name.base), str(topic.name.base), noted, deadline)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Optional
 import typer
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.cli.commands.subscriptions import Initial, SubscriptionOption
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
@@ -16,7 +17,6 @@ from pulsar_on_kafka.cli.shared.connection import client_of
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import news, progress_bar, results_scroll_by, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.stopping import told_to_stop
 from pulsar_on_kafka.cli.shared.values import message_id_text, payload_fields, payload_text, printable
 from pulsar_on_kafka.client.consumer.consumer import Consumer
 from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
@@ -64,7 +64,7 @@ def consume(
     What was printed is acknowledged, also when Ctrl-C ends it. A payload that is no UTF-8 is printed as base64. With
     --timeout-ms, fewer messages than asked for are a failure.
     """
-    with told_to_stop() as stop, client_of(settings) as client:
+    with told_to_stop(interruptible=True) as stop, client_of(settings) as client:
         consumer = client.subscribe(topic, subscription, _TYPES[kind], initial_position=_POSITIONS[initial])
         bar = progress_bar("receiving", count or None, shown=not results_scroll_by())
         taken = 0

@@ -9,6 +9,7 @@ import typer
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.http_server import HttpServer
+from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.http_options import (
     LOCAL,
@@ -28,7 +29,6 @@ from pulsar_on_kafka.cli.shared.output import (
     write_line,
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.stopping import told_to_stop
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
 from pulsar_on_kafka.lookup_service.cluster_metadata import ClusterMetadata
 from pulsar_on_kafka.lookup_service.following_map import following_map
@@ -72,7 +72,7 @@ def serve(
     Clients name it as pok+lookup://host:port. Any number of such services may run; each follows the map. Addresses are
     those of pok clusters, in which this cluster has to be, too. Messages never pass through here.
     """
-    with told_to_stop() as stop, following_map(admin.node) as followed:
+    with told_to_stop(interruptible=True) as stop, following_map(admin.node) as followed:
         metadata = ClusterMetadata(settings.kafka_config, settings.instance)
         try:
             guard = guard_of(tls_certificate, tls_key, token_file)

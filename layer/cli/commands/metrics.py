@@ -9,10 +9,10 @@ from prometheus_client import CollectorRegistry, generate_latest, start_http_ser
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import news, write_line
-from pulsar_on_kafka.cli.shared.stopping import told_to_stop
 from pulsar_on_kafka.metrics.cluster import ClusterCollector
 
 
@@ -43,7 +43,7 @@ def metrics(
     except OSError as taken:
         raise CommandFailed(f"port {port} cannot be listened on: {taken.strerror}") from taken
     news(f"metrics on port {server.server_port}")
-    with told_to_stop() as stop:
+    with told_to_stop(interruptible=True) as stop:
         while not stop.wait(Deadline.after(3600).remaining_s()):
             continue
     server.shutdown()

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.cli.shared.command import command
@@ -31,7 +32,6 @@ from pulsar_on_kafka.cli.shared.settings import (
     Settings,
     read_cluster_config,
 )
-from pulsar_on_kafka.cli.shared.stopping import told_to_stop
 from pulsar_on_kafka.exceptions import ConnectError, Timeout
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth
@@ -100,7 +100,7 @@ def serve(
     server = ServiceServer(host, port, registry, health, guard)
     try:
         news(f"metrics and health on port {server.port}")
-        with told_to_stop() as stop:
+        with told_to_stop(interruptible=True) as stop:
             admin = _connected(settings, health, stop)
             if admin is not None:
                 admin.node.transactions.limits = limits

@@ -10,12 +10,12 @@ from typing import Annotated, Final, Optional
 import typer
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import news, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.stopping import told_to_stop
 from pulsar_on_kafka.embedded import BrokerOptions, open_broker, run_standalone
 from pulsar_on_kafka.embedded.standalone import DEFAULT_PORT, default_data_dir
 from pulsar_on_kafka.embedded.storage import wait_unlocked
@@ -59,7 +59,7 @@ def standalone(
 
 
 def _run_docker(settings: Settings, port: int) -> None:
-    with told_to_stop() as stop, open_broker("docker", BrokerOptions(port=port), news) as running:
+    with told_to_stop(interruptible=True) as stop, open_broker("docker", BrokerOptions(port=port), news) as running:
         _announce(settings, f"Kafka is ready: kafka://{running.bootstrap}")
         stop.wait()
         news("stopping ...")

@@ -9,11 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final
 
 import platformdirs
 
+from pulsar_on_kafka.base.lifetimes import Startable
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.java import find_java
@@ -47,7 +47,7 @@ def known_jars() -> Path | None:
     return max(whole, default=None)
 
 
-class JavaRuntime:
+class JavaRuntime(Startable):
     """A JVM for the length of a `with`; it ends with this process, however that ends.
 
     Memory: a heap of 512 MB for the clients of all scenarios that are played at the same time.
@@ -57,15 +57,6 @@ class JavaRuntime:
         self._jars = jars
         self._process: subprocess.Popen[bytes] | None = None
         self._address: JavaAddress | None = None
-
-    def __enter__(self) -> JavaRuntime:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def address(self) -> JavaAddress:

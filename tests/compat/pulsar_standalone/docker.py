@@ -6,10 +6,10 @@ import gc
 import urllib.request
 import warnings
 from importlib import resources
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.lifetimes import Startable
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded.ports import free_port
 from pulsar_on_kafka.embedded.progress import Progress, to_stderr
@@ -26,7 +26,7 @@ _ASK_TIMEOUT_S: Final = 5.0
 _COMMAND: Final = "bash -c 'bin/apply-config-from-env.py conf/standalone.conf && exec bin/pulsar standalone -nss -nfw'"
 
 
-class PulsarContainer:
+class PulsarContainer(Startable):
     """One Pulsar node in a container, with the addresses of `PulsarStandalone`. For use from one thread."""
 
     def __init__(self, options: PulsarOptions | None = None, progress: Progress = to_stderr) -> None:
@@ -35,15 +35,6 @@ class PulsarContainer:
         self._broker_port = 0
         self._web_port = 0
         self._container: DockerContainer | None = None
-
-    def __enter__(self) -> PulsarContainer:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def service_url(self) -> str:

@@ -21,11 +21,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 import pulsar_on_kafka.embedded
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.lifetimes import Startable
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded.download import last_lines
 from pulsar_on_kafka.embedded.java import find_java
@@ -71,7 +71,7 @@ class PulsarOptions:
     token: str = field(default="", repr=False)
 
 
-class PulsarStandalone:
+class PulsarStandalone(Startable):
     """One Pulsar node. For use from one thread. A constructor touches nothing; `start` or `with` starts it.
 
     The JVM ends with this program, however the program ends, and its data with it (see `embedded.lifeline`).
@@ -85,15 +85,6 @@ class PulsarStandalone:
         self._jvm_pid = 0
         self._broker_port = 0
         self._web_port = 0
-
-    def __enter__(self) -> PulsarStandalone:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def service_url(self) -> str:
