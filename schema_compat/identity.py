@@ -76,7 +76,7 @@ def _same_words(one: bytes, other: bytes) -> bool:
 _meaning_of_small = lru_cache(maxsize=256)(_meaning_of)
 
 
-def _words(definition: Any) -> Iterator[str]:
+def _words(definition: object) -> Iterator[str]:
     """The definition word by word, names resolved; only for what `read_definition` takes. No recursion."""
     defined: set[str] = set()
     pending: list[tuple[Any, str] | str] = [(definition, "")]

@@ -80,7 +80,7 @@ def _form_of(text: bytes) -> Definition:
 _form_of_small = lru_cache(maxsize=64)(_form_of)
 
 
-def _is_avro_alone(value: Any) -> bool:
+def _is_avro_alone(value: object) -> bool:
     """True for what JSON Schema has no word for: a union, a named type, a map, a number of Avro, and arrays of such."""
     pending = [value]
     while pending:
@@ -98,7 +98,7 @@ def _is_avro_alone(value: Any) -> bool:
     return False
 
 
-def _is_readable_avro(value: Any) -> bool:
+def _is_readable_avro(value: object) -> bool:
     try:
         read_definition(value)
     except UnreadableSchema:

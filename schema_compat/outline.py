@@ -259,14 +259,14 @@ def _escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     try:
         return json.dumps(value, ensure_ascii=False, default=_number)
     except RecursionError:
         return "..."
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     if isinstance(value, Decimal):
         return float(value)
     raise TypeError(f"JSON has no place for {type(value).__name__}: {value!r:.60}")

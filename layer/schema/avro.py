@@ -110,7 +110,7 @@ class AvroSchema(Schema):
             definition["name"] = self._root_name
         return _compiled(definition)
 
-    def _as_avro(self, value: Any) -> Any:
+    def _as_avro(self, value: object) -> Any:
         if type(value) is not list:
             if isinstance(value, Enum):
                 return value.name

@@ -59,12 +59,12 @@ class PayloadBounds:
         """Moves over the whole payload. Raises ValueError: the place where it is no value of the definition."""
         walk(data, self._root, self._named, Limits(MAX_DEPTH, MAX_EMPTY + _EMPTY_PER_BYTE * len(data)))
 
-    def check_value(self, value: Any) -> None:
+    def check_value(self, value: object) -> None:
         """Raises ValueError for dicts and lists that are deeper than `MAX_DEPTH`, or contain themselves."""
         if self._may_be_deep and _is_deeper(value, MAX_DEPTH):
             raise ValueError(f"a value for an Avro definition has more than {MAX_DEPTH} levels, or contains itself")
 
-    def _collect(self, root: Any) -> None:
+    def _collect(self, root: object) -> None:
         left: list[tuple[Any, str, int]] = [(root, "", 1)]
         while left:
             definition, owner, level = left.pop()
@@ -81,7 +81,7 @@ class PayloadBounds:
             self._pieces += pieces
             left.extend((part, owner, level + 1) for part, _ in pieces)
 
-    def _note_decimal(self, definition: Any) -> None:
+    def _note_decimal(self, definition: object) -> None:
         if isinstance(definition, dict) and is_decimal(definition):
             self._has_decimals = True
             size = definition.get("size", 0)
@@ -137,7 +137,7 @@ class PayloadBounds:
         return not least or empty > 16 + 4 * least
 
 
-def check_definition(definition: Any) -> None:
+def check_definition(definition: object) -> None:
     """Raises ValueError for one that has more than `MAX_JSON_DEPTH` levels: fastavro reads it on the C stack, too."""
     if _is_deeper(definition, MAX_JSON_DEPTH):
         raise ValueError(f"an Avro definition has more than {MAX_JSON_DEPTH} levels of JSON")
@@ -162,7 +162,7 @@ def _pieces(definition: Any) -> list[tuple[Any, int]]:
     return [(definition[part], beside) for part, beside in (("items", 0), ("values", 1)) if part in definition]
 
 
-def _name(definition: Any) -> Any:
+def _name(definition: object) -> Any:
     """The name of a named type or of a primitive; None for a union, array or map."""
     if isinstance(definition, dict):
         return definition.get("name")

@@ -20,7 +20,7 @@ class Limits:
     empty: int
 
 
-def walk(data: bytes, definition: Any, named: Mapping[str, Any], limits: Limits) -> None:
+def walk(data: bytes, definition: object, named: Mapping[str, Any], limits: Limits) -> None:
     """Goes to the end of the value. What comes behind it does not matter, as it does not to fastavro.
 
     Args:
@@ -87,7 +87,7 @@ def _pass_leaf(definition: Any, kind: str, payload: _Payload) -> None:
         payload.empty(1)
 
 
-def _blocks(items: Any, named: Mapping[str, Any], payload: _Payload) -> Iterator[tuple[str, Any]]:
+def _blocks(items: object, named: Mapping[str, Any], payload: _Payload) -> Iterator[tuple[str, Any]]:
     at = 0
     while (count := payload.block()) > 0:
         if _is_null(items):
@@ -98,23 +98,23 @@ def _blocks(items: Any, named: Mapping[str, Any], payload: _Payload) -> Iterator
         at += count
 
 
-def _entries(values: Any, payload: _Payload) -> Iterator[tuple[str, Any]]:
+def _entries(values: object, payload: _Payload) -> Iterator[tuple[str, Any]]:
     while (count := payload.block()) > 0:
         for _ in range(count):
             payload.text()
             yield "[]", values
 
 
-def is_decimal(definition: Any) -> bool:
+def is_decimal(definition: object) -> bool:
     """True for bytes or a fixed type that stand for a decimal number."""
     return isinstance(definition, dict) and definition.get("logicalType") == "decimal"
 
 
-def _is_null(definition: Any) -> bool:
+def _is_null(definition: object) -> bool:
     return definition == "null" or (isinstance(definition, dict) and definition["type"] == "null")
 
 
-def _shown(definition: Any) -> str:
+def _shown(definition: object) -> str:
     if isinstance(definition, dict):
         return str(definition.get("name") or definition["type"])
     return "a union" if isinstance(definition, list) else str(definition)

@@ -283,7 +283,7 @@ def _kept_type(field: Declared) -> type | None:
     return field.enum_type if type(field) is CustomEnum else _KEPT.get(type(field))
 
 
-def _declared(value: Any) -> object:
+def _declared(value: object) -> object:
     if isinstance(value, EnumMeta) and issubclass(value, Enum):
         return CustomEnum(value)
     return value() if isinstance(value, RecordMeta) else value
@@ -309,7 +309,7 @@ def _definition_inside(declared: Declared, defined_names: set[str]) -> Any:
     return declared.schema_info(defined_names) if has_parts else declared.type()
 
 
-def _with_records(field: Declared, given: Any) -> Any:
+def _with_records(field: Declared, given: object) -> Any:
     """`given` with its dicts made records, where `field` holds records, or an array or map of them."""
     if isinstance(given, dict):
         if isinstance(field, Record):

@@ -42,7 +42,7 @@ def _day_and_time(number: int, nanoseconds: int) -> datetime:
     return datetime.combine(_day(number), _time_of_day(nanoseconds))
 
 
-def _itself(value: Any) -> Any:
+def _itself(value: object) -> Any:
     return value
 
 

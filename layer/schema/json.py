@@ -97,7 +97,7 @@ def _block(opening: str, parts: Iterable[str], closing: str, newline: str) -> st
     return f"{opening}{newline} {inside}{newline}{closing}" if inside else opening + closing
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> Any:
     """For what the standard library's encoder does not know."""
     if isinstance(value, Enum):
         return value.value

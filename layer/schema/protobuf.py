@@ -86,7 +86,7 @@ class ProtobufSchema(_MessageSchema):
         self._schema_info = SchemaInfo.declared(SchemaType.PROTOBUF, definition, "PROTOBUF", properties)
 
 
-def _descriptor(record_cls: Any) -> Any:
+def _descriptor(record_cls: object) -> Any:
     from google.protobuf.message import Message
 
     if not (isinstance(record_cls, type) and issubclass(record_cls, Message)):

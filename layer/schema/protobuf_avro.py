@@ -28,7 +28,7 @@ _WORDS_OF_AVRO: Final = frozenset(
 _LABELS: Final = {1: "LABEL_OPTIONAL", 2: "LABEL_REQUIRED", 3: "LABEL_REPEATED"}
 
 
-def avro_text(message: Any) -> str:
+def avro_text(message: object) -> str:
     """The definition for the descriptor `message`.
 
     Raises:

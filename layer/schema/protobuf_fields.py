@@ -93,7 +93,7 @@ def _defaults(info: SchemaInfo) -> dict[str, Any]:
     return {field["name"]: _default(field, given.get(field["name"])) for field in _noted(info)}
 
 
-def _default(field: dict[str, Any], given: Any) -> Any:
+def _default(field: dict[str, Any], given: object) -> Any:
     kind = field["type"]
     if field["label"] == "LABEL_REPEATED":
         return []

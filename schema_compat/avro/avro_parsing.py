@@ -82,7 +82,7 @@ def read_json(text: bytes) -> Any:
         )
 
 
-def read_definition(value: Any) -> AvroType:
+def read_definition(value: object) -> AvroType:
     """The schema that a JSON value defines. Raises UnreadableSchema if it is no Avro schema."""
     return _Parser().read(value)
 
@@ -93,7 +93,7 @@ class _Parser:
     def __init__(self) -> None:
         self._named: dict[str, Enum | Fixed | Record] = {}
 
-    def read(self, value: Any) -> AvroType:
+    def read(self, value: object) -> AvroType:
         definition = _Definition(value, "", ROOT)
         places = [definition.at]
         stack = [self._type(definition)]
@@ -229,7 +229,7 @@ class _Parser:
         return fixed
 
 
-def _primitive(value: Any) -> AvroType | None:
+def _primitive(value: object) -> AvroType | None:
     """The primitive that a name alone stands for: most types are, and need no step of their own."""
     return PRIMITIVES.get(value) if isinstance(value, str) else None
 
@@ -274,7 +274,7 @@ def _number_in_text(name: str, text: str) -> float:
     return float(text.strip().rstrip("fFdD"))
 
 
-def brief(value: Any) -> str:
+def brief(value: object) -> str:
     """A JSON value in a few words, whatever its size."""
     match value:
         case dict():

@@ -89,7 +89,7 @@ def _look(kind: AvroType, value: Any, stack: list[tuple[Any, Any]]) -> str | Non
     return None
 
 
-def _misfit_itself(kind: AvroType, value: Any) -> str | None:
+def _misfit_itself(kind: AvroType, value: object) -> str | None:
     """What is wrong with `value` as far as one look tells; its members are not looked at."""
     match kind:
         case Array():
@@ -126,7 +126,7 @@ def _is_primitive(kind: str, value: Any) -> bool:
             return _is_number(value)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 

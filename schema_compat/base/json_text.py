@@ -159,19 +159,19 @@ def _number(match: re.Match[str]) -> int | Decimal:
     return int(value) if value == value.to_integral_value() else value
 
 
-def shown(value: Any, length: int = 60) -> str:
+def shown(value: object, length: int = 60) -> str:
     """A few words for messages; arrays and objects are not written out, as deep ones could not be."""
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'an array'} of {len(value)}"
     return f"{value!r:.{length}}"
 
 
-def canonical(value: Any) -> bytes:
+def canonical(value: object) -> bytes:
     """Bytes that are equal for equal JSON values alone: 1 equals 1.0 but not true, and names have no order."""
     return canonical_member(value, digests(value))
 
 
-def digests(value: Any) -> dict[int, bytes]:
+def digests(value: object) -> dict[int, bytes]:
     """A digest of each array and object within `value`, and of itself, by `id`; see `canonical`."""
     done: dict[int, bytes] = {}
     pending = [(value, False)]

@@ -36,7 +36,7 @@ ASSERTIONS: Final = frozenset({"type", "enum", "const", *_BOUNDS, "pattern"}) | 
 _APPLICATORS: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef", "allOf", "anyOf", "oneOf", "not", "if"})
 
 
-def expect(value: Any, shape: type[Shape], pointer: str) -> Shape:
+def expect(value: object, shape: type[Shape], pointer: str) -> Shape:
     """`value`, which is of that Python type.
 
     Raises:
@@ -91,7 +91,7 @@ class Assertions:
             return None
         return self._place(raw, f"{pointer}/{keyword}")
 
-    def _values(self, plain: Plain, keyword: str, raw: Any, pointer: str) -> None:
+    def _values(self, plain: Plain, keyword: str, raw: object, pointer: str) -> None:
         values = [raw] if keyword == "const" else expect(raw, list, f"{pointer}/enum")
         allowed = {canonical_member(value, self._digests): value for value in values}
         if plain.values is not None:
@@ -187,7 +187,7 @@ class Assertions:
         return {name: self._place(raw[name], f"{pointer}/{keyword}/{escape(name)}") for name in sorted(raw)}
 
 
-def _types(raw: Any, pointer: str) -> frozenset[str] | None:
+def _types(raw: object, pointer: str) -> frozenset[str] | None:
     """None where every type will do; `number` without `integer`, which it includes."""
     names = raw if isinstance(raw, list) else [raw]
     for name in names:
@@ -201,7 +201,7 @@ def _types(raw: Any, pointer: str) -> frozenset[str] | None:
     return found - {"integer"} if "number" in found else found
 
 
-def _type_of(value: Any) -> str:
+def _type_of(value: object) -> str:
     match value:
         case None:
             return "null"
@@ -219,7 +219,7 @@ def _type_of(value: Any) -> str:
             return "number"
 
 
-def _bound(keyword: str, value: Any, pointer: str) -> Number:
+def _bound(keyword: str, value: object, pointer: str) -> Number:
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise UnreadableSchema(f"{pointer}/{keyword} must be a number, got {shown(value)}")
     if keyword in _COUNTS and not (isinstance(value, int) and value >= 0):
@@ -229,5 +229,5 @@ def _bound(keyword: str, value: Any, pointer: str) -> Number:
     return value
 
 
-def _names(raw: Any, pointer: str) -> frozenset[str]:
+def _names(raw: object, pointer: str) -> frozenset[str]:
     return frozenset(expect(name, str, f"{pointer}/{index}") for index, name in enumerate(expect(raw, list, pointer)))

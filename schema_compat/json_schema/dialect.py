@@ -29,7 +29,7 @@ class Dialect:
     named: bool = True
 
     @classmethod
-    def of(cls, document: Any, *, legacy: bool = False) -> Dialect:
+    def of(cls, document: object, *, legacy: bool = False) -> Dialect:
         """The dialect that `$schema` names; draft 3 for the legacy form, that of Jackson."""
         if legacy:
             return cls(3)

@@ -30,7 +30,7 @@ _MAX_POINTER: Final = 500
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
-def read_document(value: Any, *, legacy: bool = False) -> Document:
+def read_document(value: object, *, legacy: bool = False) -> Document:
     """The document that `value`, parsed JSON, is; `legacy` for the form that Jackson made.
 
     Raises:
@@ -47,7 +47,7 @@ def read_document(value: Any, *, legacy: bool = False) -> Document:
 class _Reading:
     """Schemas met but not read yet wait in a queue, so depth does not matter; each is read once, however often met."""
 
-    def __init__(self, value: Any, dialect: Dialect) -> None:
+    def __init__(self, value: object, dialect: Dialect) -> None:
         self._value = value
         self._dialect = dialect
         self._references = References(value, dialect)
@@ -67,7 +67,7 @@ class _Reading:
             place.schema = _settled(place)
         return root
 
-    def _place(self, raw: Any, pointer: str) -> Place:
+    def _place(self, raw: object, pointer: str) -> Place:
         if len(pointer) > _MAX_POINTER:
             pointer = f"{pointer[:200]}/.../{pointer[-100:].partition('/')[2]}"
         if isinstance(raw, bool):

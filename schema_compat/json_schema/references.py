@@ -15,7 +15,7 @@ _NO_SCHEMAS_WITHIN: Final = frozenset({"enum", "const", "default", "examples"})
 class References:
     """The references know the identifiers of a document and what they name."""
 
-    def __init__(self, document: Any, dialect: Dialect) -> None:
+    def __init__(self, document: object, dialect: Dialect) -> None:
         self._dialect = dialect
         self._resources: dict[str, Any] = {"": document}
         self._anchors: dict[tuple[str, str], Any] = {}
@@ -72,7 +72,7 @@ class References:
                 return found
         raise UnreadableSchema(f"{pointer}/{keyword} leads to {reference!r:.200}, which the document does not contain")
 
-    def _within(self, resource: Any, address: str, fragment: str) -> Any:
+    def _within(self, resource: object, address: str, fragment: str) -> Any:
         if not fragment:
             return resource
         if not fragment.startswith("/"):
