@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import threading
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace
@@ -51,7 +51,7 @@ class FileDirectory:
         self._closed.set()
 
 
-def _place(found: Any, tenant: str, path: str) -> TenantPlace:
+def _place(found: object, tenant: str, path: str) -> TenantPlace:
     clusters = found.get("clusters") if isinstance(found, dict) else None
     tenants = found.get("tenants") if isinstance(found, dict) else None
     if not isinstance(clusters, dict) or not isinstance(tenants, dict):

@@ -165,7 +165,7 @@ def _checked(attribute: str, spelt: str, value: Any) -> Any:
     return value
 
 
-def _checked_schema(value: Any) -> Any:
+def _checked_schema(value: object) -> Any:
     if isinstance(value, Schema | SchemaInfo):
         return value
     if isinstance(value, str) and value.lower() in (OF_TOPIC, BYTES, *DERIVED):

@@ -52,7 +52,7 @@ class PulsarReader:
         self._spark = spark
         self._options: dict[str, Any] = {}
 
-    def option(self, name: str, value: Any) -> PulsarReader:
+    def option(self, name: str, value: object) -> PulsarReader:
         """Set one option; the last value counts."""
         self._options[name] = value
         return self

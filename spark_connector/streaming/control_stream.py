@@ -142,7 +142,7 @@ class _Table(_Proxy):
         found.add(self._java.jvm.org.apache.spark.sql.connector.catalog.TableCapability.MICRO_BATCH_READ)
         return found
 
-    def newScanBuilder(self, options: Any) -> _ScanBuilder:  # noqa: N802
+    def newScanBuilder(self, options: object) -> _ScanBuilder:  # noqa: N802
         return _ScanBuilder(self._java, self._planner)
 
     class Java:
@@ -217,7 +217,7 @@ class _Stream(_Proxy):
             found.put(name, value)
         return found
 
-    def commit(self, end: Any) -> None:
+    def commit(self, end: object) -> None:
         """Nothing: what a batch left is cleaned when the next one is on record."""
 
     def stop(self) -> None:

@@ -77,7 +77,7 @@ class JsonCodec(Codec):
         ]
 
 
-def spark_type(definition: Any) -> Any:
+def spark_type(definition: object) -> Any:
     """The type of a value in JSON of an Avro definition, without logical types.
 
     Raises:
@@ -86,7 +86,7 @@ def spark_type(definition: Any) -> Any:
     return _type_of(definition, {}, 0)
 
 
-def _type_of(definition: Any, named: dict[str, Any], level: int) -> DataType:
+def _type_of(definition: object, named: dict[str, Any], level: int) -> DataType:
     if level > _MOST_LEVELS:
         raise ValueError(
             f"more than {_MOST_LEVELS} levels, or a type that refers to itself: {json.dumps(definition)[:80]}"

@@ -238,7 +238,7 @@ def derived_schema(rows: DataFrame, kind: SchemaType, others: frozenset[str], na
     return SchemaInfo(kind, json.dumps(definition).encode(), kind.name)
 
 
-def _null_first(definition: Any) -> Any:
+def _null_first(definition: object) -> Any:
     if isinstance(definition, list):
         branches = [_null_first(branch) for branch in definition]
         return ["null", *(branch for branch in branches if branch != "null")] if "null" in branches else branches

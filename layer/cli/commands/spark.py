@@ -230,7 +230,7 @@ def _flat(rows: Any) -> Any:
     return rows.select(*made)
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> Any:
     """Bytes as text where they are UTF-8, else base64; times as ISO 8601."""
     if isinstance(value, bytes | bytearray):
         return payload_text(bytes(value))
@@ -245,7 +245,7 @@ def _as_json(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _cell(value: Any) -> object:
+def _cell(value: object) -> object:
     shown = _as_json(value)
     if shown is None:
         return ""

@@ -94,7 +94,7 @@ def _definition(path: Path, value: Mapping[str, Any]) -> bytes:
         raise CommandFailed(f"{path}: schema is no Unicode text, or schema_base64 no base64: {error}") from error
 
 
-def _type(path: Path, given: Any) -> SchemaType:
+def _type(path: Path, given: object) -> SchemaType:
     name = given.upper() if isinstance(given, str) else ""
     if name not in SchemaType.__members__ or name.startswith("AUTO_"):
         names = ", ".join(kind for kind in SchemaType.__members__ if not kind.startswith("AUTO_"))

@@ -31,7 +31,7 @@ def fields_as_json(value: Any) -> dict[str, Any]:
     return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, TxnId):
         return str(value)
     return value.value if isinstance(value, Enum) else value

@@ -229,7 +229,7 @@ class PulsarAdmin:
             raise errors.Corrupt(f"GET {self._root}{path} answers {found!r:.100}, expected a list")
         return [str(each) for each in found]
 
-    def _ask(self, path: str, none_found: Any = None) -> Any:
+    def _ask(self, path: str, none_found: object = None) -> Any:
         """The answer's JSON. `none_found`: what to give where there is nothing; without it that is Refused."""
         try:
             _, body = self._get(path)

@@ -41,7 +41,7 @@ def separates_keys(info: SchemaInfo) -> bool:
     return info.type is SchemaType.KEY_VALUE and info.properties.get("kv.encoding.type") == _SEPARATED
 
 
-def _part(told: Any) -> bytes:
+def _part(told: object) -> bytes:
     if told is None or told == "":
         return b""
     return (told if isinstance(told, str) else json.dumps(told, separators=(",", ":"), ensure_ascii=False)).encode()
