@@ -132,8 +132,8 @@ def parse_options(given: Mapping[str, Any]) -> ReadOptions:
         subscription=_subscription(known),
         starting=_bound(known, "starting", EARLIEST),
         ending=_bound(known, "ending", LATEST),
-        fail_on_data_loss=_flag("failOnDataLoss", known.get("failondataloss", True)),
-        allow_different_topic_schemas=_flag(
+        fail_on_data_loss=flag("failOnDataLoss", known.get("failondataloss", True)),
+        allow_different_topic_schemas=flag(
             "allowDifferentTopicSchemas", known.get("allowdifferenttopicschemas", False)
         ),
         schema=_schema(known.get("schema", "latest")),
@@ -146,7 +146,7 @@ def parse_options(given: Mapping[str, Any]) -> ReadOptions:
         kafka=raw["kafka"],
         driver=raw["driver"],
         spark=_spark_options(known),
-        instance=_instance(known.get("instance")),
+        instance=instance_name(known["instance"]) if "instance" in known else None,
     )
 
 
@@ -161,7 +161,7 @@ def _sorted_out(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dic
         if prefix is not None:
             raw[_PREFIXES[prefix]][name[len(prefix) :]] = str(value)
             continue
-        plain = _plain(name)
+        plain = plain_name(name)
         if name.lower().startswith(_FOREIGN):
             raise InvalidReadOption(
                 f"option {name} configures a Pulsar client; expected kafka.* (the Kafka client of the executors) and "
@@ -178,7 +178,8 @@ def _sorted_out(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dic
     return known, raw
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
+    """An option's name as it counts: in lower case, without dots and underscores."""
     return re.sub(r"[._]", "", name).lower()
 
 
@@ -188,7 +189,7 @@ def _nearest(plain: str) -> str:
 
 
 _SPELT: Final = {
-    _plain(name): name
+    plain_name(name): name
     for name in (
         "service.url", "topic", "topics", "topicsPattern", "predefinedSubscription", "subscription", "startingOffsets",
         "endingOffsets", "startingTime", "endingTime", "failOnDataLoss", "allowDifferentTopicSchemas", "columns",
@@ -219,11 +220,12 @@ def _subscription(known: Mapping[str, Any]) -> str | None:
     return None if given is None else _text("predefinedSubscription", given)
 
 
-def _instance(given: object) -> str | None:
+def instance_name(given: object, refusal: type[Exception] = InvalidReadOption) -> str:
+    """Raises `refusal`: no instance can have this name."""
     try:
-        return None if given is None else Instance(str(given)).name
+        return Instance(str(given)).name
     except InvalidInstanceName as refused:
-        raise InvalidReadOption(str(refused)) from refused
+        raise refusal(str(refused)) from refused
 
 
 def _text(name: str, value: object) -> str:
@@ -232,10 +234,11 @@ def _text(name: str, value: object) -> str:
     return value.strip()
 
 
-def _flag(name: str, value: object) -> bool:
+def flag(name: str, value: object, refusal: type[Exception] = InvalidReadOption) -> bool:
+    """Raises `refusal`: neither true nor false."""
     text = str(value).lower()
     if text not in ("true", "false"):
-        raise InvalidReadOption(f"{name} is {value!r:.80}, expected true or false")
+        raise refusal(f"{name} is {value!r:.80}, expected true or false")
     return text == "true"
 
 
@@ -259,7 +262,7 @@ def _mode(value: object) -> str:
 
 def _chunked(known: Mapping[str, Any]) -> bool | None:
     given = known.get("chunkedmessages", "auto")
-    wanted = None if str(given).lower() == "auto" else _flag("chunkedMessages", given)
+    wanted = None if str(given).lower() == "auto" else flag("chunkedMessages", given)
     if wanted and _plain_records(known):
         raise InvalidReadOption("chunkedMessages is true and includeHeaders is false: chunks are told by headers")
     return wanted
@@ -291,7 +294,7 @@ def _spark_options(known: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _plain_records(known: Mapping[str, Any]) -> bool:
-    plain = not _flag("includeHeaders", known.get("includeheaders", True))
+    plain = not flag("includeHeaders", known.get("includeheaders", True))
     wanting = [name for name in _columns(known) if name not in (*KEPT_COLUMNS, *PLACE_COLUMNS)]
     if plain and wanting:
         raise InvalidReadOption(f"includeHeaders is false, and the column {wanting[0]} needs headers")
@@ -300,7 +303,7 @@ def _plain_records(known: Mapping[str, Any]) -> bool:
 
 def _columns(known: Mapping[str, Any]) -> tuple[str, ...]:
     given = known.get("columns")
-    with_headers = _flag("includeHeaders", known.get("includeheaders", given is None))
+    with_headers = flag("includeHeaders", known.get("includeheaders", given is None))
     if given is None:
         return (*KEPT_COLUMNS, *HEADER_COLUMNS) if with_headers else KEPT_COLUMNS
     if given == "all":

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pulsar_on_kafka.spark.base.errors import InvalidReadOption
-from pulsar_on_kafka.spark.options.read_options import ReadOptions, parse_options
+from pulsar_on_kafka.spark.options.read_options import ReadOptions, flag, parse_options, plain_name
 
 _OWN: Final = {
     "maxoffsetspertrigger": "maxOffsetsPerTrigger",
@@ -53,7 +52,7 @@ def parse_stream_options(given: Mapping[str, Any]) -> StreamOptions:
     own: dict[str, Any] = {}
     rest: dict[str, Any] = {}
     for name, value in given.items():
-        plain = re.sub(r"[._]", "", name).lower()
+        plain = plain_name(name)
         if value is None:
             continue
         if plain in _REFUSED:
@@ -65,17 +64,14 @@ def parse_stream_options(given: Mapping[str, Any]) -> StreamOptions:
     read = parse_options(rest)
     if read.subscription is not None:
         for name in rest:
-            plain = re.sub(r"[._]", "", name).lower()
-            if plain in _WITH_SUBSCRIPTION:
-                raise InvalidReadOption(f"option {name} is given: {_WITH_SUBSCRIPTION[plain]}")
-    acknowledge = str(own.get("acknowledge", "true")).lower()
-    if acknowledge not in ("true", "false"):
-        raise InvalidReadOption(f"acknowledge is {own['acknowledge']!r:.80}, expected true or false")
+            if plain_name(name) in _WITH_SUBSCRIPTION:
+                raise InvalidReadOption(f"option {name} is given: {_WITH_SUBSCRIPTION[plain_name(name)]}")
+    acknowledge = flag("acknowledge", own.get("acknowledge", True))
     return StreamOptions(
         read,
         _number(own, "maxoffsetspertrigger", 1),
         _number(own, "maxbytespertrigger", 1),
-        acknowledge == "true" and read.subscription is not None,
+        acknowledge and read.subscription is not None,
         (_number(own, "negativeackredeliverydelayms", 0, 60_000) or 0) / 1000,
         _number(own, "acktimeoutseconds", 1, 120) or 120,
     )

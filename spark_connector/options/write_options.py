@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
-from pulsar_on_kafka.mapping.errors import InvalidInstanceName
-from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo
 from pulsar_on_kafka.spark.base.errors import InvalidWriteOption
+from pulsar_on_kafka.spark.options.read_options import flag, instance_name, plain_name
 
 OF_TOPIC: Final = "topic"
 BYTES: Final = "bytes"
@@ -132,7 +131,7 @@ def parse_write_options(given: Mapping[str, Any]) -> WriteOptions:
 
 
 def _known(name: str) -> tuple[str, str]:
-    plain = re.sub(r"[._]", "", name).lower()
+    plain = plain_name(name)
     if plain in _SPELT:
         return _SPELT[plain]
     near = get_close_matches(plain, _SPELT, n=1, cutoff=0.6)
@@ -146,15 +145,9 @@ def _checked(attribute: str, spelt: str, value: Any) -> Any:
     if attribute == "schema":
         return _checked_schema(value)
     if attribute == "transaction":
-        text = str(value).lower()
-        if text not in ("true", "false"):
-            raise InvalidWriteOption(f"{spelt} is {value!r:.40}, expected true or false")
-        return text == "true"
+        return flag(spelt, value, InvalidWriteOption)
     if attribute == "instance":
-        try:
-            return Instance(str(value)).name
-        except InvalidInstanceName as refused:
-            raise InvalidWriteOption(str(refused)) from refused
+        return instance_name(value, InvalidWriteOption)
     if attribute in _NUMBERS:
         least, most = _NUMBERS[attribute]
         if isinstance(value, bool) or not re.fullmatch(r"\d{1,19}", str(value)) or not least <= int(value) <= most:
