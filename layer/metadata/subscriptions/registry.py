@@ -225,13 +225,6 @@ class Subscriptions:
         current = self._behind_what_goes(topic, name, current, offsets, deadline)
         return self._opened(topic, current, decode_subscription(current.value))
 
-    def _blank(self, topic: Topic, name: str, kind: SubscriptionType, offsets: Mapping[int, int]) -> SubscriptionRecord:
-        """A new subscription at these offsets, of the topic's life."""
-        return SubscriptionRecord(
-            str(topic.name), name, LifeState.ACTIVE, kind.value, {str(p): offset for p, offset in offsets.items()},
-            topic_incarnation=topic.layout.incarnation, created_ms=self._clock.now_ms(),
-        )  # fmt: skip
-
     def remember(
         self,
         subscription: Subscription,
