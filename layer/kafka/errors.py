@@ -57,6 +57,13 @@ def has_no_leader_now(error: KafkaError) -> bool:
     return error.code() in _NO_LEADER_NOW
 
 
+def is_of_old_metadata(failure: errors.LayerError) -> bool:
+    """Whether the error of librdkafka behind this says that its metadata has no such partition, or no leader of it."""
+    cause = failure.__cause__
+    error = cause.args[0] if isinstance(cause, KafkaException) else None
+    return error is not None and (error.code() == KafkaError._UNKNOWN_PARTITION or has_no_leader_now(error))
+
+
 _NEVER_STORED: Final = frozenset(
     {
         KafkaError.MSG_SIZE_TOO_LARGE,

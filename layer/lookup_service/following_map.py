@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.lookup_service.followed_map import FollowedMap
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
 from pulsar_on_kafka.mapping.state.state_topics import TENANTS
@@ -27,18 +27,16 @@ def following_map(services: Services) -> Iterator[FollowedMap]:
     def addresses(deadline: Deadline) -> Mapping[str, ClusterAddress]:
         return services.clusters.registry(deadline).clusters
 
-    def open_reader() -> AssignedConsumer:
-        config = services.settings.tail(client_id="tenants", fetch_queue_kbytes=_QUEUE_KBYTES, wait_ms=_WAIT_MS)
-        return AssignedConsumer(services.settings.of_state(config), services.log.kafka_name(TENANTS))
-
     def heard(_: Sequence[tuple[int, LogRecord]]) -> None:
         followed.look()
 
+    config = services.settings.tail(client_id="tenants", fetch_queue_kbytes=_QUEUE_KBYTES, wait_ms=_WAIT_MS)
+    reader = AssignedReader(services.settings.of_state(config), "reader of the map of tenants")
     with ExitStack() as stack:
         followed = FollowedMap(services.tenants.all, addresses, services.clock)
         stack.callback(followed.close)
         tail = PartitionTail(
-            services.log, TENANTS, open_reader, lambda: set(range(TENANTS.partitions)), heard, name="pok-lookup-tail",
+            services.log, TENANTS, reader, lambda: set(range(TENANTS.partitions)), heard, name="pok-lookup-tail",
             without="changes of the map of tenants are heard of a quarter of a second later",
         )  # fmt: skip
         stack.callback(lambda: tail.close(Deadline.after(_CLOSE_S)))

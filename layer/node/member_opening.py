@@ -10,7 +10,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over, membership_ended
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.kafka.reading.ascending import AscendingReader
-from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -89,7 +89,7 @@ class MemberOpening:
         life = CursorLife(topic.kafka_topic_id, topic.layout.incarnation, subscription.incarnation)
         ahead = settings.shared_tail(client_id="leased", fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
         behind = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
-        reader = AscendingReader(lambda: AssignedConsumer(ahead, topic.kafka_topic), behind)
+        reader = AscendingReader(AssignedReader(ahead, f"reader of {topic.kafka_topic}"), behind, topic.kafka_topic)
 
         def ask_owner(partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
             key = DeliveryKey(str(topic.name), partition, subscription.name)

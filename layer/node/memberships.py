@@ -18,12 +18,11 @@ from pulsar_on_kafka.base.processes import is_over, member_client_id
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks
 from pulsar_on_kafka.cursor.saved import Recovered
-from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.ledgers.deletion import goes_by_ledgers
 from pulsar_on_kafka.ledgers.group import deletion_group
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_metadata
-from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.metadata.subscriptions.occupants import Claimant
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
@@ -58,7 +57,7 @@ class Memberships:
         self.cursors = SavedCursors(services.admin, services.store, services.checkpoints, services.idle_offsets)
         self._members: dict[tuple[str, str], _SharedMember] = {}
         self._lock = threading.Lock()
-        self.deliveries = DeliveryChannel(services.log, self._open_deliveries)
+        self.deliveries = DeliveryChannel(services.log, self._delivery_reader())
         self._answering = Answering(self.deliveries)
         self._lease_errands = ThreadPoolExecutor(_LEASE_ERRANDS, thread_name_prefix="pok-leases")
         self._transactions_elsewhere = TransactionAcksElsewhere(self.deliveries)
@@ -78,12 +77,11 @@ class Memberships:
             self._serving,
         )
 
-    def _open_deliveries(self) -> AssignedConsumer:
+    def _delivery_reader(self) -> AssignedReader:
         config = self._services.settings.shared_tail(
             client_id="deliveries", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_DELIVERIES_WAIT_MS
         )
-        topic = self._services.log.kafka_name(DELIVERIES)
-        return AssignedConsumer(self._services.settings.of_state(config), topic)
+        return AssignedReader(self._services.settings.of_state(config), "reader of deliveries")
 
     def subscribe(
         self,

@@ -24,8 +24,8 @@ from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsume
 from pulsar_on_kafka.kafka.groups.offset_writer import OffsetWriter
 from pulsar_on_kafka.kafka.opening import open_admin
 from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
-from pulsar_on_kafka.kafka.reading.several_topics import SeveralTopicsConsumer
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.ledgers.first_left import FirstLedgersLeft
 from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
@@ -166,13 +166,13 @@ class Services:
         self.followed_log = FollowedLog(
             self.log,
             (TRANSACTION_LOG, TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK),
-            lambda: SeveralTopicsConsumer(
+            AssignedReader(
                 settings.of_state(
                     settings.tail(
                         client_id="state-tail", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_TAIL_WAIT_MS
                     )
                 ),
-                "state topics",
+                "reader of state topics",
             ),
             self.clock,
         )

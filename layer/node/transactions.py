@@ -12,12 +12,11 @@ from pulsar_on_kafka.base.errors import Closed, NotAuthorized, StoreError
 from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
-from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_topics import (
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_COORDINATOR_ASSIGN,
-    TRANSACTION_REQUESTS,
 )
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import End
 from pulsar_on_kafka.metadata.namespaces import CLUSTER
@@ -62,7 +61,7 @@ class Transactions:
         )
         self._outcomes = LoggedOutcomes(services.log, self._data, services.transaction_views)
         self._sealing = Sealing(services.log, services.transaction_views, self._data, services.clock, random_session())
-        self._requests = RequestTail(services.log, self._open_requests)
+        self._requests = RequestTail(services.log, self._request_reader())
         self._coordinators = Coordinators(self._coordinator)
         self._access = ClusterAccess(self._coordinators, self._remote, services.coordinator_count.known)
         self._group: CoordinatorGroup | None = None
@@ -193,12 +192,11 @@ class Transactions:
         logs = self._services.transaction_views.coordinators
         return RemoteCoordinator(self._services.log, number, logs, self._services.clock)
 
-    def _open_requests(self) -> AssignedConsumer:
+    def _request_reader(self) -> AssignedReader:
         config = self._services.settings.tail(
             client_id="transaction-requests", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_REQUESTS_WAIT_MS
         )
-        topic = self._services.log.kafka_name(TRANSACTION_REQUESTS)
-        return AssignedConsumer(self._services.settings.of_state(config), topic)
+        return AssignedReader(self._services.settings.of_state(config), "reader of transaction requests")
 
     def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
         group = coordinators_group(self._services.settings.instance)

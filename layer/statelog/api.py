@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka.mapping.state.state_topics import Cleanup, StateTopic
 
 _KAFKAS_DELETE_RETENTION_MS: Final = 86_400_000
@@ -25,6 +26,10 @@ class LogRecord(NamedTuple):
     key: bytes
     value: bytes | None
     timestamp_ms: int
+
+
+def log_record(record: KafkaRecord) -> LogRecord:
+    return LogRecord(record.offset(), record.key() or b"", record.value(), record.timestamp()[1])
 
 
 Group: TypeAlias = tuple[StateTopic, int, Sequence[tuple[bytes, bytes | None]]]

@@ -12,14 +12,15 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Final
 
 from pulsar_on_kafka.base.clock import Clock, Moment
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import Worker
-from pulsar_on_kafka.kafka.reading.assigned import end_reached, failure_of, is_final
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, KafkaPartition, Records
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
-from pulsar_on_kafka.statelog.api import Group, LogRecord, StateLog
+from pulsar_on_kafka.statelog.api import Group, LogRecord, StateLog, log_record
 from pulsar_on_kafka.statelog.window import Window
 
 _log: Final = logging.getLogger(__name__)
@@ -30,21 +31,6 @@ _PATIENCE_S: Final = 0.5
 READ_OFTEN_S: Final = 10.0
 """A partition that is read a second time within this is followed, until it was not read for as long."""
 
-Which: TypeAlias = tuple[str, int]
-"""Kafka's name of a topic, and a partition."""
-
-
-class TailReader(Protocol):
-    """The calls of `SeveralTopicsConsumer` that following uses."""
-
-    def add(self, starts: Mapping[Which, int]) -> None: ...
-
-    def drop(self, partitions: Sequence[Which]) -> None: ...
-
-    def poll_batch(self, limit: int, timeout_s: float) -> list[Any]: ...
-
-    def close(self) -> None: ...
-
 
 class FollowedLog:
     """A `StateLog`; everything but reading is the log's own affair. Thread-safe; the log stays its owner's.
@@ -52,17 +38,15 @@ class FollowedLog:
     Memory: a `Window` for each partition that is followed, and librdkafka's fetch queue.
     """
 
-    def __init__(
-        self, log: StateLog, topics: Sequence[StateTopic], open_reader: Callable[[], TailReader], clock: Clock
-    ) -> None:
-        """`topics`: whose partitions may be followed."""
+    def __init__(self, log: StateLog, topics: Sequence[StateTopic], reader: AssignedReader, clock: Clock) -> None:
+        """`topics`: whose partitions may be followed, by a `reader` of its own."""
         self._log = log
         self._topics = frozenset(topic.name for topic in topics)
         self._clock = clock
         self._lock = threading.Lock()
-        self._read: dict[Which, Moment] = {}
+        self._read: dict[KafkaPartition, Moment] = {}
         """When it was read last."""
-        self._follower = _Follower(open_reader, self._still_wanted)
+        self._follower = _Follower(reader, self._still_wanted)
 
     # The log's own ------------------------------------------------------------------------------------------------
 
@@ -96,7 +80,7 @@ class FollowedLog:
     def read(
         self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
     ) -> Iterator[list[LogRecord]]:
-        which = (self.kafka_name(topic), partition)
+        which = KafkaPartition(self.kafka_name(topic), partition)
         if start >= end or topic.name not in self._topics:
             yield from self._log.read(topic, partition, start, end, deadline)
             return
@@ -111,14 +95,14 @@ class FollowedLog:
         elif found:
             yield found
 
-    def _is_read_often(self, which: Which) -> bool:
+    def _is_read_often(self, which: KafkaPartition) -> bool:
         now = Moment.of(self._clock)
         with self._lock:
             before = self._read.get(which)
             self._read[which] = now
         return before is not None and before.seconds_until(now) < READ_OFTEN_S
 
-    def _still_wanted(self, which: Which) -> bool:
+    def _still_wanted(self, which: KafkaPartition) -> bool:
         with self._lock:
             before = self._read.get(which)
         return before is not None and before.seconds_until(Moment.of(self._clock)) < READ_OFTEN_S
@@ -131,11 +115,11 @@ class FollowedLog:
 class _Follower:
     """The thread, which is there from the first `follow` on, and its consumer, as long as something is followed."""
 
-    def __init__(self, open_reader: Callable[[], TailReader], still_wanted: Callable[[Which], bool]) -> None:
-        self._open_reader = open_reader
+    def __init__(self, reader: AssignedReader, still_wanted: Callable[[KafkaPartition], bool]) -> None:
+        self._reader = reader
         self._still_wanted = still_wanted
         self._lock = threading.Lock()
-        self._windows: dict[Which, Window] = {}
+        self._windows: dict[KafkaPartition, Window] = {}
         self._changed = threading.Event()
         self._worker = Worker(
             "pok-state-tail",
@@ -146,7 +130,7 @@ class _Follower:
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
-    def take(self, which: Which, start: int, end: int, deadline: Deadline) -> list[LogRecord] | None:
+    def take(self, which: KafkaPartition, start: int, end: int, deadline: Deadline) -> list[LogRecord] | None:
         """`Window.take` of this partition, None without a window. A window that does not come that far in time is given
         up."""
         with self._lock:
@@ -156,11 +140,11 @@ class _Follower:
         patience = Deadline.after(min(_PATIENCE_S, deadline.remaining_s()))
         found = window.take(start, end, patience)
         if found is None and patience.passed():
-            _log.info("%s-%d: following stopped below offset %d, reading instead", *which, end)
+            _log.info("%s: following stopped below offset %d, reading instead", which, end)
             self._give_up({which: window})
         return found
 
-    def follow(self, which: Which, start: int) -> None:
+    def follow(self, which: KafkaPartition, start: int) -> None:
         """Follow a partition from `start` on, unless it is followed already."""
         with self._lock:
             if self._worker.ended or which in self._windows:
@@ -170,7 +154,7 @@ class _Follower:
         self._worker.start()
         self._worker.wake()
 
-    def leave(self, which: Which) -> None:
+    def leave(self, which: KafkaPartition) -> None:
         """Follow it no more."""
         with self._lock:
             window = self._windows.get(which)
@@ -182,7 +166,7 @@ class _Follower:
         self._changed.set()
         self._worker.close(Deadline.never())
 
-    def _give_up(self, windows: Mapping[Which, Window]) -> None:
+    def _give_up(self, windows: Mapping[KafkaPartition, Window]) -> None:
         if not windows:
             return  # nothing changed: the thread, which is woken below, would wake itself for ever
         with self._lock:
@@ -197,67 +181,56 @@ class _Follower:
     def _read_what_is_wanted(self) -> float:
         """Until nothing is, or this is closed; gives how long to wait for what is wanted next."""
         self._changed.set()  # it begins with looking, also after a failure
-        read: dict[Which, Window] = {}
-        reader: TailReader | None = None
+        read: dict[KafkaPartition, Window] = {}
         try:
             while not self._worker.ended:
                 if self._changed.is_set():
                     self._changed.clear()
-                    reader = self._assign(reader, read)
-                if reader is None or not read:
+                    self._assign(read)
+                if not read:
                     return math.inf
-                batch = reader.poll_batch(_BATCH, _POLL_S)
-                if batch:
+                events = self._reader.poll(_BATCH, _POLL_S)
+                if events:
                     self._worker.well()
-                    self._hand_on(batch, read)
+                    self._hand_on(events, read)
                 else:
                     self._leave(read)
         finally:
             self._give_up(read)
-            if reader is not None:
-                reader.close()
+            self._reader.release()
         return 0.0
 
-    def _assign(self, reader: TailReader | None, read: dict[Which, Window]) -> TailReader | None:
+    def _assign(self, read: dict[KafkaPartition, Window]) -> None:
         with self._lock:
             wanted = self._windows.copy()
         gone = [which for which, window in read.items() if wanted.get(which) is not window]
         new = {which: window for which, window in wanted.items() if read.get(which) is not window}
-        if new and reader is None:
-            reader = self._open_reader()
-        if reader is not None and gone:
-            reader.drop(gone)
+        if gone:
+            self._reader.drop(gone)
         for which in gone:
             del read[which]
-        if reader is not None and new:
-            reader.add({which: window.start for which, window in new.items()})
+        if new:
+            self._reader.add({which: window.start for which, window in new.items()})
             read.update(new)
-        return reader
 
-    def _leave(self, read: Mapping[Which, Window]) -> None:
+    def _leave(self, read: Mapping[KafkaPartition, Window]) -> None:
         """Follow no more what nobody reads any more."""
         unwanted = {which: window for which, window in read.items() if not self._still_wanted(which)}
         if unwanted:
             self._give_up(unwanted)
 
-    def _hand_on(self, batch: Sequence[Any], read: Mapping[Which, Window]) -> None:
-        heard: dict[Which, tuple[list[LogRecord], int]] = {}
-        for record in batch:
-            which = (record.topic(), record.partition())
-            error = record.error()
-            if error is None:
-                offset = record.offset()
-                found, _ = heard.get(which, ([], 0))
-                found.append(LogRecord(offset, record.key() or b"", record.value(), record.timestamp()[1]))
-                heard[which] = found, offset + 1
-            elif end_reached(error):
-                found, reached = heard.get(which, ([], 0))
-                heard[which] = found, max(reached, record.offset())
-            elif which in read:
-                _log.info("%s-%d: following stopped: %s", *which, error.str())
-                self._give_up({which: read[which]})
-            elif is_final(error):
-                raise failure_of(error, "following state topics")
-        for which, (records, reached) in heard.items():
-            if which in read:
-                read[which].put(records, reached)
+    def _hand_on(self, events: Sequence[Event], read: Mapping[KafkaPartition, Window]) -> None:
+        for event in events:
+            window = read.get(event.where)
+            match event:
+                case Failed():
+                    if window is None:
+                        event.raise_or_log(_log, "following state topics")
+                    else:
+                        _log.info("following stopped: %s", event.failure)
+                        self._give_up({event.where: window})
+                case Records(_, records) if window is not None:
+                    found = [log_record(record) for record in records]
+                    window.put(found, found[-1].offset + 1)
+                case End(_, offset) if window is not None:
+                    window.put((), offset)

@@ -22,10 +22,9 @@ from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.appends import NewRecord, append_all, append_apart
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
-from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
-from pulsar_on_kafka.statelog.api import Group, LogRecord, StateTopicMismatch, check_partition
+from pulsar_on_kafka.statelog.api import Group, LogRecord, StateTopicMismatch, check_partition, log_record
 
 _T = TypeVar("_T")
 _Record: TypeAlias = tuple[bytes, bytes | None]
@@ -127,7 +126,7 @@ class KafkaStateLog:
         while position < end:
             try:
                 for batch in self._fetcher.read(self.kafka_name(topic), partition, position, end, deadline):
-                    records = [_log_record(record) for record in batch]
+                    records = [log_record(record) for record in batch]
                     position = records[-1].offset + 1
                     yield records
                 position = end
@@ -149,7 +148,7 @@ class KafkaStateLog:
         return {
             record.offset: record
             for batch in self._fetcher.read_at(kafka_topic, partition, offsets, deadline)
-            for record in map(_log_record, batch)
+            for record in map(log_record, batch)
         }
 
     def _patiently(self, topic: StateTopic, deadline: Deadline, action: Callable[[], _T]) -> _T:
@@ -273,7 +272,3 @@ class _Patience:
             raise DeadlineExceeded(str(failure)) if isinstance(failure, NoSuchTopic) else failure
         if self._closed.wait(min(_RETRY_PAUSE_S, self._deadline.remaining_s())):
             raise Closed("the state log was closed") from failure
-
-
-def _log_record(record: KafkaRecord) -> LogRecord:
-    return LogRecord(record.offset() or 0, record.key() or b"", record.value(), record.timestamp()[1])

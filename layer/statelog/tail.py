@@ -10,19 +10,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import Worker
-from pulsar_on_kafka.kafka.reading.assigned import (
-    AssignedConsumer,
-    end_reached,
-    failure_of,
-    is_final,
-    is_offset_out_of_range,
-)
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, KafkaPartition, OutOfRange, Records
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
-from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog, log_record
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +39,7 @@ class PartitionTail:
         self,
         log: StateLog,
         topic: StateTopic,
-        open_reader: Callable[[], AssignedConsumer],
+        reader: AssignedReader,
         wanted: Callable[[], set[int]],
         hear: Hear,
         *,
@@ -52,12 +47,12 @@ class PartitionTail:
         without: str,
         rest_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`wanted` says which partitions are; `look` when that changed. `without` says in words what does not work
-        while nothing can be read; `rest_s`, for how many seconds nothing has to be read after what was heard just
-        now."""
+        """`reader` is its own. `wanted` says which partitions are; `look` when that changed. `without` says in words
+        what does not work while nothing can be read; `rest_s`, for how many seconds nothing has to be read after what
+        was heard just now."""
         self._log = log
         self._topic = topic
-        self._open_reader = open_reader
+        self._reader = reader
         self._wanted = wanted
         self._hear = hear
         self._rest_s = rest_s
@@ -93,43 +88,40 @@ class PartitionTail:
 
     def _follow(self) -> float:
         self._changed.set()  # it begins with looking, also after a failure
-        reader: AssignedConsumer | None = None
         reading: set[int] = set()
         try:
             while not self._worker.ended:
                 if self._changed.is_set():
                     self._changed.clear()
-                    wanted = self._wanted()
-                    if wanted - reading and reader is None:
-                        reader = self._open_reader()
-                    if reader is not None:
-                        self._read_these(reader, wanted, reading)
-                if reader is None or not reading:
+                    self._read_these(self._wanted(), reading)
+                if not reading:
                     self._changed.wait()
                     continue
-                batch = reader.poll_batch(_BATCH, _POLL_S)
-                if batch:
+                events = self._reader.poll(_BATCH, _POLL_S)
+                if events:
                     self._worker.well()
-                    self._hand_on(reader, batch)
+                    self._hand_on(events)
                     rest_s = self._rest_s()
                     if rest_s:
                         self._changed.wait(rest_s)
         finally:
             self._resume.update((partition, self._positions[partition]) for partition in reading)
-            if reader is not None:
-                reader.close()
+            self._reader.release()
         return 0.0
 
-    def _read_these(self, reader: AssignedConsumer, wanted: set[int], reading: set[int]) -> None:
+    def _where(self, partition: int) -> KafkaPartition:
+        return KafkaPartition(self._log.kafka_name(self._topic), partition)
+
+    def _read_these(self, wanted: set[int], reading: set[int]) -> None:
         dropped = reading - wanted
         if dropped:
-            reader.drop(dropped)
+            self._reader.drop(map(self._where, dropped))
             reading -= dropped
             for partition in dropped:
                 self._positions.pop(partition, None)
         for partition in wanted - reading:
             start = self._positions[partition] = self._start(partition)
-            reader.add({partition: start})
+            self._reader.add({self._where(partition): start})
             reading.add(partition)
         with self._lock:
             self._starts = {partition: start for partition, start in self._starts.items() if partition not in reading}
@@ -146,28 +138,19 @@ class PartitionTail:
     def _end(self, partition: int) -> int:
         return self._log.end_offset(self._topic, partition, Deadline.after(_END_TIMEOUT_S))
 
-    def _hand_on(self, reader: AssignedConsumer, batch: Iterable[Any]) -> None:
+    def _hand_on(self, events: Iterable[Event]) -> None:
         heard: list[tuple[int, LogRecord]] = []
-        for record in batch:
-            error = record.error()
-            if error is not None:
-                self._on_event(reader, record.partition(), error)
-                continue
-            found = LogRecord(record.offset(), record.key() or b"", record.value(), record.timestamp()[1])
-            heard.append((record.partition(), found))
-            self._positions[record.partition()] = found.offset + 1
+        for event in events:
+            match event:
+                case Records((_, partition), records):
+                    heard += [(partition, log_record(record)) for record in records]
+                    self._positions[partition] = heard[-1][1].offset + 1
+                case OutOfRange(where):
+                    _log.warning("%s: what was to be read is gone, going on at its end", where)
+                    self._reader.seek({where: self._end(where.partition)})
+                case End():
+                    pass
+                case Failed():
+                    event.raise_or_log(_log, f"following {self._log.kafka_name(self._topic)}")
         if heard:
             self._hear(heard)
-
-    def _on_event(self, reader: AssignedConsumer, partition: int | None, error: Any) -> None:
-        if end_reached(error):
-            return
-        if partition is not None and is_offset_out_of_range(error):
-            _log.warning(
-                "%s-%d: what was to be read is gone, going on at its end", self._log.kafka_name(self._topic), partition
-            )
-            reader.seek({partition: self._end(partition)})
-        elif is_final(error):
-            raise failure_of(error, f"reading {self._log.kafka_name(self._topic)}")
-        else:
-            _log.info("%s: %s", self._log.kafka_name(self._topic), error.str())

@@ -144,7 +144,7 @@ class Member:
             self.failures.append(type(failure).__name__)
 
     def until_told(self, *told: str) -> None:
-        until(lambda: [self.consumer.poll_batch(1, 0.05), self.told == list(told)][1], f"it hears {told}")
+        until(lambda: [self.consumer.poll(1, 0.05), self.told == list(told)][1], f"it hears {told}")
 
 
 def test_commits_in_callbacks_count_when_the_callback_ends(stage: MakeStage) -> None:

@@ -30,11 +30,11 @@ def test_only_the_last_commit_is_answered(stage: Callable[..., Stage]) -> None:
         group_id=on.topic, client_id="test", fetch_queue_kbytes=1024, partitioned=False
     )
     consumer = GroupConsumer(config, on.kafka_topic, callbacks)
-    until(lambda: [consumer.poll_batch(1, 0.05), assigned][1], "it has the partition")
+    until(lambda: [consumer.poll(1, 0.05), assigned][1], "it has the partition")
     consumer.commit_async({0: CommittedOffset(1, "first")})
     consumer.commit_async({0: CommittedOffset(2, "second")})
     until(lambda: consumer.committed([0], 5).get(0) == CommittedOffset(2, "second"), "the second one is there")
-    until(lambda: [consumer.poll_batch(1, 0.05), answers][1], "it is answered")
-    consumer.poll_batch(1, 0.2)
+    until(lambda: [consumer.poll(1, 0.05), answers][1], "it is answered")
+    consumer.poll(1, 0.2)
     assert answers == [None]
     consumer.close()

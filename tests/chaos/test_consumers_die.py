@@ -120,13 +120,13 @@ def test_a_living_member_that_was_made_to_leave_can_commit_nothing(stage: MakeSt
     settings = KafkaSettings(on.bootstrap)
     config = settings.group_member(group_id=on.topic, client_id="living", fetch_queue_kbytes=1024, partitioned=False)
     member = GroupConsumer(config, on.kafka_topic, GroupCallbacks(take, lost.extend, lost.extend, lambda _: None))
-    until(lambda: [member.poll_batch(1, 0.05), assigned][1], "it has the partition")
+    until(lambda: [member.poll(1, 0.05), assigned][1], "it has the partition")
     member.commit({0: CommittedOffset(1, "before")})
     GoodByes(settings.common()).send(on.topic, [member.member_id()], Deadline.after(60))
     with pytest.raises(Fenced):
         member.commit({0: CommittedOffset(2, "after")})
     assert member.committed([0], 20) == {0: CommittedOffset(1, "before")}
-    until(lambda: [member.poll_batch(1, 0.05), lost][1], "it is told")
+    until(lambda: [member.poll(1, 0.05), lost][1], "it is told")
     member.close()
 
 

@@ -12,8 +12,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import Broker
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
-from pulsar_on_kafka.kafka.reading.several_topics import SeveralTopicsConsumer
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import Cleanup, PartitionedBy, StateTopic
@@ -48,7 +48,7 @@ def connect(bootstrap: str, message_timeout_ms: int = 30_000) -> Connected:
 
 def following(connected: Connected, bootstrap: str, *topics: StateTopic) -> FollowedLog:
     config = KafkaSettings(bootstrap).tail(client_id="tail", fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
-    return FollowedLog(connected.log, topics, lambda: SeveralTopicsConsumer(config, "tests"), SystemClock())
+    return FollowedLog(connected.log, topics, AssignedReader(config, "tests"), SystemClock())
 
 
 @pytest.fixture(scope="session")

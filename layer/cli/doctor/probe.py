@@ -16,9 +16,9 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cli.doctor.report import Finding, Status, fail, ok, warn
 from pulsar_on_kafka.cli.shared.failure import one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
-from pulsar_on_kafka.kafka.errors import translate
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.kafka.reading.events import Failed
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.settings import KafkaSettings
@@ -138,10 +138,9 @@ def _join_and_commit(settings: KafkaSettings, name: str) -> int:
     try:
         while not assigned:
             deadline.check(f"a place in group {name}")
-            for event in member.poll_batch(1, 0.1):
-                error = event.error()
-                if error is not None and not error.retriable():
-                    raise translate(error, f"joining group {name}")
+            for event in member.poll(1, 0.1):
+                if isinstance(event, Failed):
+                    raise event.failure
         joined_ms = round((time.monotonic() - start) * 1000)
         member.commit({0: CommittedOffset(1, "x" * MAX_METADATA_CHARS)})
     finally:

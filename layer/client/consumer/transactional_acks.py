@@ -13,12 +13,12 @@ from functools import partial
 
 from pyroaring import BitMap64
 
+from pulsar_on_kafka.base.commands import outcome
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
-from pulsar_on_kafka.subscriptions.dispatching.commands import outcome
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 
 

@@ -16,9 +16,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.kafka.errors import is_no_such_topic, is_not_authorized, translate
+from pulsar_on_kafka.kafka.errors import translate
 from pulsar_on_kafka.kafka.events import ErrorEvents
-from pulsar_on_kafka.kafka.reading.batches import next_batch
+from pulsar_on_kafka.kafka.reading.events import Event, events_of, next_batch
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.rights import Right, on_group, on_topic
 
@@ -63,7 +63,7 @@ class GroupConsumer:
 
     With `only` the group shares all partitions out, and its other ones are nobody's business.
 
-    When a commit is not answered within 20 seconds the membership is lost, and `poll_batch` begins another one: what is
+    When a commit is not answered within 20 seconds the membership is lost, and `poll` begins another one: what is
     owed may be sent late, so nothing newer may have been committed in the same membership then. Once its member has
     left Kafka refuses it.
 
@@ -174,24 +174,18 @@ class GroupConsumer:
             return errors.CommitOutcomeUnknown(f"commit of group {self._group_id}: {error.str()}")
         return translate(error, f"commit of group {self._group_id}", *self._needed())
 
-    def _needed(self) -> tuple[Right, Right]:
+    def _needed(self, _topic: str = "") -> tuple[Right, Right]:
         return on_topic("Read", self._topic), on_group("Read", self._group_id)
 
-    def forbidden(self, error: KafkaError) -> errors.LayerError | None:
-        """The right that an ACL behind this error forbids, or None when none does."""
-        if not is_not_authorized(error):
-            return None
-        return translate(error, f"reading {self._topic} in group {self._group_id}", *self._needed())
-
-    def poll_batch(self, limit: int, timeout_s: float) -> list[Any]:
-        """Records and error events, up to `limit`; rebalance callbacks run in here."""
+    def poll(self, limit: int, timeout_s: float) -> list[Event]:
+        """What comes, up to `limit` records and other events; rebalance callbacks run in here."""
         if self._is_owed():
             _log.warning("group=%s a commit was not answered for %g s: joining anew", self._group_id, ANSWER_S)
             former = self._handle
             self._lose(former)
             self._handle = self._join()
             _leave(former)
-        return next_batch(self._handle, limit, timeout_s)
+        return list(events_of(next_batch(self._handle, limit, timeout_s), self._topic, self._needed))
 
     def _is_owed(self) -> bool:
         now_s = time.monotonic()
@@ -384,11 +378,3 @@ def split_commits(commits: Mapping[int, CommittedOffset]) -> list[dict[int, Comm
         parts[-1][partition] = commit
         room -= size
     return parts
-
-
-def is_offset_out_of_range(error: KafkaError) -> bool:
-    return error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
-
-
-def is_topic_gone(error: KafkaError) -> bool:
-    return is_no_such_topic(error)

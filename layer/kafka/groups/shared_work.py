@@ -9,13 +9,13 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
 from pulsar_on_kafka.base.worker import Worker
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
-from pulsar_on_kafka.kafka.reading.assigned import failure_of
+from pulsar_on_kafka.kafka.reading.events import Failed, Forbidden, GaveUp
 
 _log: Final = logging.getLogger(__name__)
 _POLL_S: Final = 0.1
@@ -89,25 +89,17 @@ class SharedWork:
         )
         try:
             while not self._worker.ended:
-                for event in member.poll_batch(100, _POLL_S):
-                    self._see_to(member, event)
+                for event in member.poll(100, _POLL_S):
+                    if isinstance(event, (Forbidden, GaveUp)):
+                        raise event.failure
+                    if isinstance(event, Failed):  # that the topic is not there yet, say
+                        _log.info("group=%s %s", self._group_id, event.failure)
                 if self._unpaused:
                     member.pause(self._unpaused)
                     self._unpaused = []
         finally:
             member.close()
             self._on_revoked(sorted(self._owned))
-
-    def _see_to(self, member: GroupConsumer, event: Any) -> None:
-        error = event.error()
-        if error is None:
-            return
-        forbidden = member.forbidden(error)
-        if forbidden is not None:
-            raise forbidden
-        if error.fatal():
-            raise failure_of(error, f"membership in {self._group_id}")
-        _log.info("group=%s %s", self._group_id, error.str())
 
     # Callbacks of the group, inside of poll and close -------------------------------------------------------------
 

@@ -8,21 +8,15 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import OffsetOutOfRange
-from pulsar_on_kafka.kafka.reading.assigned import (
-    AssignedConsumer,
-    end_reached,
-    failure_of,
-    is_final,
-    is_offset_out_of_range,
-)
-from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.events import End, Failed, KafkaPartition, OutOfRange, Records
+from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher, near_ones
 
 _BATCH: Final = 1000
 _POLL_S: Final = 0.5
@@ -52,9 +46,12 @@ class _Place:
     end: int = 0
     """Up to where everything has come that is there: the log's end, where it was reached."""
 
-    def add(self, records: list[Any]) -> None:
-        self.waiting.append(_Run(records))
-        self.waiting_bytes += sum(map(len, records))
+    def hear(self, event: Records | End) -> None:
+        if isinstance(event, End):
+            self.end = max(self.end, event.offset)
+        else:
+            self.waiting.append(_Run(event.records))
+            self.waiting_bytes += sum(map(len, event.records))
 
     def read(self, wanted: set[int], last: int) -> list[Any]:
         """What is wanted of what came up to the offset `last`. Others' leases are most of it, so no line of Python is
@@ -83,11 +80,11 @@ class AscendingReader:
     Memory: librdkafka's fetch queue, and 16 MiB of what came while another partition was read.
     """
 
-    def __init__(self, open_consumer: Callable[[], AssignedConsumer], fetcher: Fetcher) -> None:
-        """Both are opened by the first reading. `fetcher`, which is this reader's own, reads what lies behind."""
-        self._open_consumer = open_consumer
+    def __init__(self, reader: AssignedReader, fetcher: Fetcher, topic: str) -> None:
+        """Both are this reader's own; `fetcher` reads what lies behind."""
+        self._reader = reader
         self._fetcher = fetcher
-        self._consumer: AssignedConsumer | None = None
+        self._topic = topic
         self._places: dict[int, _Place] = {}
 
     def read_at(self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline) -> Iterator[list[Any]]:
@@ -101,8 +98,8 @@ class AscendingReader:
         behind = [] if place is None else [offset for offset in offsets if offset < place.position]
         if behind:
             yield from self._fetcher.read_at(topic, partition, behind, deadline)
-        for run in _runs(offsets[len(behind) :]):
-            yield from self._read_on(topic, partition, run, deadline)
+        for run in near_ones(offsets[len(behind) :]):
+            yield from self._read_on(partition, run, deadline)
 
     def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
         """(log start, high watermark) as the leader says now."""
@@ -111,105 +108,64 @@ class AscendingReader:
     def leave(self, partition: int | None = None) -> None:
         """Do not fetch this partition (None: any) ahead any more."""
         left = self._places.keys() & ({*self._places} if partition is None else {partition})
-        if left and self._consumer is not None:
-            self._consumer.drop(left)
+        if left:
+            self._reader.drop(map(self._where, left))
         for each in left:
             del self._places[each]
 
     def close(self) -> None:
         self._places.clear()
-        consumer, self._consumer = self._consumer, None
-        if consumer is not None:
-            consumer.close()
+        self._reader.release()
         self._fetcher.close()
 
     # Inside -------------------------------------------------------------------------------------------------------
 
-    def _read_on(self, topic: str, partition: int, offsets: list[int], deadline: Deadline) -> Iterator[list[Any]]:
+    def _where(self, partition: int) -> KafkaPartition:
+        return KafkaPartition(self._topic, partition)
+
+    def _read_on(self, partition: int, offsets: list[int], deadline: Deadline) -> Iterator[list[Any]]:
         place = self._at(partition, offsets[0])
         wanted, last = set(offsets), offsets[-1]
         found = place.read(wanted, last)
         if found:
             yield found
         while place.position <= last:
-            deadline.check(f"{topic}-{partition} to be read to {last}, now at {place.position}")
-            self._poll(topic, place, last, deadline)
+            deadline.check(f"{self._where(partition)} to be read to {last}, now at {place.position}")
+            self._poll(place, last, deadline)
             found = place.read(wanted, last)
             if found:
                 yield found
 
     def _at(self, partition: int, offset: int) -> _Place:
         """The place of a partition, which is being fetched from a little before `offset` at most."""
-        if self._consumer is None:
-            self._consumer = self._open_consumer()
         place = self._places.get(partition)
         if place is not None and offset - place.position < READ_THROUGH:
             return place
         if place is None:
-            self._consumer.add({partition: offset})
+            self._reader.add({self._where(partition): offset})
         else:
-            self._consumer.seek({partition: offset})
+            self._reader.seek({self._where(partition): offset})
         place = self._places[partition] = _Place(offset)
         return place
 
-    def _poll(self, topic: str, place: _Place, last: int, deadline: Deadline) -> None:
+    def _poll(self, place: _Place, last: int, deadline: Deadline) -> None:
         """Have what comes wait at its place. Of the only partition nothing is taken that is not wanted yet: it waits in
         librdkafka's queue, where Python's garbage collector does not walk through it."""
-        assert self._consumer is not None  # noqa: S101 - opened with the place
         most = min(_BATCH, last + 1 - place.position) if len(self._places) == 1 else _BATCH
-        batch = self._consumer.poll_batch(most, min(_POLL_S, deadline.remaining_s()))
-        records, events = _split(batch)
-        for partition, run in _by_partition(records):
-            if partition in self._places:  # else it was left meanwhile
-                self._places[partition].add(run)
-        for event in events:
-            self._on_event(topic, event)
+        failed: list[Failed] = []
+        for event in self._reader.poll(most, min(_POLL_S, deadline.remaining_s())):
+            if isinstance(event, Failed):
+                failed.append(event)
+            elif event.where.partition in self._places:  # else it was left meanwhile
+                self._places[event.where.partition].hear(event)
+        for event in failed:  # now that nothing is lost of what came for other partitions
+            if isinstance(event, OutOfRange):
+                self.leave(event.where.partition)
+                raise event.failure
+            event.raise_or_log(_log, "leases")
         if sum(each.waiting_bytes for each in self._places.values()) > _MOST_WAITING_BYTES:
             others = {number: each for number, each in self._places.items() if each is not place}
             if others:
                 largest = max(others, key=lambda number: others[number].waiting_bytes)
                 _log.info("partition=%d too much was read ahead of it, it is begun anew when it is wanted", largest)
                 self.leave(largest)
-
-    def _on_event(self, topic: str, event: Any) -> None:
-        error, partition = event.error(), event.partition()
-        place = self._places.get(partition)
-        if end_reached(error):
-            if place is not None:
-                place.end = max(place.end, event.offset())
-        elif is_offset_out_of_range(error):
-            self.leave(partition)
-            raise OffsetOutOfRange(f"reading {topic}-{partition} at {event.offset()}: {error.str()}")
-        elif is_final(error):
-            raise failure_of(error, f"reading {topic}-{partition}")
-        else:
-            _log.info("%s-%s: %s", topic, partition, error.str())
-
-
-def _split(batch: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Records, and events."""
-    if not batch or {*map(type, map(type(batch[0]).error, batch))} == {type(None)}:
-        return batch, []
-    return [each for each in batch if each.error() is None], [each for each in batch if each.error() is not None]
-
-
-def _by_partition(records: list[Any]) -> Iterable[tuple[int, list[Any]]]:
-    if not records:
-        return ()
-    partitions = list(map(type(records[0]).partition, records))
-    numbers = set(partitions)
-    if len(numbers) == 1:
-        return ((partitions[0], records),)
-    return ((number, list(compress(records, map(number.__eq__, partitions)))) for number in numbers)
-
-
-def _runs(offsets: Sequence[int]) -> Iterator[list[int]]:
-    """Parts within which reading through is cheaper than jumping."""
-    run: list[int] = []
-    for offset in offsets:
-        if run and offset - run[-1] >= READ_THROUGH:
-            yield run
-            run = []
-        run.append(offset)
-    if run:
-        yield run

@@ -1,96 +1,130 @@
-"""A consumer that is assigned by hand, outside of any group. Driven by exactly one thread."""
+"""The assigned reader reads partitions that are assigned to it by hand, outside of any group."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.kafka.errors import is_no_such_topic, translate
+from pulsar_on_kafka.kafka.errors import translate
 from pulsar_on_kafka.kafka.events import ErrorEvents
-from pulsar_on_kafka.kafka.reading.batches import next_batch
+from pulsar_on_kafka.kafka.reading.events import Event, Gone, KafkaPartition, events_of, next_batch
+from pulsar_on_kafka.kafka.rights import Right, on_topic
 
-_OUT_OF_RANGE = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
+_NOWHERE: Final = KafkaPartition("", -1)
 
 
-class AssignedConsumer:
-    """Reads partitions of one topic from given offsets on. Commits nothing, joins nothing.
+class AssignedReader:
+    """Reads partitions from given offsets on. Commits nothing, joins nothing. Used by one thread at a time.
 
-    Memory: librdkafka's fetch queue, bounded by `queued.max.messages.kbytes` of the configuration.
+    The first call that needs librdkafka's handle opens it, also after `release`. Memory: the handle's fetch queue,
+    bounded by `queued.max.messages.kbytes` of the configuration.
     """
 
-    def __init__(self, config: dict[str, Any], topic: str) -> None:
-        self._topic = topic
-        self._events = ErrorEvents(f"reader of {topic}")
-        self._handle = Consumer({**config, "error_cb": self._events})
-        handles.track(self._handle)
+    def __init__(self, config: dict[str, Any], what: str) -> None:
+        """`what` it is, in words, for the log."""
+        self._config = config
+        self._what = what
+        self._handle: Consumer | None = None
+        self._errors = ErrorEvents(what)
+        self._topics: set[str] = set()
+        """Those of which something was assigned to the handle."""
 
-    def add(self, starts: Mapping[int, int]) -> None:
+    def open(self) -> Consumer:
+        """Make the handle, unless it is there."""
+        if self._handle is None:
+            self._errors = ErrorEvents(self._what)
+            self._handle = Consumer({**self._config, "error_cb": self._errors})
+            handles.track(self._handle)
+        return self._handle
+
+    # What is read -------------------------------------------------------------------------------------------------
+
+    def assign(self, starts: Mapping[KafkaPartition, int]) -> None:
+        """Read these partitions from these offsets on, and no others; none: not even a handle is made for that."""
+        self._topics = {where.topic for where in starts}
+        if starts:
+            self.open().assign([TopicPartition(*where, offset) for where, offset in starts.items()])
+        elif self._handle is not None and handles.is_ours(self._handle):
+            self._handle.unassign()
+
+    def add(self, starts: Mapping[KafkaPartition, int]) -> None:
         """Read these partitions, too."""
-        self._handle.incremental_assign([TopicPartition(self._topic, p, offset) for p, offset in starts.items()])
+        self._topics.update(where.topic for where in starts)
+        self.open().incremental_assign([TopicPartition(*where, offset) for where, offset in starts.items()])
 
-    def drop(self, partitions: Iterable[int]) -> None:
+    def drop(self, partitions: Iterable[KafkaPartition]) -> None:
         """Read these partitions no more."""
-        self._handle.incremental_unassign([TopicPartition(self._topic, partition) for partition in partitions])
+        self.open().incremental_unassign([TopicPartition(*where) for where in partitions])
 
-    def seek(self, offsets: Mapping[int, int]) -> None:
+    def seek(self, offsets: Mapping[KafkaPartition, int]) -> None:
         """Go on at other offsets of partitions that are being read; what was fetched ahead is dropped."""
         self.drop(offsets)
         self.add(offsets)
 
-    def pause(self, partition: int) -> None:
+    def pause(self, where: KafkaPartition) -> None:
         """Stop fetching; what was fetched ahead is dropped."""
-        self._handle.pause([TopicPartition(self._topic, partition)])
+        self.open().pause([TopicPartition(*where)])
 
-    def resume(self, partition: int) -> None:
-        self._handle.resume([TopicPartition(self._topic, partition)])
+    def resume(self, where: KafkaPartition) -> None:
+        self.open().resume([TopicPartition(*where)])
 
-    def poll_batch(self, limit: int, timeout_s: float) -> list[Any]:
-        """Records and error events, up to `limit`; waits for the first one only.
+    def poll(self, limit: int, timeout_s: float) -> list[Event]:
+        """What comes, up to `limit` records and other events; waits for the first one only.
 
-        Raises:
-            NoSuchTopic: the topic was deleted, and nothing of it is left here.
+        That some topic is gone, and nothing of it left here, is said without its name, and again and again.
         """
-        batch = next_batch(self._handle, limit, timeout_s)
-        if not batch and self._events.no_topic is not None:
-            raise self._events.no_topic
-        return batch
+        batch = next_batch(self.open(), limit, timeout_s)
+        if not batch and self._errors.no_topic is not None:
+            return [Gone(_NOWHERE, self._errors.no_topic)]
+        topic = next(iter(self._topics)) if len(self._topics) == 1 else None
+        return list(events_of(batch, topic, _rights))
 
-    def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
-        """(log start, high watermark) as the leader says now."""
+    # Offsets ------------------------------------------------------------------------------------------------------
+
+    def watermarks(self, where: KafkaPartition, timeout_s: float) -> tuple[int, int]:
+        """(log start, high watermark) as the leader says now. Raises StoreError, NoSuchTopic."""
         try:
-            low, high = self._handle.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=timeout_s)
+            low, high = self.open().get_watermark_offsets(TopicPartition(*where), timeout=timeout_s)
         except KafkaException as failure:
-            raise translate(failure, f"asking for the end of {self._topic}-{partition}") from failure
+            raise translate(failure, f"asking for the end of {where}", *_rights(where.topic)) from failure
         return low, high
 
-    def known_end(self, partition: int) -> int:
+    def known_end(self, where: KafkaPartition) -> int:
         """The high watermark as it came with the last fetch; -1 before the first. Costs no request."""
-        _, high = self._handle.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
+        _, high = self.open().get_watermark_offsets(TopicPartition(*where), cached=True)
         return int(high) if high >= 0 else -1
 
-    def close(self) -> None:
-        if handles.is_ours(self._handle):
-            self._handle.close()
-            handles.release(self._handle)
+    def offset_at_time(self, where: KafkaPartition, timestamp_ms: int, timeout_s: float) -> int | None:
+        """Offset of the first record whose timestamp is at or above `timestamp_ms`; None when there is none."""
+        what = f"looking up {timestamp_ms} ms in {where}"
+        try:
+            found = self.open().offsets_for_times([TopicPartition(*where, timestamp_ms)], timeout=timeout_s)[0]
+        except KafkaException as failure:
+            raise translate(failure, what, *_rights(where.topic)) from failure
+        if found.error is not None:
+            raise translate(found.error, what, *_rights(where.topic))
+        return None if found.offset == OFFSET_END or found.offset < 0 else int(found.offset)
+
+    def learn(self, topic: str, timeout_s: float) -> bool:
+        """Have librdkafka ask for the leaders of a topic now, of which it goes by what it heard last, and looks for new
+        ones once a second; whether it was told. What is wrong is told by reading."""
+        with suppress(KafkaException):
+            self.open().list_topics(topic, timeout=timeout_s)
+            return True
+        return False
+
+    def release(self) -> None:
+        """Give the handle up, and with it what is assigned; a second call does nothing."""
+        handle, self._handle = self._handle, None
+        self._topics = set()
+        if handle is not None and handles.is_ours(handle):
+            handle.close()
+            handles.release(handle)
 
 
-def end_reached(error: KafkaError) -> bool:
-    """The event that says: the position is the partition's end now."""
-    return error.code() == KafkaError._PARTITION_EOF
-
-
-def is_offset_out_of_range(error: KafkaError) -> bool:
-    return error.code() in _OUT_OF_RANGE
-
-
-def is_final(error: KafkaError) -> bool:
-    """Reading on is of no use."""
-    return is_no_such_topic(error) or error.fatal() or error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-
-
-def failure_of(error: KafkaError, what: str) -> errors.LayerError:
-    return translate(error, what)
+def _rights(topic: str) -> tuple[Right, ...]:
+    return (on_topic("Read", topic),)

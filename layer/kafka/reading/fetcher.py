@@ -1,4 +1,4 @@
-"""Reading partitions by offset, outside of any group: for state topics and for records that are wanted again."""
+"""The fetcher reads ranges of partitions, for any thread: state topics, and records that are wanted again."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
-
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import Closed, NoLeaderNow, NoSuchTopic
+from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, LayerError, NoLeaderNow, NoSuchTopic
 from pulsar_on_kafka.base.waiting import pause
-from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.kafka.errors import has_no_leader_now, is_no_such_topic, translate
-from pulsar_on_kafka.kafka.events import ErrorEvents
-from pulsar_on_kafka.kafka.reading.batches import next_batch
+from pulsar_on_kafka.kafka.errors import is_of_old_metadata
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.events import End, Failed, KafkaPartition, Records
 from pulsar_on_kafka.kafka.records import KafkaRecord
-from pulsar_on_kafka.kafka.rights import on_topic
 
 _log = logging.getLogger(__name__)
 
@@ -34,16 +29,15 @@ _AGAIN_S: Final = 0.02
 
 
 class Fetcher:
-    """Reads ranges of partitions. Used by one thread at a time (callers queue on a lock).
+    """Used by one thread at a time (callers queue on a lock).
 
     Memory: one librdkafka fetch queue, bounded by the `queued.max.messages.kbytes` of its configuration.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
-        self._config = config
-        self._handle: Consumer | None = None
+        self._consumer = AssignedReader(config, "fetcher")
         self._closed = False
-        self._assigned_to: object | None = None  # which reading the consumer's assignment belongs to
+        self._assigned_to: object | None = None  # which reading the assignment belongs to
         self._unknown_since_s: dict[str, float] = {}
         """By topic: since when librdkafka does not know a partition that is asked for, or its leader, or is silent."""
         self._lock = threading.RLock()  # reentrant: an abandoned iterator may be finalized in here
@@ -51,15 +45,12 @@ class Fetcher:
     def open(self) -> None:
         """Make the librdkafka handle, which the first reading else does."""
         with self._lock:
-            self._consumer()
+            self._reader().open()
 
-    def _consumer(self) -> Consumer:
+    def _reader(self) -> AssignedReader:
         if self._closed:
             raise Closed("the fetcher is closed")
-        if self._handle is None:
-            self._handle = Consumer({**self._config, "error_cb": ErrorEvents("fetcher")})
-            handles.track(self._handle)
-        return self._handle
+        return self._consumer
 
     def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
         """(log start, high watermark) as the leader says now.
@@ -70,39 +61,31 @@ class Fetcher:
         Raises:
             NoSuchTopic, NoLeaderNow: so it was for two seconds, or until the deadline. Other StoreErrors at once.
         """
+        where = KafkaPartition(topic, partition)
         patience = Deadline.after(min(_JUST_MADE_S, deadline.remaining_s()))
         while True:
             try:
-                return self._watermarks(topic, partition, deadline)
+                return self._watermarks(where, deadline)
             except (NoSuchTopic, NoLeaderNow):
                 if patience.passed():
                     raise
             pause(min(_AGAIN_S, patience.remaining_s()))
-            self._learn(topic, patience)
+            with self._lock:
+                self._reader().learn(topic, max(0.001, patience.remaining_s()))
 
-    def _learn(self, topic: str, deadline: Deadline) -> None:
-        """librdkafka answers for a topic that it knows by what it heard last: have it ask."""
-        with self._lock, suppress(KafkaException):  # asking for an offset tells what is wrong
-            self._consumer().list_topics(topic, timeout=max(0.001, deadline.remaining_s()))
-
-    def _watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
+    def _watermarks(self, where: KafkaPartition, deadline: Deadline) -> tuple[int, int]:
         with self._lock:
             began_s = time.monotonic()
             try:
-                low, high = self._consumer().get_watermark_offsets(
-                    TopicPartition(topic, partition), timeout=max(0.001, min(deadline.remaining_s(), 3600))
-                )
-            except KafkaException as failure:
-                error = failure.args[0]
-                if error.code() == KafkaError._UNKNOWN_PARTITION or has_no_leader_now(error):
-                    self._renew_when_stale(topic, began_s, _STALE_S)
-                elif error.code() == KafkaError._TIMED_OUT:
-                    self._renew_when_stale(topic, began_s, _SILENT_S)
-                raise translate(
-                    failure, f"asking for the end of {topic}-{partition}", on_topic("Read", topic)
-                ) from failure
-            self._unknown_since_s.pop(topic, None)
-            return low, high
+                found = self._reader().watermarks(where, _seconds(deadline))
+            except LayerError as failure:
+                if is_of_old_metadata(failure):
+                    self._renew_when_stale(where.topic, began_s, _STALE_S)
+                elif isinstance(failure, DeadlineExceeded):
+                    self._renew_when_stale(where.topic, began_s, _SILENT_S)
+                raise
+            self._unknown_since_s.pop(where.topic, None)
+            return found
 
     def _renew_when_stale(self, topic: str, since_s: float, after_s: float) -> None:
         """Go on with another handle once this one has not known a partition of `topic`, or its leader, or not answered,
@@ -115,15 +98,12 @@ class Fetcher:
         if now_s - self._unknown_since_s.setdefault(topic, since_s) < after_s:
             return
         self._unknown_since_s.clear()
-        if self._handle is not None:
-            _log.info("librdkafka does not know %s or its leaders, or does not answer: asking with a new handle", topic)
-            self._release()
+        _log.info("librdkafka does not know %s or its leaders, or does not answer: asking with a new handle", topic)
+        self._release()
 
     def _release(self) -> None:
-        if self._handle is not None and handles.is_ours(self._handle):
-            self._handle.close()
-            handles.release(self._handle)
-        self._handle = self._assigned_to = None
+        self._consumer.release()
+        self._assigned_to = None
 
     def read(self, topic: str, partition: int, start: int, end: int, deadline: Deadline) -> Iterator[list[KafkaRecord]]:
         """Batches of the records in [start, end), in offset order; compacted offsets are simply missing.
@@ -135,6 +115,7 @@ class Fetcher:
             OffsetOutOfRange: `start` lies below the log start.
             DeadlineExceeded: the position did not reach `end` in time.
         """
+        where = KafkaPartition(topic, partition)
         position = start
         reading = object()
         began_s = time.monotonic()
@@ -145,12 +126,12 @@ class Fetcher:
                     with self._lock:
                         self._renew_when_stale(topic, began_s, _SILENT_S)
                 asked = True
-                deadline.check(f"{topic}-{partition} to be read to {end}, now at {position}")
+                deadline.check(f"{where} to be read to {end}, now at {position}")
                 with self._lock:
                     if self._assigned_to is not reading:
                         self._assigned_to = reading  # first, so that no finalizer takes the assignment away
-                        self._consumer().assign([TopicPartition(topic, partition, position)])
-                    records, position = self._next(topic, partition, position, end, deadline)
+                        self._reader().assign({where: position})
+                    records, position = self._next(position, end, deadline)
                     if position > start:
                         self._unknown_since_s.pop(topic, None)
                 if records:
@@ -159,27 +140,21 @@ class Fetcher:
             with self._lock:
                 if self._assigned_to is reading:
                     self._assigned_to = None
-                    if self._handle is not None and handles.is_ours(self._handle):
-                        self._handle.unassign()
+                    self._consumer.assign({})
 
-    def _next(
-        self, topic: str, partition: int, position: int, end: int, deadline: Deadline
-    ) -> tuple[list[KafkaRecord], int]:
+    def _next(self, position: int, end: int, deadline: Deadline) -> tuple[list[KafkaRecord], int]:
         """What there is of the assigned partition below `end` (perhaps nothing yet), and the position after it."""
         wanted: list[KafkaRecord] = []
-        for record in next_batch(self._consumer(), _BATCH, min(deadline.remaining_s(), 0.5)):
-            error = record.error()
-            if error is None:
-                offset = record.offset()
-                position = offset + 1
-                if offset < end:
-                    wanted.append(record)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                position = max(position, record.offset())
-            elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-                continue  # librdkafka looks for a coordinator that is never used here
-            elif is_no_such_topic(error) or error.fatal() or not error.retriable():
-                raise translate(error, f"reading {topic}-{partition} at {position}", on_topic("Read", topic))
+        for event in self._reader().poll(_BATCH, min(deadline.remaining_s(), 0.5)):
+            match event:
+                case Records(_, records):
+                    position = records[-1].offset() + 1
+                    wanted += records if position <= end else [each for each in records if each.offset() < end]
+                case End(_, offset):
+                    position = max(position, offset)
+                case Failed(where, failure):
+                    if where.topic:  # else it is about a topic that was read before, perhaps
+                        raise failure
         return wanted, position
 
     def read_at(
@@ -190,15 +165,9 @@ class Fetcher:
         Neighbours are read in one go: a gap below 2,000 records is read through, a wider one is jumped over (a jump
         takes as long as 5,000 small records).
         """
-        runs: list[tuple[int, int]] = []
-        for offset in offsets:
-            if runs and offset - runs[-1][1] < READ_THROUGH:
-                runs[-1] = (runs[-1][0], offset + 1)
-            else:
-                runs.append((offset, offset + 1))
-        wanted = set(offsets)
-        for start, end in runs:
-            for batch in self.read(topic, partition, start, end, deadline):
+        for run in near_ones(offsets):
+            wanted = set(run)
+            for batch in self.read(topic, partition, run[0], run[-1] + 1, deadline):
                 hits = [record for record in batch if record.offset() in wanted]
                 if hits:
                     yield hits
@@ -206,22 +175,26 @@ class Fetcher:
     def offset_at_time(self, topic: str, partition: int, timestamp_ms: int, deadline: Deadline) -> int | None:
         """Offset of the first record whose timestamp is at or above `timestamp_ms`; None when there is none."""
         with self._lock:
-            try:
-                found = self._consumer().offsets_for_times(
-                    [TopicPartition(topic, partition, timestamp_ms)],
-                    timeout=max(0.001, min(deadline.remaining_s(), 3600)),
-                )[0]
-            except KafkaException as failure:
-                raise translate(
-                    failure, f"looking up {timestamp_ms} ms in {topic}-{partition}", on_topic("Read", topic)
-                ) from failure
-        if found.error is not None:
-            raise translate(
-                found.error, f"looking up {timestamp_ms} ms in {topic}-{partition}", on_topic("Read", topic)
-            )
-        return None if found.offset == OFFSET_END or found.offset < 0 else int(found.offset)
+            return self._reader().offset_at_time(KafkaPartition(topic, partition), timestamp_ms, _seconds(deadline))
 
     def close(self) -> None:
         with self._lock:
             self._release()
             self._closed = True
+
+
+def near_ones(offsets: Sequence[int]) -> Iterator[list[int]]:
+    """Parts of ascending offsets within which reading through is cheaper than jumping."""
+    run: list[int] = []
+    for offset in offsets:
+        if run and offset - run[-1] >= READ_THROUGH:
+            yield run
+            run = []
+        run.append(offset)
+    if run:
+        yield run
+
+
+def _seconds(deadline: Deadline) -> float:
+    """As librdkafka takes them."""
+    return max(0.001, min(deadline.remaining_s(), 3600))

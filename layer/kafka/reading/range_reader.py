@@ -9,20 +9,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
-
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, LayerError, OffsetOutOfRange
-from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.kafka.errors import is_no_such_topic, translate
-from pulsar_on_kafka.kafka.events import ErrorEvents
-from pulsar_on_kafka.kafka.reading.batches import next_batch
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, GaveUp, KafkaPartition, OutOfRange, Records
 from pulsar_on_kafka.kafka.records import KafkaRecord
-from pulsar_on_kafka.kafka.rights import on_topic
 
 AT_ONCE: Final = 100
 """Partitions that are read at the same time, at most."""
@@ -67,13 +61,12 @@ class RangeReader:
     the name of each topic that was read."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        self._config = config
-        self._handle: Consumer | None = None
+        self._reader = AssignedReader(config, "reader of ranges")
         self._closed = False
         self._known: set[str] = set()
         """Topics whose leaders librdkafka was told of."""
-        self._waiting: dict[tuple[str, int], deque[_Reading]] = {}
-        self._active: dict[tuple[str, int], _Reading] = {}
+        self._waiting: dict[KafkaPartition, deque[_Reading]] = {}
+        self._active: dict[KafkaPartition, _Reading] = {}
         self._failed: dict[int, LayerError] = {}
 
     def read(
@@ -91,91 +84,89 @@ class RangeReader:
         self._waiting = {}
         for number, (topic, partition, start, end) in enumerate(ranges):
             if start < end:
-                self._waiting.setdefault((topic, partition), deque()).append(_Reading(number, start, end))
+                self._waiting.setdefault(KafkaPartition(topic, partition), deque()).append(_Reading(number, start, end))
         for where, readings in self._waiting.items():
             self._waiting[where] = deque(sorted(readings, key=lambda reading: reading.position))
-        consumer = self._consumer()
+        if self._closed:
+            raise Closed("the reader of ranges is closed")
         heard_s = time.monotonic()
         try:
             while self._active or self._waiting:
-                if self._fill(consumer):
+                if self._fill():
                     heard_s = time.monotonic()
-                batch = next_batch(consumer, _BATCH, min(_POLL_S, deadline.remaining_s()))
-                if batch:
+                events = self._reader.poll(_BATCH, min(_POLL_S, deadline.remaining_s()))
+                if events:
                     heard_s = time.monotonic()
-                self._take(batch, take)
-                self._finish(consumer)
+                self._hear(events, take)
+                self._finish()
                 if deadline.passed() or time.monotonic() - heard_s > STUCK_S:
                     late = DeadlineExceeded("no records in time")
                     self._fail(list(self._active if not deadline.passed() else self._waiting), late)
-                    self._finish(consumer)
+                    self._finish()
         finally:
-            if handles.is_ours(consumer):
-                consumer.unassign()
+            self._reader.assign({})
         return self._failed
 
     def close(self) -> None:
         """A second call does nothing."""
-        if self._handle is not None and handles.is_ours(self._handle):
-            self._handle.close()
-            handles.release(self._handle)
-        self._handle, self._closed = None, True
+        self._closed = True
+        self._reader.release()
 
     # Inside -------------------------------------------------------------------------------------------------------
 
-    def _consumer(self) -> Consumer:
-        if self._closed:
-            raise Closed("the reader of ranges is closed")
-        if self._handle is None:
-            self._handle = Consumer({**self._config, "error_cb": ErrorEvents("reader of ranges")})
-            handles.track(self._handle)
-        return self._handle
-
-    def _fill(self, consumer: Consumer) -> bool:
+    def _fill(self) -> bool:
         """Begin with as many ranges as there is room for, one of each partition; whether any was begun."""
         free = AT_ONCE - len(self._active)
-        begun: list[TopicPartition] = []
+        begun: dict[KafkaPartition, int] = {}
         for where, readings in self._waiting.items():
             if len(begun) >= free:
                 break
             if where not in self._active:
                 self._active[where] = readings[0]
-                begun.append(TopicPartition(*where, readings[0].position))
+                begun[where] = readings[0].position
         if begun:
-            self._learn(consumer, {where.topic for where in begun})
-            consumer.incremental_assign(begun)
+            new = {where.topic for where in begun} - self._known
+            self._known.update(topic for topic in new if self._reader.learn(topic, _LEARN_S))
+            self._reader.add(begun)
         return bool(begun)
 
-    def _learn(self, consumer: Consumer, topics: set[str]) -> None:
-        """librdkafka looks for the leaders of topics that are new to it once a second: have it know them now."""
-        for topic in topics - self._known:
-            with suppress(KafkaException):  # reading tells what is wrong
-                consumer.list_topics(topic, timeout=_LEARN_S)
-                self._known.add(topic)
-
-    def _take(self, batch: Iterable[Any], take: Callable[[int, list[KafkaRecord]], None]) -> None:
+    def _hear(self, events: Iterable[Event], take: Callable[[int, list[KafkaRecord]], None]) -> None:
         found: dict[int, list[KafkaRecord]] = {}
-        for record in batch:
-            where = record.topic(), record.partition()
-            reading = self._active.get(where)
-            error = record.error()
-            if error is not None:
-                self._hear(record, error, reading)
-                continue
+        for event in events:
+            match event:
+                case Records(where, records):
+                    self._take(where, records, found)
+                case End(where, offset):
+                    self._end(where, offset)
+                case OutOfRange(where, failure):
+                    self._fail_now(where, failure)
+                case GaveUp(_, failure):
+                    self._fail(list(self._active), failure)
+                case Failed(where, failure):
+                    topic, partition = where
+                    concerned = [w for w in self._active if w.topic == topic and partition in (w.partition, -1)]
+                    self._fail(concerned, failure)
+        for number, records in found.items():
+            take(number, records)
+
+    def _take(self, where: KafkaPartition, records: list[Any], found: dict[int, list[KafkaRecord]]) -> None:
+        """Add those of each range to what was `found`, by the range's place."""
+        reading = self._active.get(where)
+        for record in records:
             offset = record.offset()
             while reading is not None and offset >= max(reading.position, reading.end):
                 reading.position = reading.end
                 reading = self._read_on(where, reading)
-            if reading is not None and offset >= reading.position:
+            if reading is None:
+                return
+            if offset >= reading.position:
                 reading.position = offset + 1
                 reading.record_bytes = len(record.value() or b"")
                 found.setdefault(reading.number, []).append(record)
                 if reading.position >= reading.end:
-                    self._read_on(where, reading)
-        for number, records in found.items():
-            take(number, records)
+                    reading = self._read_on(where, reading)
 
-    def _read_on(self, where: tuple[str, int], done: _Reading) -> _Reading | None:
+    def _read_on(self, where: KafkaPartition, done: _Reading) -> _Reading | None:
         """What is read next of this partition from where it is; None when that is nothing: see `_finish`."""
         readings = self._waiting[where]
         if len(readings) < 2 or not done.reaches(readings[1]):
@@ -186,53 +177,40 @@ class RangeReader:
         self._active[where] = following
         return following
 
-    def _hear(self, event: Any, error: KafkaError, reading: _Reading | None) -> None:
-        topic, partition = event.topic(), event.partition()
-        if error.code() == KafkaError._PARTITION_EOF:
-            if reading is None or (event.offset() < reading.position and not reading.on_the_way):
-                return
-            reading.position = max(reading.position, event.offset())
-            if reading.position < reading.end:
-                ended = OffsetOutOfRange(f"{topic}-{partition} ends at {event.offset()}, before {reading.end}")
-                self._fail_now((topic, partition), ended)
-        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
-            pass  # librdkafka looks for a coordinator that is never used here
-        elif is_no_such_topic(error) or error.fatal() or not error.retriable():
-            failure = translate(error, f"reading {topic}-{partition}", on_topic("Read", topic or ""))
-            if not isinstance(failure, LayerError):
-                raise failure
-            if isinstance(failure, OffsetOutOfRange):
-                self._fail_now((topic, partition), failure)
-                return
-            concerned = [w for w in self._active if w[0] == topic and partition in (w[1], -1)]
-            self._fail(concerned or (list(self._active) if error.fatal() else []), failure)
+    def _end(self, where: KafkaPartition, offset: int) -> None:
+        reading = self._active.get(where)
+        if reading is None or (offset < reading.position and not reading.on_the_way):
+            return
+        reading.position = max(reading.position, offset)
+        if reading.position < reading.end:
+            self._fail_now(where, OffsetOutOfRange(f"{where} ends at {offset}, before {reading.end}"))
 
-    def _fail_now(self, where: tuple[str, int], failure: LayerError) -> None:
+    def _fail_now(self, where: KafkaPartition, failure: LayerError) -> None:
         """The range of this partition that is being read will not be; see `_finish`."""
         reading = self._active.get(where)
         if reading is not None:
             self._failed[reading.number] = failure
             reading.position = reading.end
 
-    def _fail(self, partitions: Iterable[tuple[str, int]], failure: LayerError) -> None:
+    def _fail(self, partitions: Iterable[KafkaPartition], failure: LayerError) -> None:
         """None of the ranges of these partitions will be read; see `_finish`."""
         for where in partitions:
             for reading in self._waiting[where]:
                 self._failed[reading.number] = failure
             self._waiting[where].clear()
 
-    def _finish(self, consumer: Consumer) -> None:
+    def _finish(self) -> None:
         """Let go of what was read, or failed."""
-        over: list[TopicPartition] = []
+        over: list[KafkaPartition] = []
         for where, reading in list(self._active.items()):
             readings = self._waiting[where]
             if readings and reading.position < reading.end:
                 continue
             del self._active[where]
-            over.append(TopicPartition(*where))
+            over.append(where)
             if readings:
                 readings.popleft()
         for where in [where for where, readings in self._waiting.items() if not readings]:
             del self._waiting[where]
         if over:
-            consumer.incremental_unassign(over)
+            self._reader.drop(over)

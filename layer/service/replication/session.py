@@ -14,20 +14,14 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import member_client_id, membership_ended
 from pulsar_on_kafka.kafka.errors import translate
-from pulsar_on_kafka.kafka.groups.membership import (
-    GroupCallbacks,
-    GroupConsumer,
-    is_offset_out_of_range,
-    is_topic_gone,
-    split_commits,
-)
+from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer, split_commits
+from pulsar_on_kafka.kafka.reading.events import End, Failed, OutOfRange, Records, inside
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.readers import buffer_access, data_partition
@@ -142,70 +136,58 @@ class ReplicatorSession:
         timeout_s = _POLL_S
         if self._looking:
             timeout_s = min(timeout_s, self._looking.in_s())
-        batch = self._consumer.poll_batch(_BATCH, timeout_s)
-        if batch:
-            kind = type(batch[0])
-            for partition, group in groupby(batch, kind.partition):
-                self._accept(partition, list(group))
+        events = self._consumer.poll(_BATCH, timeout_s)
+        came = 0
+        for event in events:
+            match event:
+                case Records((_, partition), records):
+                    came += len(records)
+                    self._accept(partition, records)
+                case OutOfRange((_, partition)) if partition in self._lanes:
+                    self._leave_gap(self._lanes[partition])
+                case End():
+                    pass
+                case Failed():
+                    event.raise_or_log(_log, f"replicator={self._name}")
+        if events:
             self._serve_producer()
-        if self._looking and self._looking.is_due(len(batch)):
+        if self._looking and self._looking.is_due(came):
             self._look_again()
         self._save_if_due()
 
     # Copying ------------------------------------------------------------------------------------------------------
 
     def _accept(self, partition: int, records: list[Any]) -> None:
-        good = [record for record in records if record.error() is None]
-        if len(good) < len(records):
-            for record in records:
-                if record.error() is not None:
-                    self._on_event(partition, record.error())
         lane = self._lanes.get(partition)
-        if lane is None or lane.copying is None or not good:
+        if lane is None or lane.copying is None:
             return
-        if good[0].offset() < lane.read_position:  # fetched before a seek took effect
-            good = [record for record in good if record.offset() >= lane.read_position]
-            if not good:
+        if records[0].offset() < lane.read_position:  # fetched before a seek took effect
+            records = [record for record in records if record.offset() >= lane.read_position]
+            if not records:
                 return
-        lane.send(lane.readable.of(partition, good), self._target.producer())
-        lane.read_position = good[-1].offset() + 1
+        lane.send(lane.readable.of(partition, records), self._target.producer())
+        lane.read_position = records[-1].offset() + 1
         if partition in lane.readable.committed:
-            self._looking.note(partition, lane.readable.committed[partition])
-            if lane.readable.committed[partition].full:
-                self._look_again()
+            self._looking.came(partition, lane.readable.committed[partition], self._look_again)
 
     def _look_again(self) -> None:
         """Ask what became of the transactions that hold something up."""
         committed = {p: each for lane in self._lanes.values() for p, each in lane.readable.committed.items()}
-        answered = self._looking.look(committed)
-        for partition, each in committed.items():
-            lane = self._lanes[partition]
-            if lane.copying is not None:
-                lane.send(lane.readable.release(partition), self._target.producer())
-            self._looking.note(partition, each)
-        if answered:
+        if self._looking.look_again(committed, self._release):
             self._looking.put_late_on_record(committed.values())
         self._serve_producer()
 
-    def _on_event(self, partition: int, error: Any) -> None:
-        lane = self._lanes.get(partition)
-        if error.fatal() or is_topic_gone(error):
-            raise translate(error, f"reading {self._name}")
-        forbidden = self._consumer.forbidden(error)
-        if forbidden is not None:
-            raise forbidden
-        if lane is not None and is_offset_out_of_range(error):
-            low, high = self._consumer.watermarks(partition, _STORE_S)
-            if lane.read_position > high:
-                raise errors.OffsetOutOfRange(
-                    f"replicator {self._name}[{partition}] stands at offset {lane.read_position}, the log ends at "
-                    f"{high}: the cluster lost data"
-                )
-            _log.warning("replicator=%s[%d] goes on at the log's start %d", self._name, partition, low)
-            lane.read_position = max(low, lane.read_position)
-            self._consumer.seek(partition, lane.read_position)
-            return
-        _log.info("replicator=%s[%d] %s", self._name, partition, error.str())
+    def _release(self, partition: int) -> None:
+        lane = self._lanes[partition]
+        if lane.copying is not None:
+            lane.send(lane.readable.release(partition), self._target.producer())
+
+    def _leave_gap(self, lane: Lane) -> None:
+        log = self._consumer.watermarks(lane.partition, _STORE_S)
+        who = f"replicator {self._name}[{lane.partition}]"
+        lane.read_position = inside(log, lane.read_position, who)
+        _log.warning("%s goes on at offset %d, the log's start is %d", who, lane.read_position, log[0])
+        self._consumer.seek(lane.partition, lane.read_position)
 
     # Back-pressure ------------------------------------------------------------------------------------------------
 

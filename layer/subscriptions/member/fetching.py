@@ -6,16 +6,16 @@ All of it runs in the member's thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.saved import UnreadableCursor
-from pulsar_on_kafka.kafka.groups.membership import GroupConsumer, is_offset_out_of_range, is_topic_gone
+from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
+from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, Gone, OutOfRange, Records
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.partition.delayed import MAX_DELAYED
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
@@ -87,30 +87,37 @@ class PartitionReader:
         self._check_topic()
         if self._looking:
             timeout_s = min(timeout_s, self._looking.in_s())
-        batch = self._consumer.poll_batch(min(limit, self._affordable), timeout_s)
-        if batch:
-            self._take(batch)
-        moved = limit > 1 and bool(self._looking) and self._looking.is_due(len(batch)) and self._look_again()
-        return bool(batch) or moved
+        events = self._consumer.poll(min(limit, self._affordable), timeout_s)
+        came = self._take(events)
+        moved = limit > 1 and bool(self._looking) and self._looking.is_due(came) and self._look_again()
+        return bool(events) or moved
 
-    def _take(self, batch: list[Any]) -> None:
-        self._affordable = max(1, _BATCH_BYTES * len(batch) // max(1, sum(map(len, batch))))
-        kind = type(batch[0])
-        for partition, group in groupby(batch, kind.partition):
-            records = list(group)
-            if any(map(kind.error, records)):
-                failed = [record for record in records if record.error() is not None]
-                records = [record for record in records if record.error() is None]
-                for event in failed:
-                    self._on_error(partition, event.offset(), event.error())
-            owned = self._owned.get(partition)
-            if owned is None or owned.quiet or owned.intake.stopped is not None or not records:
-                continue
-            if owned.intake.end_seen or self._sees_end(partition, owned):
-                self._accept(partition, owned, list(map(kind.offset, records)), records)
+    def _take(self, events: list[Event]) -> int:
+        """Gives how many records there were."""
+        came = size = 0
+        for event in events:
+            match event:
+                case Records((_, partition), records):
+                    came += len(records)
+                    size += sum(map(len, records))
+                    self._take_records(partition, records)
+                case End():
+                    pass
+                case Failed():
+                    self._on_failure(event)
+        if came:
+            self._affordable = max(1, _BATCH_BYTES * came // max(1, size))
         if self._unreadable is not None:
             reason, self._unreadable = self._unreadable, None
             raise reason
+        return came
+
+    def _take_records(self, partition: int, records: list[Any]) -> None:
+        owned = self._owned.get(partition)
+        if owned is None or owned.quiet or owned.intake.stopped is not None:
+            return
+        if owned.intake.end_seen or self._sees_end(partition, owned):
+            self._accept(partition, owned, list(map(type(records[0]).offset, records)), records)
 
     def _accept(self, partition: int, owned: OwnedPartition, offsets: list[int], records: list[Any]) -> None:
         try:
@@ -123,9 +130,10 @@ class PartitionReader:
             _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", owned.identity, failure)
             self._consumer.seek(partition, owned.read_position)
             return
-        if owned.committed.in_use:
-            self._hold_back(partition, owned)
-        if owned.buffered_bytes > _MAX_BUFFERED_BYTES and partition not in self._paused:
+        committed = owned.committed
+        if committed.in_use and self._looking.came(partition, committed, self._look_again):
+            self._pause([partition])
+        if owned.buffered_bytes > _MAX_BUFFERED_BYTES:
             self._pause([partition])
         if owned.delayed and self._delayed() >= MAX_DELAYED:
             self._full_of_delayed = True
@@ -133,31 +141,20 @@ class PartitionReader:
 
     # Open transactions --------------------------------------------------------------------------------------------
 
-    def _hold_back(self, partition: int, owned: OwnedPartition) -> None:
-        """Something was read of a partition with transactions: see to it that what waits for them goes on."""
-        self._looking.note(partition, owned.committed)
-        if owned.committed.full and partition not in self._paused:
-            self._look_again()
-            if owned.committed.full:
-                self._pause([partition])
-
     def _look_again(self) -> bool:
         """Ask what became of the transactions that hold something up; True when something goes on."""
-        waiting = {n: owned for n, owned in self._owned.items() if owned.committed.waits_from is not None}
-        self._looking.look({number: owned.committed for number, owned in waiting.items()})
-        moved = False
-        for number, owned in waiting.items():
-            before = owned.committed.waits_from
-            try:
-                owned.release()
-            except errors.Corrupt:
-                raise
-            except errors.StoreError as failure:
-                _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", owned.identity, failure)
-                continue
-            moved = moved or owned.committed.waits_from != before
-            self._looking.note(number, owned.committed)
-        return moved
+        waiting = {n: owned.committed for n, owned in self._owned.items() if owned.committed.in_use}
+        before = {number: committed.waits_from for number, committed in waiting.items()}
+        self._looking.look_again(waiting, self._release)
+        return any(committed.waits_from != before[number] for number, committed in waiting.items())
+
+    def _release(self, partition: int) -> None:
+        try:
+            self._owned[partition].release()
+        except errors.Corrupt:
+            raise
+        except errors.StoreError as failure:
+            _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", self._owned[partition].identity, failure)
 
     def put_late_on_record(self) -> None:
         """Tell others of records that came after the end of their transaction."""
@@ -171,15 +168,16 @@ class PartitionReader:
 
     def pause_all(self) -> None:
         """Stop fetching. pause() throws away what librdkafka fetched ahead, so it is not for a short wait."""
-        self._pause([number for number in self._owned if number not in self._paused])
+        self._pause(self._owned)
 
     def _delayed(self) -> int:
         return sum(len(owned.delayed) for owned in self._owned.values() if owned.delayed is not None)
 
-    def _pause(self, partitions: list[int]) -> None:
-        if partitions:
-            self._consumer.pause(partitions)
-            self._paused.update(partitions)
+    def _pause(self, partitions: Iterable[int]) -> None:
+        more = [number for number in partitions if number not in self._paused]
+        if more:
+            self._consumer.pause(more)
+            self._paused.update(more)
 
     def resume_drained(self) -> None:
         """Fetch again what was paused and has been handed out."""
@@ -214,18 +212,14 @@ class PartitionReader:
         except errors.StoreError as failure:
             _log.info("subscription=%s cannot look at its topic: %s", self._handle, failure)
 
-    def _on_error(self, partition: int | None, offset: int, error: Any) -> None:
-        owned = None if partition is None else self._owned.get(partition)
-        if partition is not None and owned is not None and is_offset_out_of_range(error):
-            self._in_a_gap[partition] = _Gap(owned, self._clock.monotonic(), offset)
-        elif is_topic_gone(error):
-            raise errors.NoSuchTopic(f"topic {self._handle.topic} is gone: {error.str()}")
-        elif error.fatal():
-            raise errors.StoreError(f"subscription {self._handle}: {error.str()}")
-        elif (forbidden := self._consumer.forbidden(error)) is not None:
-            raise forbidden
+    def _on_failure(self, event: Failed) -> None:
+        owned = self._owned.get(event.where.partition)
+        if isinstance(event, OutOfRange) and owned is not None:
+            self._in_a_gap[event.where.partition] = _Gap(owned, self._clock.monotonic(), event.offset)
+        elif isinstance(event, Gone):
+            raise errors.NoSuchTopic(f"topic {self._handle.topic} is gone: {event.failure}")
         else:
-            _log.warning("subscription=%s partition=%s %s", self._handle, partition, error.str())
+            event.raise_or_log(_log, f"subscription={self._handle}")
 
     def _sees_end(self, partition: int, owned: OwnedPartition) -> bool:
         """Whether the log reaches as far as the cursor knows of it; otherwise that is looked at more closely."""

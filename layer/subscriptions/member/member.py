@@ -14,6 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.commands import Commands, outcome
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -25,7 +26,6 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
 )
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
-from pulsar_on_kafka.subscriptions.dispatching.commands import Commands, outcome
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.member.services import MemberServices
 from pulsar_on_kafka.subscriptions.member.serving import Serving

@@ -12,13 +12,13 @@ from concurrent.futures import Future
 from typing import Final
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.commands import Commands
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.saved import UnreadableCursor
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorTransactionRequest, ToldConsumer
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
-from pulsar_on_kafka.subscriptions.dispatching.commands import Commands
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing

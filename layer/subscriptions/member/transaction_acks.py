@@ -23,12 +23,12 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.commands import settle
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.saved import Save
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck
 from pulsar_on_kafka.statelog.owned import random_session
-from pulsar_on_kafka.subscriptions.dispatching.commands import settle
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.subscriptions.partition import holding_for_transactions as holding

@@ -86,6 +86,23 @@ class OpenTransactions:
         now_s = self._clock.monotonic()
         return any(wait.due_s <= now_s for wait in self._waits.values())
 
+    def came(self, partition: int, committed: ReadCommitted, look_again: Callable[[], object]) -> bool:
+        """Something was read of a partition with transactions; `look_again` is called when too much waits for them now.
+        Whether it still does after that: nothing more is to be read before some of it goes on."""
+        self.note(partition, committed)
+        if committed.full:
+            look_again()
+        return committed.full
+
+    def look_again(self, partitions: Mapping[int, ReadCommitted], release: Callable[[int], None]) -> bool:
+        """`look`, and `release` what may go on of each partition of which something waits."""
+        waiting = [number for number, each in partitions.items() if each.waits_from is not None]
+        answered = self.look(partitions)
+        for number in waiting:
+            release(number)
+            self.note(number, partitions[number])
+        return answered
+
     def look(self, partitions: Mapping[int, ReadCommitted]) -> bool:
         """Learn what became of the transactions that hold something up in these; False when nobody answers."""
         waiting = {number: each for number, each in partitions.items() if each.waits_from is not None}

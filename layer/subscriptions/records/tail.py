@@ -11,23 +11,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
-from itertools import groupby
 from types import MappingProxyType
 from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.commands import Commands, outcome
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import ReadCounts
 from pulsar_on_kafka.base.worker import aside
-from pulsar_on_kafka.kafka.reading.assigned import (
-    AssignedConsumer,
-    end_reached,
-    failure_of,
-    is_final,
-    is_offset_out_of_range,
-)
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.events import End, Failed, KafkaPartition, OutOfRange, Records, inside
 from pulsar_on_kafka.subscriptions.records.batches import Begun, messages_of
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
@@ -75,7 +69,7 @@ class Tail:
         to come."""
         self._name = name
         self._topic = kafka_topic
-        self._config = config
+        self._reader = AssignedReader(config, f"reader of {kafka_topic}")
         self._slot = slot
         self._endpoint = endpoint
         self._readable = readable
@@ -91,17 +85,15 @@ class Tail:
         """Read, and not in the inbox yet."""
         self._received_bytes = 0
         self._quiet_polls = 0
-        self._commands: deque[tuple[Future[Any], Callable[[], object]]] = deque()
-        self._wake = threading.Event()
+        self._commands = Commands()
         self._stopping = False
-        self._ended = False
         self.failure: Exception | None = None
         self._thread: threading.Thread | None = None
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        self._endpoint.wake_member = self._wake.set
+        self._endpoint.wake_member = self._commands.wake
         self._thread = aside(f"pok-reader {self._name}", self._run)
 
     def partitions(self) -> list[int]:
@@ -134,7 +126,7 @@ class Tail:
 
     def ask_stats(self) -> Future[TailStats]:
         """For somebody who asks several readers at once. Closed: it was closed; or what ended it."""
-        return self._put(self._stats)
+        return self._commands.run(self._stats)
 
     def seek(self, offsets: Mapping[int, int], begun: Mapping[int, Begun], deadline: Deadline) -> None:
         """Go on at these offsets (`begun` as for `Tail`); what was read of those partitions and not received is
@@ -148,97 +140,65 @@ class Tail:
     def stop(self, deadline: Deadline) -> None:
         """End the thread and the connection; a second call does nothing."""
         self._stopping = True
-        self._wake.set()
+        self._commands.wake()
         if self._thread is None or self._thread is threading.current_thread():
             return
         self._thread.join(deadline.remaining_s())
         if self._thread.is_alive():
             raise errors.DeadlineExceeded(f"reader {self._name} of {self._topic} did not close in time")
 
-    def _put(self, action: Callable[[], object]) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._commands.append((future, action))
-        self._wake.set()
-        if self._ended:
-            self._refuse_commands()
-        return future
-
     def _command(self, action: Callable[[], None], deadline: Deadline, what: str) -> None:
-        future = self._put(action)
-        try:
-            future.result(deadline.remaining_s())
-        except FutureTimeoutError as late:
-            future.cancel()
-            raise errors.DeadlineExceeded(f"reader {self._name}: time ran out while waiting for {what}") from late
+        outcome(self._commands.run(action), deadline, f"{what}, by reader {self._name}")
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
-            self._consumer = AssignedConsumer(self._config, self._topic)
             try:
-                self._consumer.add(self._positions)
+                self._reader.add(self._placed(self._positions))
                 while not self._stopping:
                     self._step()
             finally:
-                self._consumer.close()
+                self._reader.release()
         except Exception as error:  # its reader is told, or it would wait for ever
             if not isinstance(error, errors.LayerError):
                 _log.exception("reader=%s topic=%s stopped", self._name, self._topic)
             self.failure = error
             self._endpoint.fail(error)
         finally:
-            self._ended = True
-            self._refuse_commands()
+            self._commands.close(lambda: self.failure or errors.Closed(f"reader {self._name} was closed"))
 
-    def _refuse_commands(self) -> None:
-        while self._commands:
-            try:
-                future, _ = self._commands.popleft()
-            except IndexError:  # another thread was quicker
-                return
-            if future.set_running_or_notify_cancel():
-                future.set_exception(self.failure or errors.Closed(f"reader {self._name} was closed"))
+    def _where(self, partition: int) -> KafkaPartition:
+        return KafkaPartition(self._topic, partition)
+
+    def _placed(self, offsets: Mapping[int, int]) -> dict[KafkaPartition, int]:
+        return {self._where(partition): offset for partition, offset in offsets.items()}
 
     def _step(self) -> None:
-        while self._commands:
-            future, action = self._commands.popleft()
-            if future.set_running_or_notify_cancel():
-                try:
-                    future.set_result(action())
-                except errors.LayerError as failure:
-                    future.set_exception(failure)
+        self._commands.execute()
         if self._waiting and not self._hand_on():
             self._wait_for_room()
             return
         timeout_s = _POLL_S if self._quiet_polls < _IDLE_AFTER_POLLS else _IDLE_POLL_S
         if self._looking:
             timeout_s = 0.0 if self._look_wanted else min(timeout_s, self._looking.in_s())
-        batch = self._consumer.poll_batch(_BATCH, timeout_s)
-        self._quiet_polls = 0 if batch else self._quiet_polls + 1
-        if batch:
-            kind = type(batch[0])
-            for partition, group in groupby(batch, kind.partition):
-                self._accept(partition, list(group))
-        if self._looking and (self._look_wanted or self._looking.is_due(len(batch))):
+        events = self._reader.poll(_BATCH, timeout_s)
+        self._quiet_polls = 0 if events else self._quiet_polls + 1
+        came = 0
+        for event in events:
+            match event:
+                case Records(where, records):
+                    came += len(records)
+                    self._take(where.partition, records)
+                case End((_, partition), offset):
+                    if partition in self._positions:
+                        self._positions[partition] = max(self._positions[partition], offset)
+                case OutOfRange((_, partition)):
+                    self._leave_gap(partition)
+                case Failed():
+                    event.raise_or_log(_log, f"reader={self._name} topic={self._topic}")
+        if self._looking and (self._look_wanted or self._looking.is_due(came)):
             self._look_again()
-
-    def _accept(self, partition: int, records: list[Any]) -> None:
-        kind = type(records[0])
-        if any(map(kind.error, records)):
-            good: list[Any] = []
-            for record in records:
-                error = record.error()
-                if error is None:
-                    good.append(record)
-                    continue
-                if good:
-                    self._take(partition, good)
-                    good = []
-                self._on_event(partition, record, error)
-            records = good
-        if records:
-            self._take(partition, records)
 
     def _take(self, partition: int, records: list[Any]) -> None:
         """Make messages of the records, and say only then that they were read (see `has_reached`)."""
@@ -251,8 +211,10 @@ class Tail:
                 return
         self._received_bytes += sum(map(len, records))
         self._make_messages(partition, self._readable.of(partition, records))
-        if partition in self._readable.committed:
-            self._hold_back(partition)
+        committed = self._readable.committed.get(partition)
+        if committed is not None and self._looking.came(partition, committed, self._look_again):
+            self._paused.add(partition)
+            self._reader.pause(self._where(partition))
         self._positions[partition] = records[-1].offset() + 1
 
     def _make_messages(self, partition: int, wanted: list[Any]) -> None:
@@ -263,57 +225,31 @@ class Tail:
             )
             self._hand_on()
 
-    # Open transactions --------------------------------------------------------------------------------------------
-
-    def _hold_back(self, partition: int) -> None:
-        committed = self._readable.committed[partition]
-        self._looking.note(partition, committed)
-        if committed.full and partition not in self._paused:
-            self._look_again()
-            if committed.full:
-                self._paused.add(partition)
-                self._consumer.pause(partition)
-
     def _look_again(self) -> None:
         """Ask what became of the transactions that hold something up, and hand on what may be read now."""
         committed = self._readable.committed
         self._look_wanted = False
-        waiting = [partition for partition, each in committed.items() if each.waits_from is not None]
-        answered = self._looking.look(committed)
-        for partition in waiting:
-            self._make_messages(partition, self._readable.release(partition))
-            self._looking.note(partition, committed[partition])
-            if partition in self._paused and not committed[partition].full:
-                self._paused.discard(partition)
-                self._consumer.resume(partition)
-            blocker = committed[partition].waits_from
-            if answered and blocker is not None:
-                self._found_open[partition] = (blocker, self._looking.looked_s)
-        if answered:
+        if self._looking.look_again(committed, self._release):
+            for partition, each in committed.items():
+                if each.waits_from is not None:
+                    self._found_open[partition] = (each.waits_from, self._looking.looked_s)
             self._looking.put_late_on_record(committed.values())
 
-    def _on_event(self, partition: int | None, record: Any, error: Any) -> None:
-        if end_reached(error):
-            if partition in self._positions:
-                self._positions[partition] = max(self._positions[partition], record.offset())
-        elif partition in self._positions and is_offset_out_of_range(error):
-            self._leave_gap(partition)
-        elif is_final(error):
-            raise failure_of(error, f"reader {self._name} of {self._topic}")
-        else:
-            _log.warning("reader=%s topic=%s partition=%s %s", self._name, self._topic, partition, error.str())
+    def _release(self, partition: int) -> None:
+        self._make_messages(partition, self._readable.release(partition))
+        if partition in self._paused and not self._readable.committed[partition].full:
+            self._resume(partition)
+
+    def _resume(self, partition: int) -> None:
+        self._paused.discard(partition)
+        self._reader.resume(self._where(partition))
 
     def _leave_gap(self, partition: int) -> None:
-        """Kafka refused the position: below the log start go on at the start; beyond the end records were lost."""
-        position = self._positions[partition]
-        low, high = self._consumer.watermarks(partition, _WATERMARKS_TIMEOUT_S)
-        if position > high:
-            raise errors.OffsetOutOfRange(
-                f"reader {self._name} stands at offset {position} of {self._topic}-{partition}, whose log ends at "
-                f"{high}: the cluster lost data"
-            )
-        self._positions[partition] = max(position, low)
-        self._consumer.seek({partition: self._positions[partition]})
+        if partition in self._positions:
+            log = self._reader.watermarks(self._where(partition), _WATERMARKS_TIMEOUT_S)
+            place = inside(log, self._positions[partition], f"reader {self._name} of {self._where(partition)}")
+            self._positions[partition] = place
+            self._reader.seek({self._where(partition): place})
 
     def _hand_on(self) -> bool:
         """Move what the inbox takes; True when nothing waits any more."""
@@ -328,20 +264,20 @@ class Tail:
         return False
 
     def _wait_for_room(self) -> None:
-        self._wake.clear()
+        self._commands.prepare_to_wait()
         self._endpoint.watch()
         # A receiver that drained the inbox before it could see the flag is seen here instead.
-        if not self._commands and not self._stopping and not self._endpoint.permits():
-            self._wake.wait(_STARVED_WAIT_S)
+        if not self._stopping and not self._endpoint.permits():
+            self._commands.wait(_STARVED_WAIT_S)
+        self._commands.end_wait()
         self._endpoint.unwatch()
 
     def _seek(self, offsets: Mapping[int, int], begun: Mapping[int, Begun]) -> None:
         self._readable.skip(p for p, offset in offsets.items() if offset > self._positions.get(p, 0))
         self._readable.forget(offsets)
         for partition in self._paused.intersection(offsets):
-            self._paused.discard(partition)
-            self._consumer.resume(partition)
-        self._consumer.seek(offsets)
+            self._resume(partition)
+        self._reader.seek(self._placed(offsets))
         self._positions.update(offsets)
         for partition in offsets:
             self._begun.pop(partition, None)
@@ -355,9 +291,11 @@ class Tail:
     def _add(self, starts: Mapping[int, int]) -> None:
         new = {partition: offset for partition, offset in starts.items() if partition not in self._positions}
         if new:
-            self._consumer.add(new)
+            self._reader.add(self._placed(new))
             self._positions.update(new)
 
     def _stats(self) -> TailStats:
-        behind = sum(max(0, self._consumer.known_end(p) - position) for p, position in self._positions.items())
+        behind = sum(
+            max(0, self._reader.known_end(self._where(p)) - position) for p, position in self._positions.items()
+        )
         return TailStats(behind, len(self._waiting) + len(self._endpoint.queue))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, decode_key, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
@@ -53,12 +53,12 @@ class DeliveryChannel:
     being told everything at once is most of what they cost, each other and the brokers.
     """
 
-    def __init__(self, log: StateLog, open_reader: Callable[[], AssignedConsumer]) -> None:
+    def __init__(self, log: StateLog, reader: AssignedReader) -> None:
         self._log = log
         self._lock = threading.Lock()
         self._listeners: dict[str, dict[Listener, Patience]] = {}
         self._tail = PartitionTail(
-            log, DELIVERIES, open_reader, self._wanted, self._hand_on, name="pok-deliveries",
+            log, DELIVERIES, reader, self._wanted, self._hand_on, name="pok-deliveries",
             without="other processes cannot seek, skip or delete by force this one's live subscriptions",
             rest_s=self._rest_s,
         )  # fmt: skip

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.commands import settle
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.mapping.errors import CorruptRecord
@@ -32,7 +33,6 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import REQUEST_ID_BYTES
 from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
-from pulsar_on_kafka.subscriptions.dispatching.commands import settle
 from pulsar_on_kafka.subscriptions.requests.channel import DeliveryChannel, Heard, Said
 
 _log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_REQUESTS
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.tail import PartitionTail
@@ -19,11 +19,11 @@ _MOST_WAITING: Final = 10_000
 class RequestTail:
     """Thread-safe. Memory: up to 10,000 requests for each coordinator, and what `PartitionTail` says."""
 
-    def __init__(self, log: StateLog, open_reader: Callable[[], AssignedConsumer]) -> None:
+    def __init__(self, log: StateLog, reader: AssignedReader) -> None:
         self._lock = threading.Lock()
         self._feeds: dict[int, TailedRequests] = {}
         self._tail = PartitionTail(
-            log, TRANSACTION_REQUESTS, open_reader, self._wanted, self._hand_on, name="pok-transaction-requests",
+            log, TRANSACTION_REQUESTS, reader, self._wanted, self._hand_on, name="pok-transaction-requests",
             without="this process does not hear other processes' wishes to begin and end transactions",
         )  # fmt: skip
 

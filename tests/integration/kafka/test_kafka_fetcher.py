@@ -9,7 +9,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.kafka.reading.ascending import AscendingReader
-from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.steps import Unique, send, send_fast
@@ -71,7 +71,7 @@ def test_offsets_that_mostly_ascend(client: pulsar.Client, admin: AdminClient, b
     settings = KafkaSettings(bootstrap)
     ahead = settings.tail(client_id="test", fetch_queue_kbytes=1024)
     reader = AscendingReader(
-        lambda: AssignedConsumer(ahead, kafka_topic), Fetcher(settings.reader(fetch_queue_kbytes=1024))
+        AssignedReader(ahead, "test"), Fetcher(settings.reader(fetch_queue_kbytes=1024)), kafka_topic
     )
 
     def read(partition: int, *offsets: int) -> list[int]:

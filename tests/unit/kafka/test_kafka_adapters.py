@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.kafka.errors import has_no_leader_now, is_no_such_topic, translate
-from pulsar_on_kafka.kafka.groups.membership import MAX_COMMIT_BYTES, is_offset_out_of_range, split_commits
+from pulsar_on_kafka.kafka.groups.membership import MAX_COMMIT_BYTES, split_commits
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 
@@ -45,7 +45,6 @@ def test_what_passes_by_itself_is_told_from_what_does_not() -> None:
     assert has_no_leader_now(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
     assert not has_no_leader_now(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
     assert is_no_such_topic(KafkaError(KafkaError._UNKNOWN_PARTITION))
-    assert is_offset_out_of_range(KafkaError(KafkaError.OFFSET_OUT_OF_RANGE))
 
 
 def test_commits_are_cut_so_that_each_fits_one_batch_of_the_offsets_topic() -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import cast
 
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, Records
 from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS, TOPICS, StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.statelog.followed_log import FollowedLog, Which
+from pulsar_on_kafka.statelog.followed_log import FollowedLog
 from tests.clocks import PacedClock
 from tests.kafka_records import LoggedRecord
 from tests.memory_log import MemoryStateLog
@@ -23,22 +25,22 @@ class Reader:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._positions: dict[Which, int] = {}
-        with world.changed:
-            world.readers += 1
+        self._positions: dict[KafkaPartition, int] = {}
 
-    def add(self, starts: Mapping[Which, int]) -> None:
-        self._positions.update(starts)
+    def add(self, starts: Mapping[KafkaPartition, int]) -> None:
         with self._world.changed:
+            if not self._positions:
+                self._world.readers += 1
+            self._positions.update(starts)
             self._world.followed |= starts.keys()
             self._world.changed.notify_all()
 
-    def drop(self, partitions: Sequence[Which]) -> None:
+    def drop(self, partitions: Sequence[KafkaPartition]) -> None:
         for which in partitions:
             del self._positions[which]
         self._world.followed -= set(partitions)
 
-    def poll_batch(self, limit: int, timeout_s: float) -> list[Any]:
+    def poll(self, limit: int, timeout_s: float) -> list[Event]:
         world = self._world
         with world.changed:
             if world.broken:
@@ -48,18 +50,20 @@ class Reader:
                 world.changed.wait(timeout_s)
             return found
 
-    def _next(self, limit: int) -> list[Any]:
-        found: list[Any] = []
+    def _next(self, limit: int) -> list[Event]:
+        found: list[Event] = []
         for which, position in self._positions.items():
-            for record in self._world.records(which, position)[:limit]:
-                found.append(LoggedRecord(*which, record))
-                self._positions[which] = record.offset + 1
+            records = self._world.records(which, position)[:limit]
+            if records:
+                found.append(Records(which, [LoggedRecord(*which, record) for record in records]))
+                self._positions[which] = records[-1].offset + 1
         return found
 
-    def close(self) -> None:
+    def release(self) -> None:
         with self._world.changed:
+            self._positions.clear()
             self._world.followed.clear()
-            self._world.readers -= 1
+            self._world.readers = 0
             self._world.changed.notify_all()
 
 
@@ -80,11 +84,11 @@ class World:
         self.changed = threading.Condition()
         self.stalled = self.broken = False
         self.readers = 0
-        self.followed: set[Which] = set()
-        self.log = FollowedLog(self.inner, [TOPICS], lambda: Reader(self), self.clock)
+        self.followed: set[KafkaPartition] = set()
+        self.log = FollowedLog(self.inner, [TOPICS], cast("AssignedReader", Reader(self)), self.clock)
         self.written = 0
 
-    def records(self, which: Which, position: int) -> list[LogRecord]:
+    def records(self, which: KafkaPartition, position: int) -> list[LogRecord]:
         end = self.inner.end_offset(TOPICS, which[1], soon())
         return [
             each for batch in MemoryStateLog.read(self.inner, TOPICS, which[1], position, end, soon()) for each in batch

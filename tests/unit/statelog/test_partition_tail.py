@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed
-from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, Records
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.tail import PartitionTail
@@ -26,31 +27,31 @@ class Reader:
     def __init__(self, log: MemoryStateLog, fail: threading.Event) -> None:
         self._log = log
         self._fail = fail
-        self._positions: dict[int, int] = {}
+        self._positions: dict[KafkaPartition, int] = {}
 
-    def add(self, starts: Mapping[int, int]) -> None:
+    def add(self, starts: Mapping[KafkaPartition, int]) -> None:
         self._positions.update(starts)
 
-    def drop(self, partitions: Iterable[int]) -> None:
+    def drop(self, partitions: Iterable[KafkaPartition]) -> None:
         for partition in list(partitions):
             del self._positions[partition]
 
-    def poll_batch(self, limit: int, timeout_s: float) -> list[Any]:
+    def poll(self, limit: int, timeout_s: float) -> list[Event]:
         if self._fail.is_set():
             self._fail.clear()
             raise ConnectFailed("no broker answers")
-        found: list[LoggedRecord] = []
-        for partition, position in self._positions.items():
-            end = self._log.end_offset(DELIVERIES, partition, DEADLINE)
-            for batch in self._log.read(DELIVERIES, partition, position, end, DEADLINE):
-                found += [LoggedRecord(str(DELIVERIES), partition, record) for record in batch]
-            self._positions[partition] = end
+        found: list[Event] = []
+        for where, position in self._positions.items():
+            end = self._log.end_offset(DELIVERIES, where.partition, DEADLINE)
+            for batch in self._log.read(DELIVERIES, where.partition, position, end, DEADLINE):
+                found.append(Records(where, [LoggedRecord(*where, record) for record in batch]))
+            self._positions[where] = end
         if not found:
             self._fail.wait(0.01)
         return found
 
-    def close(self) -> None:
-        return None
+    def release(self) -> None:
+        self._positions.clear()
 
 
 class Listening:
@@ -64,7 +65,7 @@ class Listening:
         self._news = threading.Condition()
         self.rest_s = 0.0
         self.tail = PartitionTail(
-            self.log, DELIVERIES, lambda: cast("AssignedConsumer", Reader(self.log, self.fail)), lambda: self.wanted,
+            self.log, DELIVERIES, cast("AssignedReader", Reader(self.log, self.fail)), lambda: self.wanted,
             self._hear, name="tail", without="nothing works", rest_s=lambda: self.rest_s,
         )  # fmt: skip
 

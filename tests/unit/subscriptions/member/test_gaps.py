@@ -4,39 +4,23 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from confluent_kafka import KafkaError
-
+from pulsar_on_kafka.base.errors import OffsetOutOfRange
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, OutOfRange
 from pulsar_on_kafka.subscriptions.member.fetching import PartitionReader
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from tests.simulation.cursors import an_identity, owned_by
 from tests.simulation.turns import ManualClock
 
 
-class Refusal:
-    """librdkafka's error for a position outside of the log."""
-
-    def partition(self) -> int:
-        return 3
-
-    def offset(self) -> int:
-        return 7
-
-    def error(self) -> KafkaError:
-        return KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)
-
-    def __len__(self) -> int:
-        return 0
-
-
 class Log:
     """Offsets 0 to 2 are there; the first poll is told a refusal."""
 
     def __init__(self) -> None:
-        self.refusals: list[Any] = [Refusal()]
+        self.refusals: list[Event] = [OutOfRange(KafkaPartition("t", 3), OffsetOutOfRange("simulated"), 7)]
         self.asked = 0
 
-    def poll_batch(self, limit: int, timeout_s: float) -> list[Any]:
+    def poll(self, limit: int, timeout_s: float) -> list[Event]:
         found, self.refusals = self.refusals, []
         return found
 

@@ -1,4 +1,4 @@
-"""Wishes of other threads for the one that serves a subscription, and its waking."""
+"""Commands are wishes of other threads for the one that serves a thing, which they also wake."""
 
 from __future__ import annotations
 
