@@ -18,7 +18,8 @@ from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import translate
 from pulsar_on_kafka.kafka.events import ErrorEvents
-from pulsar_on_kafka.kafka.reading.events import Event, events_of, next_batch
+from pulsar_on_kafka.kafka.reading.assigned import known_end, watermarks
+from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, events_of, next_batch
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.rights import Right, on_group, on_topic
 
@@ -305,16 +306,11 @@ class GroupConsumer:
 
     def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
         """(log start, high watermark) as the leader says now."""
-        try:
-            low, high = self._handle.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=timeout_s)
-        except KafkaException as failure:
-            raise translate(failure, f"asking for the end of {self._topic}-{partition}", *self._needed()) from failure
-        return low, high
+        return watermarks(self._handle, KafkaPartition(self._topic, partition), timeout_s, self._needed())
 
     def known_end(self, partition: int) -> int:
         """The high watermark as it came with the last fetch; -1 before the first. Costs no request."""
-        _, high = self._handle.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
-        return int(high) if high >= 0 else -1
+        return known_end(self._handle, KafkaPartition(self._topic, partition))
 
     def seek(self, partition: int, offset: int) -> None:
         """Go on reading at `offset`; what was fetched ahead is dropped."""

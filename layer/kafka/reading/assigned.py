@@ -87,16 +87,11 @@ class AssignedReader:
 
     def watermarks(self, where: KafkaPartition, timeout_s: float) -> tuple[int, int]:
         """(log start, high watermark) as the leader says now. Raises StoreError, NoSuchTopic."""
-        try:
-            low, high = self.open().get_watermark_offsets(TopicPartition(*where), timeout=timeout_s)
-        except KafkaException as failure:
-            raise translate(failure, f"asking for the end of {where}", *_rights(where.topic)) from failure
-        return low, high
+        return watermarks(self.open(), where, timeout_s, _rights(where.topic))
 
     def known_end(self, where: KafkaPartition) -> int:
         """The high watermark as it came with the last fetch; -1 before the first. Costs no request."""
-        _, high = self.open().get_watermark_offsets(TopicPartition(*where), cached=True)
-        return int(high) if high >= 0 else -1
+        return known_end(self.open(), where)
 
     def offset_at_time(self, where: KafkaPartition, timestamp_ms: int, timeout_s: float) -> int | None:
         """Offset of the first record whose timestamp is at or above `timestamp_ms`; None when there is none."""
@@ -128,3 +123,20 @@ class AssignedReader:
 
 def _rights(topic: str) -> tuple[Right, ...]:
     return (on_topic("Read", topic),)
+
+
+def watermarks(
+    consumer: Consumer, where: KafkaPartition, timeout_s: float, needed: tuple[Right, ...]
+) -> tuple[int, int]:
+    """(log start, high watermark) as the leader says now."""
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(*where), timeout=timeout_s)
+    except KafkaException as failure:
+        raise translate(failure, f"asking for the end of {where}", *needed) from failure
+    return low, high
+
+
+def known_end(consumer: Consumer, where: KafkaPartition) -> int:
+    """The high watermark as it came with the last fetch; -1 before the first."""
+    _, high = consumer.get_watermark_offsets(TopicPartition(*where), cached=True)
+    return int(high) if high >= 0 else -1
