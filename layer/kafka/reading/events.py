@@ -20,14 +20,18 @@ from pulsar_on_kafka.kafka.rights import Right
 _OUT_OF_RANGE: Final = (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 
 
+_NONE: Final = -1
+"""librdkafka's number for no partition, of which confluent-kafka makes None."""
+
+
 class KafkaPartition(NamedTuple):
-    """A partition of a topic, by Kafka's name."""
+    """A partition of a topic, by Kafka's name; -1 stands for no particular one."""
 
     topic: str
     partition: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        return f"{self.topic}-{self.partition}" if self.partition != _NONE else self.topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,7 @@ def events_of(batch: list[Any], topic: str | None, needed: Callable[[str], tuple
         return
     kind = type(batch[0])
     for found, group in groupby(batch, _place if topic is None else kind.partition):
-        where = KafkaPartition(*found) if topic is None else KafkaPartition(topic, found)
+        where = KafkaPartition(*found) if topic is None else KafkaPartition(topic, _NONE if found is None else found)
         run = list(group)
         if not any(map(kind.error, run)):
             yield Records(where, run)
@@ -137,7 +141,7 @@ def events_of(batch: list[Any], topic: str | None, needed: Callable[[str], tuple
 
 
 def _place(record: Any) -> tuple[str, int]:
-    return record.topic() or "", -1 if record.partition() is None else record.partition()
+    return record.topic() or "", _NONE if record.partition() is None else record.partition()
 
 
 def _is_no_record(record: Any) -> bool:

@@ -83,6 +83,13 @@ def test_each_failure_has_its_event(code: int, kind: type[Failed], failure: type
     assert str(found.failure).startswith("reading t-0: ")
 
 
+@pytest.mark.parametrize("topic", ["t", None])
+def test_a_failure_of_no_partition_names_none(topic: str | None) -> None:
+    (found,) = told([Message(error=KafkaError(KafkaError._TRANSPORT))], topic)
+    assert found.where == (topic or "", -1)
+    assert str(found.where) == (topic or "")
+
+
 def test_a_handle_that_gave_up_says_so() -> None:
     gave_up = Message(topic="t", partition=0, offset=0, error=KafkaError(KafkaError._FATAL, "over", True))
     assert type(told([gave_up])[0]) is events.GaveUp
