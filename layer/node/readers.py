@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from pulsar_on_kafka.subscriptions.records.read_committed import ReadCommitted
 from pulsar_on_kafka.subscriptions.records.readable import Readable
 from pulsar_on_kafka.subscriptions.records.reader_chunks import ReaderChunks
 from pulsar_on_kafka.subscriptions.records.tail import Tail
-from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
+from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met, look_over
 from pulsar_on_kafka.transactions.records.buffer_access import BufferAccess
 
 _log = logging.getLogger(__name__)
@@ -143,6 +143,14 @@ def data_partition(topic: Topic, partition: int) -> DataPartition:
 
 def buffer_access(services: Services, topic: Topic) -> BufferAccess:
     return BufferAccess(str(topic.name), services.transaction_views, services.log, services.hold_up)
+
+
+def transactional_records(
+    services: Services, topic: Topic, partition: int, start: int, end: int, deadline: Deadline
+) -> Iterator[Met]:
+    """Those in [start, end) in order, read as far as they are asked for."""
+    for batch in services.fetcher.read(topic.kafka_topic, partition, start, end, deadline):
+        yield from look_over([record.offset() for record in batch], batch).met
 
 
 def slot_of(topic: Topic, partition: int, slots: dict[int, PartitionSlot]) -> PartitionSlot:

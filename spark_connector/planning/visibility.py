@@ -9,7 +9,7 @@ all topics of a read before the others of any.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -24,7 +24,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarn
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.node.readers import data_partition
+from pulsar_on_kafka.node.readers import data_partition, transactional_records
 from pulsar_on_kafka.spark.base.errors import DataLoss, NotReadable
 from pulsar_on_kafka.spark.options.read_options import ReadOptions
 from pulsar_on_kafka.spark.planning.chunked_messages import WholeChunkedMessage
@@ -32,7 +32,7 @@ from pulsar_on_kafka.spark.planning.excluded_offsets import ExcludedOffsets
 from pulsar_on_kafka.spark.planning.offset_ranges import Range
 from pulsar_on_kafka.spark.planning.read_bounds import wanted
 from pulsar_on_kafka.subscriptions.records.fences import Fences
-from pulsar_on_kafka.transactions.buffer.model import BufferSnapshot, Met, look_over
+from pulsar_on_kafka.transactions.buffer.model import BufferSnapshot
 from pulsar_on_kafka.transactions.pending_acks.as_next_owner import held_by_open
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, merged
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName
@@ -222,7 +222,7 @@ def _view(
     start, end = max(first, log.start), min(asked.end, log.end)
     if buffer is not None and buffer.bound is not None and start < end:
         bound = max(start, buffer.bound)
-        end = min(end, buffer.readable_end(end, _transactional(node, topic, partition, Range(bound, end), deadline)))
+        end = min(end, buffer.readable_end(end, transactional_records(node, topic, partition, bound, end, deadline)))
     whole = Range(start, max(start, end))
     void = _void(node, topic, partition, whole, deadline)
     excluded.add_all(void)
@@ -268,12 +268,6 @@ def _buffers(node: Node, topic: Topic, partitions: Sequence[int], deadline: Dead
         lambda entries: {p: entries.snapshot(data_partition(topic, p)) for p in partitions},
         deadline,
     )
-
-
-def _transactional(node: Node, topic: Topic, partition: int, whole: Range, deadline: Deadline) -> Iterator[Met]:
-    """Its transactional records in order, read as far as they are asked for."""
-    for batch in node.fetcher.read(topic.kafka_topic, partition, whole.start, whole.end, deadline):
-        yield from look_over([record.offset() or 0 for record in batch], batch).met
 
 
 class Said(NamedTuple):

@@ -5,7 +5,6 @@ Source: PersistentTopic.getLastDispatchablePosition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
@@ -14,9 +13,9 @@ from pulsar_on_kafka.base.errors import NotAuthorized
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.node.readers import data_partition
+from pulsar_on_kafka.node.readers import data_partition, transactional_records
 from pulsar_on_kafka.subscriptions.records.batches import is_marker
-from pulsar_on_kafka.transactions.buffer.model import BufferSnapshot, Met, look_over
+from pulsar_on_kafka.transactions.buffer.model import BufferSnapshot, look_over
 
 _BLOCK: Final = 16
 _LARGEST_BLOCK: Final = 4096
@@ -28,7 +27,7 @@ def last_message(node: Node, topic: Topic, partition: int, deadline: Deadline) -
     snapshot = _on_record(node, topic, partition, deadline)
     if snapshot is not None and snapshot.bound is not None and snapshot.bound < end:
         start = max(low, snapshot.bound)
-        end = snapshot.readable_end(end, _met(node, topic, partition, start, end, deadline))
+        end = snapshot.readable_end(end, transactional_records(node, topic, partition, start, end, deadline))
     size = _BLOCK
     while end > low:
         start = max(low, end - size)
@@ -48,11 +47,6 @@ def _on_record(node: Node, topic: Topic, partition: int, deadline: Deadline) -> 
         return None
     where = data_partition(topic, partition)
     return node.transaction_views.buffers.ask(where.topic, lambda entries: entries.snapshot(where), deadline)
-
-
-def _met(node: Node, topic: Topic, partition: int, start: int, end: int, deadline: Deadline) -> Iterator[Met]:
-    for batch in node.fetcher.read(topic.kafka_topic, partition, start, end, deadline):
-        yield from look_over([record.offset() or 0 for record in batch], batch).met
 
 
 def _last_in(
