@@ -138,13 +138,18 @@ class Played:
 
     def __init__(self, *turns: list[Any]) -> None:
         self._turns = list(turns)
+        self.first: list[Event] = []
+        """What is told before the turns."""
         self.assigned: dict[KafkaPartition, int] = {}
+        self.begun: list[int] = []
+        """Offsets at which all that is read was set."""
 
     def learn(self, topic: str, timeout_s: float) -> bool:
         return True
 
     def assign(self, starts: Mapping[KafkaPartition, int]) -> None:
         self.assigned = dict(starts)
+        self.begun += starts.values()
 
     def add(self, starts: Mapping[KafkaPartition, int]) -> None:
         self.assigned.update(starts)
@@ -157,6 +162,9 @@ class Played:
         self.assigned.update(offsets)
 
     def poll(self, limit: int, timeout_s: float) -> list[Event]:
+        first, self.first = self.first, []
+        if first:
+            return first
         turn = self._turns.pop(0) if len(self._turns) > 1 else self._turns[0]
         return told(turn, None)
 
@@ -230,3 +238,46 @@ def test_a_topic_that_is_gone_fails_all_that_is_read_of_it() -> None:
     taken, failed = ranges(wanted, [gone, record(1), record(2)])
     assert taken == {0: [1, 2]}
     assert failed == {1: errors.NoSuchTopic, 2: errors.NoSuchTopic}
+
+
+def fetcher(*turns: list[Any]) -> tuple[Fetcher, Played]:
+    found, played = Fetcher({}), Played(*turns)
+    found._consumer = cast("AssignedReader", played)
+    return found, played
+
+
+def test_a_range_is_read_up_to_its_end_and_no_further() -> None:
+    found, played = fetcher([record(3), record(4)], [record(5), record(6)])
+    assert offsets(found.read("t", 0, 3, 6, DEADLINE)) == [3, 4, 5]
+    assert played.assigned == {}
+
+
+def test_the_end_of_the_log_ends_a_range_whose_last_records_were_compacted() -> None:
+    found, _ = fetcher([record(3)], [event(KafkaError._PARTITION_EOF, 6)])
+    assert offsets(found.read("t", 0, 3, 6, DEADLINE)) == [3]
+
+
+def test_two_readings_take_turns_and_each_goes_on_where_it_was() -> None:
+    found, played = fetcher([record(3)], [record(7, 1)], [record(4)], [record(8, 1)])
+    first, second = found.read("t", 0, 3, 5, DEADLINE), found.read("t", 1, 7, 9, DEADLINE)
+    assert offsets([next(first)]) == [3]
+    assert offsets([next(second)]) == [7]
+    assert played.assigned == {("t", 1): 7}
+    assert offsets([next(first)]) == [4]
+    assert played.assigned == {("t", 0): 4}
+    assert offsets([next(second)]) == [8]
+
+
+def test_a_topic_that_was_read_before_and_is_gone_ends_no_other_reading() -> None:
+    found, played = fetcher([record(3)])
+    played.first = [events.Gone(KafkaPartition("", -1), errors.NoSuchTopic("another one"))]
+    assert offsets(found.read("t", 0, 3, 4, DEADLINE)) == [3]
+    found, _ = fetcher([event(KafkaError.UNKNOWN_TOPIC_OR_PART)])
+    with pytest.raises(errors.NoSuchTopic):
+        offsets(found.read("t", 0, 3, 4, DEADLINE))
+
+
+def test_only_the_offsets_that_are_wanted_are_given() -> None:
+    found, played = fetcher([record(3), record(4), record(5)], [record(READ_THROUGH + 9)])
+    assert offsets(found.read_at("t", 0, [3, 5, READ_THROUGH + 9], DEADLINE)) == [3, 5, READ_THROUGH + 9]
+    assert played.begun == [3, READ_THROUGH + 9]
