@@ -186,7 +186,7 @@ class GroupConsumer:
             self._lose(former)
             self._handle = self._join()
             _leave(former)
-        return list(events_of(next_batch(self._handle, limit, timeout_s), self._topic, self._needed))
+        return events_of(next_batch(self._handle, limit, timeout_s), self._topic, self._needed)
 
     def _is_owed(self) -> bool:
         now_s = time.monotonic()

@@ -81,7 +81,7 @@ class AssignedReader:
         if not batch and self._errors.no_topic is not None:
             return [Gone(_NOWHERE, self._errors.no_topic)]
         topic = next(iter(self._topics)) if len(self._topics) == 1 else None
-        return list(events_of(batch, topic, _rights))
+        return events_of(batch, topic, _rights)
 
     # Offsets ------------------------------------------------------------------------------------------------------
 

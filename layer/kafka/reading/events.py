@@ -6,7 +6,7 @@ Every reader of Kafka takes them from here, whether its partitions are assigned 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -34,16 +34,14 @@ class KafkaPartition(NamedTuple):
         return f"{self.topic}-{self.partition}" if self.partition != _NONE else self.topic
 
 
-@dataclass(frozen=True, slots=True)
-class Records:
+class Records(NamedTuple):
     """Records of a partition that came one after the other, in offset order; at least one."""
 
     where: KafkaPartition
     records: list[Any]
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(NamedTuple):
     """The log ends at `offset`, and was read up to there."""
 
     where: KafkaPartition
@@ -119,25 +117,27 @@ def next_batch(consumer: Consumer, limit: int, timeout_s: float) -> list[Any]:
     return [first, *consumer.consume(limit - 1, 0)] if limit > 1 else [first]
 
 
-def events_of(batch: list[Any], topic: str | None, needed: Callable[[str], tuple[Right, ...]]) -> Iterator[Event]:
+def events_of(batch: list[Any], topic: str | None, needed: Callable[[str], tuple[Right, ...]]) -> list[Event]:
     """The events of a batch, in its order. No line of Python is spent on a record of a single `topic`'s reader.
 
     `topic`: of all that is read; None where they differ. `needed`: the rights that reading one needs.
     """
     if not batch:
-        return
+        return []
+    events: list[Event] = []
     kind = type(batch[0])
     for found, group in groupby(batch, _place if topic is None else kind.partition):
         where = KafkaPartition(*found) if topic is None else KafkaPartition(topic, _NONE if found is None else found)
         run = list(group)
         if not any(map(kind.error, run)):
-            yield Records(where, run)
+            events.append(Records(where, run))
             continue
         for failed, some in groupby(run, _is_no_record):
             if failed:
-                yield from filter(None, (_event(where, record.error(), record.offset(), needed) for record in some))
+                events += filter(None, (_event(where, record.error(), record.offset(), needed) for record in some))
             else:
-                yield Records(where, list(some))
+                events.append(Records(where, list(some)))
+    return events
 
 
 def _place(record: Any) -> tuple[str, int]:

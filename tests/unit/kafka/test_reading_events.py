@@ -35,7 +35,7 @@ def of_the_topic(topic: str) -> tuple[Right, ...]:
 
 
 def told(batch: list[Any], topic: str | None = "t") -> list[Event]:
-    return list(events_of(batch, topic, of_the_topic))
+    return events_of(batch, topic, of_the_topic)
 
 
 def test_records_come_as_runs_of_one_partition_each() -> None:
