@@ -3,6 +3,8 @@
 It begins where a partition ends when it is wanted first, and reads only what is wanted; while nothing is it waits, and
 before the first wish it is not there. What was written before is not seen. When reading fails it goes on where it
 stood, unless retention took that: whoever asked something that way asks again.
+
+`FollowedLog` has a thread of another kind: nothing may be missing from its windows, so it gives them up instead.
 """
 
 from __future__ import annotations
