@@ -41,7 +41,7 @@ from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
 from pulsar_on_kafka.subscriptions.leases.saves import Acks
 from pulsar_on_kafka.subscriptions.leases.terms import Heard, HeardAgain, LeaseTerms
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
 from tests.memory_log import MemoryStateLog
 from tests.simulation.played_records import Record, key_of
 
@@ -374,8 +374,7 @@ class Inbox(Endpoint):
             name,
             world.rng.randrange(1, 15),
             delivery_type=Delivery,
-            dead_letters=letters,
-            priority=world.rng.choice((0, 0, 0, 1)),
+            rules=DeliveryRules(world.rng.choice((0, 0, 0, 1)), dead_letters=letters),
         )
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:

@@ -26,7 +26,7 @@ from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
 from tests.memory_log import MemoryStateLog
 from tests.simulation.played_records import Record, key_of
 
@@ -99,7 +99,8 @@ class Inbox(Endpoint):
 
     def __init__(self, process: Process, name: str, dead_letters: Letters | None) -> None:
         self.process = process
-        super().__init__(name, process.world.rng.randrange(1, 20), delivery_type=Delivery, dead_letters=dead_letters)
+        rules = DeliveryRules(dead_letters=dead_letters)
+        super().__init__(name, process.world.rng.randrange(1, 20), delivery_type=Delivery, rules=rules)
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:

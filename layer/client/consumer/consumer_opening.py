@@ -26,7 +26,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
 from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import DeliveryRules, Endpoint
 
 _TYPES: Final = {
     ConsumerType.Exclusive: SubscriptionType.EXCLUSIVE,
@@ -109,10 +109,12 @@ def _inbox(
         delivery_type=Message,
         schema=options.schema,
         values=values,
-        ack_timeouts=AckTimeouts(timeout_ms / 1000) if timeout_ms else None,
-        dead_letters=letters,
-        priority=options.priority_level,
-        key_shared=key_shared_rule(options.key_shared_policy),
+        rules=DeliveryRules(
+            options.priority_level,
+            ack_timeouts=AckTimeouts(timeout_ms / 1000) if timeout_ms else None,
+            dead_letters=letters,
+            key_shared=key_shared_rule(options.key_shared_policy),
+        ),
         chunk_rules=ChunkRules(
             options.max_pending_chunked_message,
             options.auto_ack_oldest_chunked_message_on_queue_full,

@@ -21,6 +21,7 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks
 from pulsar_on_kafka.cursor.residency import Residency
 from pulsar_on_kafka.cursor.saved import Save, Saved, Unneeded
+from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka.subscriptions.partition import seen_counts
@@ -67,10 +68,7 @@ class OwnedPartition:
         self.cursor = cursor
         self.is_acknowledged = cursor.is_acknowledged
         self.saves = PartitionSaves(cursor, saved)
-        store = terms.store
-        self.residency = Residency(HoleBudget() if store is None else store.budget)
-        if store is not None:
-            cursor.loader = lambda indexes: store.loader(identity, self.saves.saved)(indexes)
+        self.residency = self._kept_within(terms.store)
         self.entries = EntriesAtHand(terms.chunks)
         self.chunks = terms.chunks
         self.fitting = self.entries.fitting
@@ -112,6 +110,12 @@ class OwnedPartition:
         self._handing_out = HandingOut(
             cursor, self.entries, self.held, self.in_flight, self.redeliveries, self._unreadable
         )
+
+    def _kept_within(self, store: CursorStore | None) -> Residency:
+        if store is None:
+            return Residency(HoleBudget())
+        self.cursor.loader = lambda indexes: store.loader(self.identity, self.saves.saved)(indexes)
+        return Residency(store.budget)
 
     @property
     def next_unacked(self) -> int:

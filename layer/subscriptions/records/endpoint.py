@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, Protocol
 
@@ -162,6 +163,17 @@ class _AsTheyAre:
         return data
 
 
+@dataclass(frozen=True, slots=True)
+class DeliveryRules:
+    """What a consumer is handed by its subscription, and what becomes of what it does not acknowledge."""
+
+    priority: int = 0
+    max_unacked: int = DEFAULT_MAX_UNACKED
+    ack_timeouts: AckTimeouts | None = None
+    dead_letters: DeadLetters | None = None
+    key_shared: KeySharedRule | None = None
+
+
 class Endpoint:
     """Inbox of at most `capacity` messages; with capacity 0 a message is handed out only to a waiting receiver."""
 
@@ -176,26 +188,23 @@ class Endpoint:
         delivery_type: type[Delivery],
         schema: Decoder | None = None,
         values: Values | None = None,
-        priority: int = 0,
-        max_unacked: int = DEFAULT_MAX_UNACKED,
-        ack_timeouts: AckTimeouts | None = None,
-        dead_letters: DeadLetters | None = None,
-        key_shared: KeySharedRule | None = None,
+        rules: DeliveryRules | None = None,
         unsealing: Unsealing | None = None,
         chunk_rules: ChunkRules | None = None,
     ) -> None:
+        rules = rules or DeliveryRules()
         self.name = name
         self.capacity = capacity
-        self.priority = priority
+        self.priority = rules.priority
         self.delivery_type = delivery_type
         self.schema: Decoder = schema if schema is not None else _AsTheyAre()
         """How the application wants payloads; carried for the messages, not used here."""
         self.values = values
         """The same where a payload alone does not say it."""
-        self.max_unacked = max_unacked
-        self.ack_timeouts = ack_timeouts
-        self.dead_letters = dead_letters
-        self.key_shared = key_shared
+        self.max_unacked = rules.max_unacked
+        self.ack_timeouts = ack_timeouts = rules.ack_timeouts
+        self.dead_letters = rules.dead_letters
+        self.key_shared = rules.key_shared
         self.unsealing = unsealing if unsealing is not None else Unsealing()
         self.chunk_rules = chunk_rules if chunk_rules is not None else ChunkRules()
         self._new_queue: Callable[[], deque[Delivery]] = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry, RemoteConsumer
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, Feed, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule
 
 _PLENTY: Final = 200
@@ -33,7 +33,10 @@ class RemoteEndpoint(Endpoint):
     ) -> None:
         rule = KeySharedRule(said.sticky_ranges, said.allow_out_of_order)
         super().__init__(
-            said.name, 0, delivery_type=Delivery, priority=said.priority, max_unacked=said.max_unacked, key_shared=rule
+            said.name,
+            0,
+            delivery_type=Delivery,
+            rules=DeliveryRules(said.priority, said.max_unacked, key_shared=rule),
         )
         self.max_redeliver_count = said.max_redeliver_count
         """Of its dead letter policy: its process dead-letters what was delivered more often."""

@@ -14,7 +14,7 @@ from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import BatchRefusals, HeldHere
 from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
 from tests.clocks import SetClock
 from tests.unit.subscriptions.leases.test_leased_records import Record
 
@@ -43,7 +43,7 @@ class Process:
     def __init__(self, letters: Letters | None = None) -> None:
         self.clock = SetClock()
         self.slot = PartitionSlot("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
-        self.consumer = Endpoint("mine", 100, delivery_type=Message, dead_letters=letters)
+        self.consumer = Endpoint("mine", 100, delivery_type=Message, rules=DeliveryRules(dead_letters=letters))
         self.in_flight = DeliveriesInFlight()
         self.in_flight.hold_batch(3, self.consumer.feed(self.slot), SIZE)
         self.acked = BatchAckSet(SIZE, 0)

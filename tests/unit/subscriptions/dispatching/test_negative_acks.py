@@ -10,7 +10,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.subscriptions.dispatching.negative_acks import NegativeAcks
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, Feed, PartitionSlot
 from tests.seeds import for_each_seed
 
 
@@ -113,7 +113,7 @@ class Watched:
 
     def __init__(self, timeout_s: float = 10.0) -> None:
         self.timeouts = AckTimeouts(timeout_s)
-        endpoint = Endpoint("joe", 10, delivery_type=Delivery, ack_timeouts=self.timeouts)
+        endpoint = Endpoint("joe", 10, delivery_type=Delivery, rules=DeliveryRules(ack_timeouts=self.timeouts))
         self.inbox = endpoint.queue
         self.feeds = [Feed(PartitionSlot("t", number, number, LedgerLayout(1, 10)), endpoint) for number in range(3)]
 

@@ -6,11 +6,11 @@ from collections import Counter
 
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.strategy import ROUND_ROBIN_BATCH, RoundRobin, active_consumer
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint
 
 
 def a_consumer(name: str, capacity: int = 1000, priority: int = 0) -> Endpoint:
-    return Endpoint(name, capacity, delivery_type=Delivery, priority=priority)
+    return Endpoint(name, capacity, delivery_type=Delivery, rules=DeliveryRules(priority))
 
 
 def names(endpoints: list[Endpoint], turns: int) -> list[str]:

@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, Fenced
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
 
 SOON = Deadline.after_ms
 
@@ -20,8 +20,8 @@ def a_slot(number: int = 0) -> PartitionSlot:
     return PartitionSlot(f"persistent://public/default/t-partition-{number}", number, number, LedgerLayout(1))
 
 
-def an_endpoint(capacity: int = 4, **options: Any) -> Endpoint:
-    return Endpoint("joe", capacity, delivery_type=Delivery, **options)
+def an_endpoint(capacity: int = 4, **rules: Any) -> Endpoint:
+    return Endpoint("joe", capacity, delivery_type=Delivery, rules=DeliveryRules(**rules))
 
 
 def deliveries(endpoint: Endpoint, slot: PartitionSlot, *offsets: int) -> list[Delivery]:
