@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state.codecs.bitmaps import write_bitmap
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import Answer, CursorLife, encode_answer
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
     CommitMetadata,
@@ -137,3 +138,20 @@ def test_a_commit_says_from_where_leases_are_replayed(
     for holes, marker in ((Holes(BitMap([3])), None), (None, 17), (Holes(BitMap([3])), 17)):
         metadata = CommitMetadata(lineage, holes, marker, None, requests, pending_acks, leased_from)
         assert decode_commit_metadata(encode_commit_metadata(metadata)) == metadata
+
+
+def test_a_bitmap_of_billions_is_no_lease() -> None:
+    owner, to = b"o" * 16, MemberId("m", 1)
+    bitmap = BitMap64()
+    bitmap.add_range(0, 2**36)
+    value = encode(Lease(owner, 1, to, 1, 1, 0, (LeasedEntry(7, 0),)))
+    short = written(BitMap64([7]))
+    assert value.count(short) == 1
+    with pytest.raises(CorruptRecord, match="leases 68719476736 messages, expected at most 1000000"):
+        decode(value.replace(short, written(bitmap)))
+
+
+def written(offsets: BitMap64) -> bytes:
+    out = bytearray()
+    write_bitmap(out, offsets)
+    return bytes(out)
