@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import Enum
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from pulsar_on_kafka.client.producer.batching_producer import BatchingOptions, BatchingProducer
-from pulsar_on_kafka.client.producer.chunking import ChunkingProducer
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.client.values.enums import BatchingType, PartitionsRoutingMode
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.sending.batching import Batching, BatchingOptions
+from pulsar_on_kafka.sending.deduplication import Deduplication
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
+from pulsar_on_kafka.sending.outlet import Admitted, Limits
+from pulsar_on_kafka.sending.routing import MessageRouter
+from pulsar_on_kafka.sending.sender import Sender, SenderOptions
 from tests.registries import TOPIC
 
 OPENED = Topic(TOPIC, "t", "id", 1, False, LedgerLayout(1), partition_names=(str(TOPIC),))
@@ -61,30 +65,65 @@ class Kafka:
         yield
 
 
+class Kind(Enum):
+    """What a producer makes records of."""
+
+    SINGLE = "single messages"
+    BATCHES = "batches"
+    CHUNKS = "single messages, large ones in chunks"
+
+
 class Stage:
     def __init__(self) -> None:
         self.kafka = Kafka()
         self.next = Kafka()
         """What comes after the first was given up."""
+        self.fenced: list[tuple[int, int] | None] = []
+        """Where exclusive producers said that their records begin; None: that no more come."""
         self.timer: Any = SimpleNamespace(call_at=lambda due_s, action: None)
 
+    def confirm(self, deadline: Deadline) -> None:
+        """The claim of an exclusive producer stands."""
+
     def producer(
-        self, schema: OutgoingSchema, kind: type[Producer] = Producer, *, exclusive: bool = False, **more: Any
-    ) -> Any:
-        if kind is BatchingProducer:
-            more |= {"batching": BatchingOptions(100, 100_000, 1000.0, BatchingType.Default), "timer": self.timer}
-        elif kind is ChunkingProducer:
-            more |= {"record_bytes": 100_000}
+        self, schema: OutgoingSchema, kind: Kind = Kind.SINGLE, *, exclusive: bool = False, max_pending: int = 1000,
+        block_if_full: bool = True, send_timeout_ms: int = 0, router: MessageRouter | None = None,
+        deduplicated: bool = False,
+    ) -> Producer:  # fmt: skip
         membership: Any = SimpleNamespace(
-            epoch=0, claim=SimpleNamespace(exclusive=exclusive), when_thrown_out=lambda tell: None
+            epoch=0,
+            claim=SimpleNamespace(exclusive=exclusive),
+            when_thrown_out=lambda tell: None,
+            leave=lambda deadline: None,
+            make_sure=lambda timeout_s: None,
+            confirm=self.confirm,
+            fence=lambda topic, partition, first, deadline: self.fenced.append((partition, first)),
+            no_more_records=lambda topic, deadline: self.fenced.append(None),
         )
-        room = {"max_pending": 1000, "block_if_full": True, **more}
-        kafka: Any = self.kafka
-        following: Any = self.next
-        deduplication: Any = SimpleNamespace(active=False, highest=-1, refused=lambda *_: None)
-        return kind(
-            OPENED, kafka, name="p", schema=schema, initial_sequence_id=None,
-            routing=PartitionsRoutingMode.UseSinglePartition, router=None, fixed_partition=None, encryptor=None,
-            renew=lambda: following, membership=membership, cluster_id="c",
-            deduplication=deduplication, on_close=lambda producer: None, **room,
+        journal: Any = SimpleNamespace(ends=lambda topic, partitions, deadline: dict.fromkeys(partitions, 0))
+        deduplication = Deduplication(OPENED, "p", membership, journal, lasting=False)
+        if deduplicated:
+            deduplication.open([0], Deadline.never())
+            deduplication.active = True
+        given: Iterator[Any] = iter([self.kafka, self.next])
+        admitted = Admitted(
+            topic=OPENED, fixed_partition=None, membership=membership, name="p", deduplication=deduplication,
+            kafka=lambda: next(given), more_than_plain=lambda **_: None, cluster_id="c",
         )  # fmt: skip
+        options = SenderOptions(
+            limits=Limits(max_pending, 0, block_if_full, send_timeout_ms),
+            to_one=True,
+            router=router,
+            batching=BatchingOptions(100, 100_000, 1000.0, by_key=False) if kind is Kind.BATCHES else None,
+            record_bytes=100_000 if kind is Kind.CHUNKS else None,
+        )
+        return Producer(Sender(admitted, schema, options, self.timer), lambda producer: None)
+
+
+def hand_over_batches(producer: Producer) -> None:
+    """Those that are not full are over, too."""
+    way = producer.sender.way
+    assert isinstance(way, Batching)
+    with way._gate:
+        way._seal_all()
+    way._publish_ready()

@@ -14,7 +14,6 @@ from pulsar_on_kafka.asyncio.transaction import Transaction
 from pulsar_on_kafka.client.client import Client as BlockingClient
 from pulsar_on_kafka.client.consumer.consumer import Consumer as BlockingConsumer
 from pulsar_on_kafka.client.producer.producer import Producer as BlockingProducer
-from pulsar_on_kafka.client.producer.producer_opening import room_for_pending
 from pulsar_on_kafka.client.reader.reader import Reader as BlockingReader
 from pulsar_on_kafka.client.values.enums import (
     BatchingType,
@@ -31,6 +30,7 @@ from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfoProvider
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.schema.plain import BytesSchema, Schema
+from pulsar_on_kafka.sending.outlet import room_for_pending
 from pulsar_on_kafka.sending.routing import MessageRouter
 from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 

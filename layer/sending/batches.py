@@ -60,11 +60,6 @@ class BatchesInFlight(SendsInFlight):
         self.wake_waiting(settled)
 
 
-def when_handed_over() -> int:
-    """librdkafka then takes the time itself."""
-    return 0
-
-
 class Batch:
     """Messages for one record, as columns (a fresh object per message would keep the garbage collector busy), called
     with the record's delivery report.
@@ -107,8 +102,9 @@ class Batch:
         self.callbacks: list[SendCallback | None] = []
         self.alone: tuple[bytes | None, MessageMetadata] | None = None
         """Key and metadata of a message that goes into a record of its own, which is no batch."""
-        self.stamp: Callable[[], int] = when_handed_over
-        """The record's timestamp in milliseconds, asked for when it is handed to Kafka; it may refuse with an error."""
+        self.stamp: Callable[[], int] | None = None
+        """The record's timestamp in milliseconds, asked for when it is handed to Kafka; it may refuse with an error.
+        None: now."""
         self._keys: list[bytes | None] | None = None
         self._ordering_keys: list[bytes | None] | None = None
         self._properties: list[Any] | None = None

@@ -190,12 +190,14 @@ class Deduplication:
     # One record for each message ----------------------------------------------------------------------------------
 
     def over(self, produce: Produce) -> Produce:
-        """`produce` for tickets, as it is called by position. A message without id (`ASSIGN`) gets the next one."""
+        """`produce` for the reports of tickets, as it is called by position. A message without id (`ASSIGN`) gets the
+        next one."""
 
         def produce_new(
-            topic: str, value: bytes | None, key: Any, partition: int, ticket: Any, alias: Any, timestamp: int,
+            topic: str, value: bytes | None, key: Any, partition: int, report: Any, alias: Any, timestamp: int,
             headers: list[tuple[str, Any]],
         ) -> None:  # fmt: skip
+            ticket = report.__self__
             with self._lock:
                 given = ticket.sequence
                 sequence = self._next[partition] if given == ASSIGN else given
@@ -208,8 +210,8 @@ class Deduplication:
                     verdict = DeduplicationVerdict.NEW if each is None else self._judge(partition, each, sequence, txn)
                     if verdict is DeduplicationVerdict.NEW:
                         headers[0] = (PRODUCER, f"{sequence}{self._suffix}")
-                        report = ticket if each is None else _DeliveryReport(self, each, ticket, (sequence,))
-                        produce(topic, value, key, partition, report, alias, timestamp, headers)
+                        told = report if each is None else _DeliveryReport(self, each, ticket, (sequence,))
+                        produce(topic, value, key, partition, told, alias, timestamp, headers)
                 except BaseException:
                     ticket.sequence = given
                     raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
@@ -23,6 +24,7 @@ NO_ID: Final = NativeMessageId(-1, -1, -1, -1)
 """What the callback of a failed send gets for an id, as officially; also of a message that a retry found stored
 already: librdkafka then knows no offset, as Pulsar's broker knows none for a duplicate."""
 _OK: Final = Result.Ok
+_new: Final = StoredMessageId.__new__
 _LOOK_S: Final = 0.05
 _NOBODY_WAITS: Final = 2**62
 _UNSENT: Final = -(2**62)
@@ -40,10 +42,26 @@ class PartitionOut(PartitionOrigin):
         self.next_sequence_id: Callable[[], int] = itertools.count(last_sequence_id + 1).__next__
 
 
-class SendResult:
+class OwnCallback(ABC):
+    """A callback of this package, not of a program: it hears what a message failed of."""
+
+    waited_for = False
+    """Somebody waits for the answer: a refusal is raised there."""
+    of_message = True
+    """Otherwise it is of one of the records of a message."""
+
+    @abstractmethod
+    def __call__(self, result: Result, message_id: NativeMessageId) -> None: ...
+
+    @abstractmethod
+    def fail(self, failure: PulsarException) -> None:
+        """It was called with that instead of its result alone."""
+
+
+class SendResult(OwnCallback):
     """The callback of a synchronous send."""
 
-    __slots__ = ("error", "message_id", "settled")
+    waited_for = True
 
     def __init__(self) -> None:
         self.settled = threading.Event()
@@ -54,6 +72,38 @@ class SendResult:
         self.message_id = message_id
         self.settled.set()
 
+    def fail(self, failure: PulsarException) -> None:
+        self.error = failure
+        self(failure.result, NO_ID)
+
+    def answer(self) -> NativeMessageId:
+        """The message's id, as soon as it is settled; raises what it failed of."""
+        self.settled.wait()
+        if self.error is not None:
+            raise self.error
+        assert self.message_id is not None  # noqa: S101 - an answer is an id or an error
+        return self.message_id
+
+
+def is_waited_for(callback: SendCallback | None) -> bool:
+    """Whether a refusal is raised to the sender: he waits, or does not care to hear in another way."""
+    return callback is None or (isinstance(callback, OwnCallback) and callback.waited_for)
+
+
+def tell(callback: SendCallback | None, refusal: PulsarException) -> None:
+    """Refuse a message: raise that, or have the callback hear of it."""
+    if callback is None or is_waited_for(callback):
+        raise refusal
+    callback(refusal.result, NO_ID)
+
+
+def fail(callback: SendCallback | None, failure: PulsarException) -> None:
+    """Have the callback hear that a message failed which was under way."""
+    if isinstance(callback, OwnCallback):
+        callback.fail(failure)
+    elif callback is not None:
+        callback(failure.result, NO_ID)
+
 
 class Ticket:
     """One message under way, called with its delivery report.
@@ -62,7 +112,7 @@ class Ticket:
     the rest of a send.
     """
 
-    __slots__ = ("callback", "in_flight", "origin", "sequence")
+    __slots__ = ("callback", "in_flight", "origin", "report", "sequence")
 
     callback: SendCallback | None
     origin: PartitionOut
@@ -71,6 +121,8 @@ class Ticket:
     def __init__(self, in_flight: SendsInFlight) -> None:
         self.in_flight = in_flight
         self.sequence = _UNSENT
+        self.report: Callable[[Any, Any], None] = self.__call__
+        """What librdkafka is to call: a bound method, made once, is called in less time than an object."""
 
     def __call__(self, error: Any, record: Any) -> None:
         # Delivery reports come one at a time (KafkaProducer), so what is counted here has one writer.
@@ -84,7 +136,13 @@ class Ticket:
                 origin.last_sequence_id = self.sequence
                 if callback is not None:
                     offset = record.offset()
-                    callback(_OK, NO_ID if offset is None else StoredMessageId(origin, offset))
+                    if offset is None:
+                        callback(_OK, NO_ID)
+                    else:
+                        stored = _new(StoredMessageId)  # its constructor would be one more Python call per message
+                        stored._origin = origin
+                        stored._offset = offset
+                        callback(_OK, stored)
         except Exception:  # the application's; it must not end the thread that serves everybody's reports
             _log.exception("producer=%s a send callback failed", origin.topic)
         in_flight.free.append(self)

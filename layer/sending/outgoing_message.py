@@ -1,14 +1,105 @@
-"""A message that is about to be sent has content, which a router sees, and metadata."""
+"""A message that is about to be sent is a wish of Pulsar's options first, and then payload, key and metadata."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from pulsar_on_kafka.mapping.records.message_record import MessageMetadata, key_text
+from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata, encode_headers, key_text
+from pulsar_on_kafka.sending.in_flight import SendCallback
+from pulsar_on_kafka.sending.outgoing_schema import Marks
 from pulsar_on_kafka.sending.record_key import RecordKey, key_bytes
+from pulsar_on_kafka.sending.transactional_sends import OpenTransaction
+
+
+class SendRequest(NamedTuple):
+    """A sender wishes this: content, and the options of Pulsar's `send` as they were given."""
+
+    content: Any
+    callback: SendCallback | None
+    properties: dict[str, str] | None = None
+    partition_key: str | RecordKey | None = None
+    ordering_key: str | None = None
+    sequence_id: int | None = None
+    replication_clusters: Sequence[str] | None = None
+    disable_replication: bool = False
+    event_timestamp: int | None = None
+    deliver_at: int | None = None
+    deliver_after: timedelta | None = None
+    txn: OpenTransaction | None = None
+
+    def key_and_metadata(self) -> tuple[bytes | None, MessageMetadata | None]:
+        """Kafka key, and metadata if there is more.
+
+        Raises:
+            ValueError, TypeError, NotSupported: as `Producer.send`; the message names the value.
+        """
+        (
+            _, _, properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication,
+            event_timestamp, deliver_at, deliver_after, _,
+        ) = self  # fmt: skip
+        # Each is looked at only where it is said: this is done for every message that says anything.
+        if partition_key is not None and not isinstance(partition_key, RecordKey):
+            _check_type(str, "partition_key", partition_key)
+        if ordering_key is not None:
+            _check_type(str, "ordering_key", ordering_key)
+        if sequence_id is not None:
+            _check_type(int, "sequence_id", sequence_id)
+            if sequence_id < 0:
+                raise ValueError(f"sequence_id must be 0 or more, got {sequence_id}")
+        if event_timestamp is not None:
+            _check_type(int, "event_timestamp", event_timestamp)
+            if event_timestamp < 0:
+                raise TypeError(f"event_timestamp must be 0 or more, got {event_timestamp}")
+        timed = deliver_at is not None or deliver_after is not None
+        deliver_at_ms = _delivery_time(deliver_at, deliver_after) if timed else None
+        chosen = replication_clusters is not None or disable_replication is not False
+        replicate_to = _replicate_to(replication_clusters, disable_replication) if chosen else None
+        texts = {} if properties is None else _texts(properties)
+        ordering = ordering_key.encode("utf-8") if ordering_key else None
+        key = key_bytes(partition_key) if partition_key else ordering
+        described = texts or ordering is not None or event_timestamp is not None or deliver_at_ms is not None
+        if not described and replicate_to is None:
+            return key, None
+        metadata = MessageMetadata(
+            properties=texts,
+            event_time_ms=event_timestamp or 0,
+            deliver_at_ms=deliver_at_ms,
+            ordering_key=ordering if partition_key else None,
+            key_is_ordering_key=not partition_key and ordering is not None,
+            replicate_to=replicate_to,
+        )
+        return key, metadata
+
+
+UNCHOSEN: Final = -1
+"""The partition of a message that goes wherever messages without a key go just now."""
+
+
+class Outgoing(NamedTuple):
+    """A message that is ready to be numbered, and sent to its partition."""
+
+    payload: bytes | None
+    key: bytes | None
+    metadata: MessageMetadata | None
+    """None for nothing but a key."""
+    partition: int
+    callback: SendCallback | None
+    sequence_id: int | None = None
+    """None for the next one."""
+    marks: Marks = ()
+    stamp: Callable[[], int] | None = None
+    """The record's time in Unix ms, asked for when it is handed to Kafka; it may refuse with an error. None: now."""
+    encoded: Headers | None = None
+    """`metadata` as headers, where they are made already."""
+
+    def metadata_headers(self) -> Headers:
+        """Of its metadata. Raises MappingError: a value cannot be written."""
+        if self.encoded is not None:
+            return self.encoded
+        return [] if self.metadata is None else encode_headers(self.metadata)
 
 
 class OutgoingMessage:
@@ -47,75 +138,33 @@ class OutgoingMessage:
         return self._event_timestamp or 0
 
 
-def key_and_metadata(
-    properties: dict[str, str] | None,
-    partition_key: str | RecordKey | None,
-    ordering_key: str | None,
-    sequence_id: int | None,
-    replication_clusters: Sequence[str] | None,
-    disable_replication: bool,
-    event_timestamp: int | None,
-    deliver_at: int | None,
-    deliver_after: timedelta | None,
-) -> tuple[bytes | None, MessageMetadata | None]:
-    """Kafka key and metadata of a message that has more than a payload; None when a key is all there is.
-
-    Raises:
-        ValueError, TypeError, NotSupported: as `Producer.send`; the message names the value.
-    """
-    _check_type(dict, "properties", properties)
-    if not isinstance(partition_key, RecordKey):
-        _check_type(str, "partition_key", partition_key)
-    _check_type(str, "ordering_key", ordering_key)
-    _check_type(int, "sequence_id", sequence_id)
-    _check_type(list, "replication_clusters", replication_clusters)
-    _check_type(bool, "disable_replication", disable_replication)
-    _check_type(int, "event_timestamp", event_timestamp)
-    if sequence_id is not None and sequence_id < 0:
-        raise ValueError(f"sequence_id must be 0 or more, got {sequence_id}")
-    if event_timestamp is not None and event_timestamp < 0:
-        raise TypeError(f"event_timestamp must be 0 or more, got {event_timestamp}")
-    deliver_at_ms = _delivery_time(deliver_at, deliver_after)
-    replicate_to = _replicate_to(replication_clusters, disabled=disable_replication)
-    described = properties or ordering_key or event_timestamp is not None or deliver_at_ms is not None
-    if partition_key and not described and replicate_to is None:
-        return key_bytes(partition_key), None
-    key: bytes | None = None
-    ordering: bytes | None = None
-    if partition_key:
-        key = key_bytes(partition_key)
-        ordering = ordering_key.encode("utf-8") if ordering_key else None
-    elif ordering_key:
-        key = ordering_key.encode("utf-8")
-    given: dict[Any, Any] = properties or {}
-    for name, value in given.items():
-        if not isinstance(name, (str, bytes)) or not isinstance(value, (str, bytes)):
-            raise TypeError(f"properties are text, got {name!r:.60}: {value!r:.60}")
-    metadata = MessageMetadata(
-        properties={_text(name): _text(value) for name, value in given.items()},
-        event_time_ms=event_timestamp or 0,
-        deliver_at_ms=deliver_at_ms,
-        ordering_key=ordering,
-        key_is_ordering_key=not partition_key and bool(ordering_key),
-        replicate_to=replicate_to,
-    )
-    return key, metadata
-
-
-def is_more_than_plain(metadata: MessageMetadata) -> bool:
-    """Whether who reads it needs its headers (see `ProducerClaims.plain`)."""
+def needs_headers(metadata: MessageMetadata) -> bool:
+    """Whether who reads the message needs its headers (see `ProducerClaims.plain`)."""
     return metadata.deliver_at_ms is not None or metadata.key_is_ordering_key
 
 
-def _replicate_to(clusters: Sequence[str] | None, *, disabled: bool) -> tuple[str, ...] | None:
+def _replicate_to(clusters: Sequence[str] | None, disabled: bool) -> tuple[str, ...] | None:
     """None leaves it to the policies, as officially an empty list does; to be kept here wins over a list."""
+    _check_type(bool, "disable_replication", disabled)
+    names: Sequence[Any] = clusters or ()
+    if clusters is not None:
+        _check_type(list, "replication_clusters", clusters)
     if disabled:
         return ()
-    names: Sequence[Any] = clusters or ()
     for name in names:
         if not isinstance(name, str) or not name:
             raise TypeError(f"replication_clusters are names of clusters, got {name!r:.60}")
     return tuple(names) or None
+
+
+def _texts(given: dict[Any, Any]) -> dict[str, str]:
+    _check_type(dict, "properties", given)
+    made = {}
+    for name, text in given.items():
+        if not isinstance(name, (str, bytes)) or not isinstance(text, (str, bytes)):
+            raise TypeError(f"properties are text, got {name!r:.60}: {text!r:.60}")
+        made[name if type(name) is str else _text(name)] = text if type(text) is str else _text(text)
+    return made
 
 
 def _text(given: str | bytes) -> str:
@@ -129,20 +178,20 @@ def _delivery_time(deliver_at: int | None, deliver_after: timedelta | None) -> i
     Raises:
         TypeError: `deliver_at` is negative, as the official client has it.
     """
-    _check_type(int, "deliver_at", deliver_at)
-    _check_type(timedelta, "deliver_after", deliver_after)
-    if deliver_at is not None and deliver_at < 0:
-        raise TypeError(f"deliver_at must be 0 or more, got {deliver_at}")
+    if deliver_at is not None:
+        _check_type(int, "deliver_at", deliver_at)
+        if deliver_at < 0:
+            raise TypeError(f"deliver_at must be 0 or more, got {deliver_at}")
+    if deliver_after is not None:
+        _check_type(timedelta, "deliver_after", deliver_after)
     if deliver_after:
         return max(0, time.time_ns() // 1_000_000 + int(deliver_after.total_seconds() * 1000))
     return deliver_at or None
 
 
 def _check_type(kind: type[Any], name: str, value: object) -> None:
-    """None says nothing, but for a bool. Raises ValueError, as the official `_check_type`; a bool is no int."""
-    if (value is not None or kind is bool) and (
-        not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
-    ):
+    """Raises ValueError, as the official `_check_type`; a bool is no int."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ValueError(
             f"Argument {name} is expected to be of type {kind.__name__}, got {type(value).__name__}: {value!r:.60}"
         )

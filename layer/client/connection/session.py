@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from pulsar_on_kafka.node.metrics.server import MetricsServer
 
 
-class OpenProducer(Grows, Follows, Protocol):
+class FollowsTopic(Grows, Follows, Protocol):
+    """What a session tells of a producer's topic."""
+
+
+class OpenProducer(Protocol):
     """A session calls these methods of a producer."""
 
     def stats_line(self) -> StatsLine: ...
@@ -126,15 +130,16 @@ class Session:
 
     # Who is open --------------------------------------------------------------------------------------------------
 
-    def producer_opened(self, producer: OpenProducer, topic: Topic) -> None:
+    def producer_opened(self, producer: OpenProducer, sender: FollowsTopic, topic: Topic) -> None:
+        """`sender`: hears of what becomes of the topic, as long as the producer is held."""
         self._producers.add(producer)
-        self._discovery.watch(topic, producer)
-        self._policies.watch(topic, producer)
+        self._discovery.watch(topic, sender)
+        self._policies.watch(topic, sender)
         self._stats_log.start()
 
-    def producer_closed(self, producer: OpenProducer) -> None:
+    def producer_closed(self, producer: OpenProducer, sender: FollowsTopic) -> None:
         self._producers.discard(producer)
-        self._policies.unwatch(producer)
+        self._policies.unwatch(sender)
 
     def consumer_opened(self, consumer: OpenConsumer) -> None:
         self._consumers.add(consumer)

@@ -129,7 +129,7 @@ class DeadLetterWriter:
         producer = self._producers.get(topic)
         if producer is None:
             producer = self._open_producer(topic, self._policy.getInitialSubscriptionName())
-            producer.seal_with(self._sealing)
+            producer.sender.seal_with(self._sealing)
             self._producers[topic] = producer
 
         def stored(result: Result, _: Any) -> None:

@@ -144,7 +144,7 @@ class RetryLetterWriter:
             producer = self._producers.get(letter.topic)
             if producer is None:
                 producer = self._open_producer(letter.topic, letter.initial_subscription)
-                producer.seal_with(self._sealing)
+                producer.sender.seal_with(self._sealing)
                 self._producers[letter.topic] = producer
             return producer
 

@@ -7,7 +7,7 @@ Raise LayerError: it cannot be read now.
 from __future__ import annotations
 
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, kafka_producer
+from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
 
@@ -26,7 +26,7 @@ def producer_ahead(name: str, options: ProducerOptions, session: Session) -> Non
     topic = topic_ahead(name, session)
     if topic is not None:
         node, deadline = session.node(), session.deadline()
-        kafka_producer(node, options).learn_partitions(topic.kafka_topic, topic.partitions, deadline)
+        options.application().kafka(node).learn_partitions(topic.kafka_topic, topic.partitions, deadline)
         node.deduplicated([topic.name], deadline)
         node.producers.claims_of(str(topic.name), deadline)
 

@@ -17,11 +17,12 @@ from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.metadata_ahead import producer_ahead
 from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer, room_for_pending
+from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerQueueIsFull, PulsarException, Result, Timeout
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.sending.in_flight import NO_ID, SendCallback, SendResult
+from pulsar_on_kafka.sending.outlet import room_for_pending
 
 _log: Final = logging.getLogger(__name__)
 
@@ -167,7 +168,7 @@ class MovingProducer(Producer):
             assert self._home.leave_s is not None  # noqa: S101 - it decides whether anything is noted
             deadline = Deadline.after(self._home.leave_s)
             wait_until(lambda: not self._entered, deadline)
-            last._wait_for_all(deadline)
+            last.sender.wait_for_all(deadline)
             self._take_along(self._unanswered)
         self._home.part(partial(self._leave_behind, last))
 

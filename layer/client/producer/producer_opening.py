@@ -1,4 +1,4 @@
-"""Making a Producer: its options, and its admission to the topic."""
+"""The options of `create_producer` become what a producer applies with on the floor of sending."""
 
 from __future__ import annotations
 
@@ -6,13 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.producer.batching_producer import (
-    BatchingOptions,
-    BatchingProducer,
-    ConfirmedBatchingProducer,
-)
-from pulsar_on_kafka.client.producer.chunking import ChunkingProducer, ConfirmedChunkingProducer, record_limit
-from pulsar_on_kafka.client.producer.confirmed_producer import ConfirmedProducer
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.values.encryption import producer_encryption
 from pulsar_on_kafka.client.values.enums import BatchingType, CompressionType, PartitionsRoutingMode, ProducerAccessMode
@@ -24,20 +17,18 @@ from pulsar_on_kafka.client.values.options import (
     check_type,
     check_type_or_none,
 )
-from pulsar_on_kafka.crypto.encryptor import Encryptor
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import InvalidConfiguration
-from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, Publisher, properties_bytes
+from pulsar_on_kafka.mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, properties_bytes
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
-from pulsar_on_kafka.metadata.topics import Topic, check_backlog
-from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import Schema
-from pulsar_on_kafka.sending.deduplication import Deduplication
+from pulsar_on_kafka.sending.admission import Admission, Application
+from pulsar_on_kafka.sending.batching import BatchingOptions
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.sending.outgoing_schema import outgoing_schema
+from pulsar_on_kafka.sending.outlet import Limits
 from pulsar_on_kafka.sending.routing import MessageRouter
+from pulsar_on_kafka.sending.sender import SenderOptions
 
 _COMPRESSION: Final = {
     CompressionType.NONE: "none",
@@ -53,8 +44,6 @@ _ACCESS_MODES: Final = {
     ProducerAccessMode.WaitForExclusive: AccessMode.WAIT_FOR_EXCLUSIVE,
     ProducerAccessMode.ExclusiveWithFencing: AccessMode.EXCLUSIVE_WITH_FENCING,
 }
-
-_UNLIMITED: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,126 +113,54 @@ class ProducerOptions:
             enabled=self.batching_enabled, with_chunking=self.chunking_enabled,
         )  # fmt: skip
 
-    def batching(self) -> BatchingOptions:
-        return BatchingOptions(
+    def application(self) -> Application:
+        """What a producer with these options applies with. Raises as `producer_encryption`."""
+        batching = BatchingOptions(
             self.batching_max_messages,
             self.batching_max_allowed_size_in_bytes,
             self.batching_max_publish_delay_ms / 1000,
-            self.batching_type,
+            self.batching_type is BatchingType.KeyBased,
         )
-
-
-def kafka_producer(node: Node, options: ProducerOptions) -> KafkaProducer:
-    """What a producer with these options sends through; shared with others of the same ones."""
-    return node.producer(_COMPRESSION[options.compression_type], options.send_timeout_millis)
+        options = SenderOptions(
+            limits=Limits(
+                self.max_pending_messages,
+                self.max_pending_messages_across_partitions,
+                self.block_if_queue_full,
+                self.send_timeout_millis,
+            ),
+            initial_sequence_id=self.initial_sequence_id,
+            sealer=producer_encryption(self.encryption_key, self.crypto_key_reader),
+            to_one=self.message_routing_mode is PartitionsRoutingMode.UseSinglePartition,
+            router=self.message_router,
+            batching=batching if self.batching_enabled else None,
+        )
+        return Application(
+            name=self.producer_name,
+            schema=self.schema,
+            options=options,
+            mode=_ACCESS_MODES[self.access_mode],
+            compression=_COMPRESSION[self.compression_type],
+            chunked=self.chunking_enabled,
+            properties=self.properties or {},
+        )
 
 
 def open_producer(topic: str, options: ProducerOptions, session: Session) -> Producer:
     """A producer that was admitted to `topic`. `options` are checked. Raises what `Client.create_producer` says."""
     with pulsar_errors():
-        encryptor = producer_encryption(options.encryption_key, options.crypto_key_reader)
+        wants = options.application()
         name = TopicName.parse(topic)
-        node = session.node()
-        opened = node.topics.open(name, session.deadline())
-        check_backlog(opened, node.clock.now_ms())
-        fixed = name.partition if name.partition >= 0 else None
-        producer = _admitted(node, opened, options, encryptor, fixed, session)
-    session.producer_opened(producer, opened)
-    return producer
-
-
-def _admitted(
-    node: Node,
-    topic: Topic,
-    options: ProducerOptions,
-    encryptor: Encryptor | None,
-    fixed_partition: int | None,
-    session: Session,
-) -> Producer:
-    """Raises what `ProducerRegistry.join` does, and ConnectFailed: no broker answered."""
-    meter = node.meters.topic(str(topic.name))
+        admission = Admission(session.node(), name, session.deadline)
+        sender = admission.admit(wants)
+    meter = session.node().meters.topic(str(admission.topic.name))
 
     def forget(closed: Producer) -> None:
-        meter.closed(closed)
-        session.producer_closed(closed)
+        meter.closed(sender)
+        session.producer_closed(closed, sender)
 
-    def shared_producer() -> KafkaProducer:
-        return kafka_producer(node, options)
-
-    kafka = shared_producer()
-    if topic.partitioned:
-        kafka.learn_partitions(topic.kafka_topic, topic.partitions, session.deadline())
-    mode = _ACCESS_MODES[options.access_mode]
-    made_up = node.unique_name()
-    claimed = options.producer_name or (None if mode is AccessMode.SHARED else made_up)
-    wanted = node.deduplicated([topic.name], session.deadline())[topic.name]
-    schema = outgoing_schema(options.schema, topic, node.schemas, session.deadline())
-
-    def more_than_plain(*, chunks: bool = False, markers: bool = False) -> None:
-        with pulsar_errors():
-            if markers:
-                node.producers.marked(topic, session.deadline())
-            else:
-                node.producers.more_than_plain(topic, session.deadline(), chunks=chunks)
-
-    if options.batching_enabled or options.chunking_enabled or encryptor is not None:
-        more_than_plain()
-    membership = node.producers.join(topic, claimed, mode, session.deadline(), own_epoch=wanted)
-    name = options.producer_name or made_up
-    lasting = bool(options.producer_name)
-    deduplication = Deduplication(topic, name, membership, node.sequences, lasting=lasting)
-    settings: dict[str, Any] = {
-        "cluster_id": node.cluster_id,
-        "name": name,
-        "schema": schema,
-        "initial_sequence_id": options.initial_sequence_id,
-        "max_pending": room_for_pending(
-            options.max_pending_messages, options.max_pending_messages_across_partitions, topic.partitions
-        ),
-        "block_if_full": options.block_if_queue_full,
-        "routing": options.message_routing_mode,
-        "router": options.message_router,
-        "fixed_partition": fixed_partition,
-        "encryptor": encryptor,
-        "renew": shared_producer,
-        "membership": membership,
-        "deduplication": deduplication,
-        "on_close": forget,
-        "more_than_plain": more_than_plain,
-        "send_timeout_ms": options.send_timeout_millis,
-    }
-    producer: Producer
-    try:
-        if wanted:
-            partitions = range(topic.partitions) if fixed_partition is None else (fixed_partition,)
-            deduplication.open(partitions, session.deadline())
-            deduplication.active = True
-        else:
-            deduplication.end(session.deadline())
-        if options.batching_enabled:
-            batching = BatchingProducer if mode is AccessMode.SHARED else ConfirmedBatchingProducer
-            producer = batching(topic, kafka, batching=options.batching(), timer=node.timer, **settings)
-        elif options.chunking_enabled:
-            chunking = ChunkingProducer if mode is AccessMode.SHARED else ConfirmedChunkingProducer
-            limit = record_limit(node.admin, topic.kafka_topic, session.deadline())
-            producer = chunking(topic, kafka, record_bytes=limit, **settings)
-        else:
-            kind = Producer if mode is AccessMode.SHARED else ConfirmedProducer
-            producer = kind(topic, kafka, **settings)
-    except BaseException:
-        membership.leave(session.deadline())
-        raise
-    meter.opened(producer)
-    since_ms = node.clock.now_ms()
-
-    def describe() -> Publisher:
-        counts = producer.send_counts()
-        return Publisher(
-            producer.producer_name(), mode.value, membership.epoch, since_ms, counts.sent, counts.failed,
-            options.properties or {},
-        )  # fmt: skip
-
-    membership.introduce(describe)
+    producer = Producer(sender, forget)
+    meter.opened(sender)
+    session.producer_opened(producer, sender, admission.topic)
     return producer
 
 
@@ -252,10 +169,3 @@ def _check_properties(properties: dict[Any, Any] | None) -> None:
     size = properties_bytes(properties or {})
     if size > MAX_PROPERTIES_BYTES:
         raise InvalidConfiguration(f"properties take {size} bytes, at most {MAX_PROPERTIES_BYTES} are kept")
-
-
-def room_for_pending(per_partition: int, across: int, partitions: int) -> int:
-    """Messages that may be under way. The official limits: so many per partition, and so many over all of them; 0 is
-    no limit."""
-    total = per_partition * partitions if per_partition else _UNLIMITED
-    return min(total, across) if across and partitions > 1 else total

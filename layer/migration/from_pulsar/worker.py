@@ -17,7 +17,6 @@ from typing import Any, Final
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.producer.chunking import record_limit
 from pulsar_on_kafka.mapping.names.replicator_names import copied_name
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin as CopyOrigin
@@ -41,6 +40,7 @@ from pulsar_on_kafka.migration.from_pulsar.schemas_here import SchemasHere
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.sides.target import Target
 from pulsar_on_kafka.replicated.progress import SubscriptionSide, without_acknowledged, without_message
+from pulsar_on_kafka.sending.chunking import record_limit
 from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
 
 _log: Final = logging.getLogger(__name__)

@@ -296,18 +296,19 @@ def test_a_producer_killed_between_chunks(
         client = pulsar.Client(sys.argv[1])
         producer = client.create_producer(sys.argv[2], producer_name="press", chunking_enabled=True)
         producer.send(b"before")
-        produce = producer._produce_chunk
+        outlet = producer.sender.outlet
+        produce = outlet.produce_admitted
         sent = []
 
         def die_after_two(*arguments):
             if len(sent) == 2:
-                while len(producer._kafka._handle):
-                    producer._kafka.poll_inline(0.1)
+                while len(outlet.kafka._handle):
+                    outlet.kafka.poll_inline(0.1)
                 os.kill(os.getpid(), signal.SIGKILL)
             sent.append(1)
             produce(*arguments)
 
-        producer._produce_chunk = die_after_two
+        outlet.produce_admitted = die_after_two
         producer.send(bytes(range(256)) * 10_000)
         """,
         service_url,

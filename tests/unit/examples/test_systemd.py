@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pulsar_on_kafka import Client
-from pulsar_on_kafka.client.producer import producer
 from pulsar_on_kafka.node import node
+from pulsar_on_kafka.sending import sender
 
 _ROOT = Path(__file__).resolve().parents[3]
 _UNITS = _ROOT / "examples" / "systemd"
@@ -44,7 +44,7 @@ def test_a_worker_has_longer_to_stop_than_it_takes() -> None:
     assert service["KillSignal"] == "SIGTERM", "what orders_worker.work handles"
     leaving_s = inspect.signature(Client).parameters["operation_timeout_seconds"].default
     sending_s = inspect.signature(Client.create_producer).parameters["send_timeout_millis"].default / 1000
-    closing_s = producer._CLOSE_TIMEOUT_S + 2 * producer._LEAVE_TIMEOUT_S
+    closing_s = sender.CLOSE_TIMEOUT_S + 2 * sender.LEAVE_TIMEOUT_S
     assert int(service["TimeoutStopSec"]) > sending_s + leaving_s + 2 * closing_s + node._CLOSE_S
 
 

@@ -26,7 +26,7 @@ from pulsar_on_kafka.schema import (
     StringSchema,
 )
 from pulsar_on_kafka.sending import outgoing_schema as outgoing
-from pulsar_on_kafka.sending.outgoing_message import OutgoingMessage, key_and_metadata
+from pulsar_on_kafka.sending.outgoing_message import OutgoingMessage, SendRequest
 from pulsar_on_kafka.sending.outgoing_schema import (
     LetterSchema,
     Marks,
@@ -94,9 +94,9 @@ def test_a_separated_key_becomes_the_key(schemas: SchemaRegistry) -> None:
 def test_an_empty_key_is_a_key(schemas: SchemaRegistry) -> None:
     key = opened(schemas, SEPARATED).shape(KeyValue("", "v"), None)[1]
     assert key == b""
-    made, metadata = key_and_metadata(None, key, None, None, None, False, None, None, None)
+    made, metadata = SendRequest(b"", None, partition_key=key).key_and_metadata()
     assert (made, metadata) == (b"", None)
-    made, metadata = key_and_metadata(None, key, "order", None, None, False, None, None, None)
+    made, metadata = SendRequest(b"", None, partition_key=key, ordering_key="order").key_and_metadata()
     assert made == b""
     assert metadata is not None
     assert metadata.ordering_key == b"order"
@@ -110,18 +110,18 @@ def test_a_router_sees_the_key_as_text() -> None:
 def test_bytes_are_no_key_of_an_application() -> None:
     given: Any = b"k"
     with pytest.raises(ValueError, match="partition_key"):
-        key_and_metadata(None, given, None, None, None, False, None, None, None)
+        SendRequest(b"", None, partition_key=given).key_and_metadata()
 
 
 def test_what_is_to_be_delivered_after_a_time_has_a_moment() -> None:
     now_ms = time.time_ns() // 1_000_000
-    _, metadata = key_and_metadata(None, None, None, None, None, False, None, None, timedelta(seconds=60))
+    _, metadata = SendRequest(b"", None, deliver_after=timedelta(seconds=60)).key_and_metadata()
     assert metadata is not None
     assert metadata.deliver_at_ms is not None
     assert now_ms + 60_000 <= metadata.deliver_at_ms < now_ms + 120_000
     milliseconds: Any = 7
     with pytest.raises(ValueError, match="deliver_after"):
-        key_and_metadata(None, None, None, None, None, False, None, None, milliseconds)
+        SendRequest(b"", None, deliver_after=milliseconds).key_and_metadata()
 
 
 # AUTO_PRODUCE_BYTES ---------------------------------------------------------------------------------------------------

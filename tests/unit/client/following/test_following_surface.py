@@ -16,7 +16,7 @@ from pulsar_on_kafka.client.reader.reader import Reader
 INHERITED = {"send"}  # it is a send_async that waits
 OF_THE_INNER_ONE = {
     # whoever owns the inner producer or consumer calls it there: its client, or a consumer of several topics
-    "grow", "seal_with", "follow_backlog", "follow_deduplication", "endpoint", "endpoints", "layouts", "stop_receiving",
+    "grow", "endpoint", "endpoints", "layouts", "stop_receiving",
 }  # fmt: skip
 
 

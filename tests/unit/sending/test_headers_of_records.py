@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.client.producer.batching_producer import BatchingProducer
-from pulsar_on_kafka.client.producer.chunking import ChunkingProducer
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.exceptions import InvalidMessage
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
@@ -23,10 +21,11 @@ from pulsar_on_kafka.schema import (
     KeyValueSchema,
     StringSchema,
 )
+from pulsar_on_kafka.sending.batching import Batching
 from pulsar_on_kafka.sending.in_flight import SendsInFlight
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema, TopicsLatest, outgoing_schema
 from tests.memory_log import MemoryStateLog
-from tests.producer_stage import OPENED, Kafka, Produced, Stage
+from tests.producer_stage import OPENED, Kafka, Kind, Produced, Stage, hand_over_batches
 from tests.registries import TOPIC, process, soon
 
 SEPARATED = KeyValueSchema(StringSchema(), StringSchema(), KeyValueEncodingType.SEPARATED)
@@ -41,22 +40,20 @@ def version(number: int) -> bytes:
     return number.to_bytes(8, "big")
 
 
-KINDS = [Producer, BatchingProducer, ChunkingProducer]
+KINDS = list(Kind)
 
 
 def sent(producer: Producer, kafka: Kafka, *values: Any, **options: Any) -> list[Produced]:
     for value in values:
         producer.send_async(value, None, **options)
-    if isinstance(producer, BatchingProducer):
-        with producer._gate:
-            producer._seal_all()
-        producer._publish_ready()
+    if isinstance(producer.sender.way, Batching):
+        hand_over_batches(producer)
     return kafka.records
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("exclusive", [False, True])
-def test_every_record_names_the_version(stage: Stage, kind: type[Producer], exclusive: bool) -> None:
+def test_every_record_names_the_version(stage: Stage, kind: Kind, exclusive: bool) -> None:
     producer = stage.producer(OutgoingSchema(StringSchema(), SchemaVersion(3)), kind, exclusive=exclusive)
     for record in sent(producer, stage.kafka, "a", "b" * 60_000):
         assert record.versions == [version(3)]
@@ -64,13 +61,13 @@ def test_every_record_names_the_version(stage: Stage, kind: type[Producer], excl
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_records_of_bytes_name_none(stage: Stage, kind: type[Producer]) -> None:
+def test_records_of_bytes_name_none(stage: Stage, kind: Kind) -> None:
     producer = stage.producer(OutgoingSchema(BytesSchema(), None), kind)
     assert [record.versions for record in sent(producer, stage.kafka, b"a")] == [[]]
 
 
 def test_every_chunk_names_the_version(stage: Stage) -> None:
-    producer = stage.producer(OutgoingSchema(StringSchema(), SchemaVersion(3)), ChunkingProducer)
+    producer = stage.producer(OutgoingSchema(StringSchema(), SchemaVersion(3)), Kind.CHUNKS)
     records = sent(producer, stage.kafka, "a" * 250_000)
     assert [record.versions for record in records] == [[version(3)]] * 3
     assert all(decode_headers(record.headers[1:]).chunk for record in records)
@@ -82,15 +79,15 @@ def test_a_producer_that_librdkafka_gave_up_goes_on_with_its_version(stage: Stag
     stage.kafka.poll_inline()
     stage.kafka.fatal = RuntimeError("given up")
     assert [record.versions for record in sent(producer, stage.next, "b")] == [[version(3)]]
-    assert isinstance(producer._in_flight, SendsInFlight)
+    assert isinstance(producer.sender.outlet.in_flight, SendsInFlight)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_key_of_a_separated_key_value_is_the_records_key(stage: Stage, kind: type[Producer]) -> None:
+def test_the_key_of_a_separated_key_value_is_the_records_key(stage: Stage, kind: Kind) -> None:
     producer = stage.producer(_registered(process(MemoryStateLog()), SEPARATED), kind)
     (record,) = sent(producer, stage.kafka, KeyValue("k", "v"))
     assert (record.key, record.versions) == (b"k", [version(0)])
-    if kind is BatchingProducer:
+    if kind is Kind.BATCHES:
         columns = decode_batch(record.value or b"", 1)
         assert (columns.message(0).key, columns.payload(0)) == (b"k", b"v")
     else:
@@ -98,7 +95,7 @@ def test_the_key_of_a_separated_key_value_is_the_records_key(stage: Stage, kind:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_batch_has_one_version(stage: Stage, kind: type[Producer]) -> None:
+def test_a_batch_has_one_version(stage: Stage, kind: Kind) -> None:
     schemas = process(MemoryStateLog())
     auto = _registered(schemas, AutoProduceBytesSchema())
     assert isinstance(auto, TopicsLatest)
@@ -113,7 +110,7 @@ def test_a_batch_has_one_version(stage: Stage, kind: type[Producer]) -> None:
         producer.send_async(b"\xff", None)
     records = sent(producer, stage.kafka)
     found = [(record.versions, _messages(record)) for record in records]
-    if kind is BatchingProducer:
+    if kind is Kind.BATCHES:
         assert found == [([], [b"no schema"] * 2), ([version(0)], [b"text"] * 2)]
     else:
         assert found == [([], [b"no schema"])] * 2 + [([version(0)], [b"text"])] * 2

@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.client.producer.batching_producer import BatchingProducer
-from pulsar_on_kafka.client.producer.chunking import ChunkingProducer
-from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerBlockedQuotaExceededException, ProducerQueueIsFull, Result
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.schema import BytesSchema
+from pulsar_on_kafka.sending.batching import Batching
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
-from tests.producer_stage import Stage
+from tests.producer_stage import Kind, Stage, hand_over_batches
 
-KINDS = [Producer, BatchingProducer, ChunkingProducer]
+KINDS = list(Kind)
 HOLDS = BacklogExceeded(True, "too much", 0)
 REFUSES = BacklogExceeded(False, "too much", 0)
 
@@ -30,40 +28,38 @@ def _send(producer: Any, results: list[Result], *contents: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_sent_meanwhile_waits_and_goes_on_in_order(kind: type[Producer]) -> None:
+def test_what_is_sent_meanwhile_waits_and_goes_on_in_order(kind: Kind) -> None:
     stage, results = Stage(), list[Result]()
     producer = stage.producer(_schema(), kind, send_timeout_ms=60_000)
     _send(producer, results, b"before")
     producer.flush()
     before = len(stage.kafka.records)
     for _ in range(3):  # the watch says it again and again
-        producer.follow_backlog(HOLDS)
+        producer.sender.follow_backlog(HOLDS)
         _send(producer, results, b"a", b"b")
-        if kind is BatchingProducer:
-            producer._seal_all()
-            producer._publish_ready()
+        if kind is Kind.BATCHES:
+            hand_over_batches(producer)
     assert len(stage.kafka.records) == before
     assert results == [Result.Ok]
     assert producer.send_counts().pending == 6
-    producer.follow_backlog(None)
+    producer.sender.follow_backlog(None)
     producer.flush()
     assert results == [Result.Ok] * 7
     _send(producer, results, b"after")
     producer.flush()
-    if kind is not BatchingProducer:
+    if kind is not Kind.BATCHES:
         assert [record.value for record in stage.kafka.records] == [b"before", *[b"a", b"b"] * 3, b"after"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_sent_meanwhile_is_refused(kind: type[Producer]) -> None:
+def test_what_is_sent_meanwhile_is_refused(kind: Kind) -> None:
     stage, results = Stage(), list[Result]()
     producer = stage.producer(_schema(), kind)
-    producer.follow_backlog(HOLDS)
+    producer.sender.follow_backlog(HOLDS)
     _send(producer, results, b"held")
-    if kind is BatchingProducer:
-        producer._seal_all()
-        producer._publish_ready()
-    producer.follow_backlog(REFUSES)
+    if kind is Kind.BATCHES:
+        hand_over_batches(producer)
+    producer.sender.follow_backlog(REFUSES)
     assert results == [Result.ProducerBlockedQuotaExceededException]
     with pytest.raises(ProducerBlockedQuotaExceededException, match="too much"):
         _send_and_flush(producer)
@@ -71,7 +67,7 @@ def test_what_is_sent_meanwhile_is_refused(kind: type[Producer]) -> None:
     producer.flush()
     assert results == [Result.ProducerBlockedQuotaExceededException] * 2
     assert producer.send_counts().pending == 0
-    producer.follow_backlog(None)
+    producer.sender.follow_backlog(None)
     _send(producer, results, b"on")
     producer.flush()
     assert results[2:] == [Result.Ok]
@@ -79,7 +75,7 @@ def test_what_is_sent_meanwhile_is_refused(kind: type[Producer]) -> None:
 
 
 def _send_and_flush(producer: Any) -> None:
-    if isinstance(producer, BatchingProducer):
+    if isinstance(producer.sender.way, Batching):
         seen: list[Result] = []
         _send(producer, seen, b"x")
         producer.flush()
@@ -88,11 +84,11 @@ def _send_and_flush(producer: Any) -> None:
     producer.send(b"x")
 
 
-@pytest.mark.parametrize("kind", [Producer, ChunkingProducer])
-def test_what_waits_counts_as_under_way(kind: type[Producer]) -> None:
+@pytest.mark.parametrize("kind", [Kind.SINGLE, Kind.CHUNKS])
+def test_what_waits_counts_as_under_way(kind: Kind) -> None:
     stage, results = Stage(), list[Result]()
     producer = stage.producer(_schema(), kind, max_pending=3, block_if_full=False)
-    producer.follow_backlog(HOLDS)
+    producer.sender.follow_backlog(HOLDS)
     _send(producer, results, b"1", b"2", b"3", b"4")
     assert results == [Result.ProducerQueueIsFull]
     with pytest.raises(ProducerQueueIsFull):
@@ -100,15 +96,14 @@ def test_what_waits_counts_as_under_way(kind: type[Producer]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_closed_producer_leaves_nothing_waiting(kind: type[Producer]) -> None:
+def test_a_closed_producer_leaves_nothing_waiting(kind: Kind) -> None:
     stage, results = Stage(), list[Result]()
     producer = stage.producer(_schema(), kind)
-    producer._membership.leave = lambda deadline: None
-    producer.follow_backlog(HOLDS)
+    producer.sender.follow_backlog(HOLDS)
     _send(producer, results, b"1", b"2")
     producer.close()
     assert results == [Result.AlreadyClosed] * 2
-    producer.follow_backlog(HOLDS)
+    producer.sender.follow_backlog(HOLDS)
     with pytest.raises(AlreadyClosed):
         producer.close()
     assert stage.kafka.records == []

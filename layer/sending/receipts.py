@@ -1,0 +1,139 @@
+"""A producer that has a topic for itself confirms its receipts before it gives them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import QueueWorker
+from pulsar_on_kafka.exceptions import AlreadyClosed, PulsarException, Result
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka.metadata.producers.membership import Membership
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.sending.in_flight import OwnCallback, SendCallback, SendResult, fail, is_waited_for
+from pulsar_on_kafka.sending.official_errors import as_pulsar
+
+_log = logging.getLogger(__name__)
+
+_CONFIRM_TIMEOUT_S: Final = 30.0
+_NAME_LENGTH: Final = 40
+
+
+class Receipts:
+    """The receipts of one producer. Another one may take the topic over at any time, and what this one writes after the
+    other's first message is void. So a receipt is given only after the claims were read to the end and this one's still
+    stood: one reading for all messages stored since the last one, by a thread of its own. Thread-safe.
+
+    Memory: an entry per message stored while one reading of the claims is under way.
+    """
+
+    def __init__(self, topic: Topic, name: str, membership: Membership) -> None:
+        self._topic = topic
+        self._name = name
+        self._membership = membership
+        self._fenced: set[int] = set()
+        """Partitions where the beginning of this epoch is recorded."""
+        self._unsure = False
+        """Something may have been stored without us knowing where: whoever reads looks for where the epoch begins."""
+        self._stored: QueueWorker[tuple[Receipt, NativeMessageId]] = QueueWorker(
+            f"pok-receipts-{name[:_NAME_LENGTH]}", self._give
+        )
+
+    def taken(self, callback: SendCallback | None) -> Receipt:
+        """The callback to send with instead of `callback`."""
+        # Nobody may wait for it, but its place in the partition counts.
+        return Receipt(self, SendResult() if callback is None else callback)
+
+    def put(self, receipt: Receipt, message_id: NativeMessageId) -> None:
+        """The message is stored; its receipt is given when that is confirmed."""
+        if not self._stored.put([(receipt, message_id)]):
+            receipt.give(AlreadyClosed(f"producer {self._name} was closed before this was confirmed"), message_id)
+
+    def not_stored(self) -> None:
+        """A send failed; after a time-out it may be stored nevertheless."""
+        self._unsure = True
+
+    def confirm(self) -> None:
+        """Return when it is certain that what was stored before this call is not void. Raises ProducerExcluded."""
+        self._membership.confirm(Deadline.after(_CONFIRM_TIMEOUT_S))
+
+    def wait_until_given(self, deadline: Deadline) -> int:
+        """How many the deadline left; from a callback that closes its own producer nothing is waited for."""
+        return self._stored.wait_until_idle(Deadline.after(0) if self._stored.is_own_thread() else deadline)
+
+    def leave(self, pending: int) -> None:
+        """Have it on record that no more records come, so that nobody looks for the first ones, if that is certain."""
+        own = self._stored.is_own_thread()
+        given = self.wait_until_given(Deadline.after(0)) == 0 if own else self._stored.is_idle()
+        if self._unsure or pending or not given:
+            return
+        try:
+            self._membership.no_more_records(self._topic, Deadline.after(_CONFIRM_TIMEOUT_S))
+        except errors.LayerError as failure:
+            _log.warning("producer=%s readers will look for its first records: %s", self._name, failure)
+
+    def close(self) -> None:
+        """What waits is confirmed still."""
+        self._stored.close(Deadline.after(0))
+
+    def _give(self, stored: Sequence[tuple[Receipt, NativeMessageId]]) -> None:
+        failure = self._failure([message_id for _, message_id in stored])
+        for receipt, message_id in stored:
+            try:
+                receipt.give(failure, message_id)
+            except Exception:  # the application's
+                _log.exception("a send callback failed")
+
+    def _failure(self, stored: Sequence[NativeMessageId]) -> PulsarException | None:
+        deadline = Deadline.after(_CONFIRM_TIMEOUT_S)
+        try:
+            self._fence(stored, deadline)
+            self._membership.confirm(deadline)
+        except errors.LayerError as failure:
+            return as_pulsar(failure)
+        return None
+
+    def _fence(self, stored: Sequence[NativeMessageId], deadline: Deadline) -> None:
+        """Record where this epoch begins in the partitions where these messages are the first ones."""
+        try:
+            for message_id in stored:
+                self._unsure = self._unsure or message_id.entry_id() < 0
+                partition = max(0, message_id.partition())
+                if partition not in self._fenced and not self._unsure:
+                    begins = message_id.first_chunk() or (message_id.ledger_id(), message_id.entry_id())
+                    first = self._topic.layout.kafka_offset(partition, *begins)
+                    self._membership.fence(self._topic, partition, first, deadline)
+                    self._fenced.add(partition)
+        except errors.LayerError:
+            self._unsure = True
+            raise
+
+
+class Receipt(OwnCallback):
+    """The callback of one send until its receipt is confirmed. Failures need no confirmation."""
+
+    def __init__(self, receipts: Receipts, callback: SendCallback) -> None:
+        self._receipts = receipts
+        self._callback = callback
+        self.waited_for = is_waited_for(callback)
+
+    def __call__(self, result: Result, message_id: NativeMessageId) -> None:
+        if result is Result.Ok:
+            self._receipts.put(self, message_id)
+        else:
+            self._receipts.not_stored()
+            self._callback(result, message_id)
+
+    def fail(self, failure: PulsarException) -> None:
+        self._receipts.not_stored()
+        fail(self._callback, failure)
+
+    def give(self, failure: PulsarException | None, message_id: NativeMessageId) -> None:
+        """It is confirmed, or what it failed of is known."""
+        if failure is None:
+            self._callback(Result.Ok, message_id)
+        else:
+            fail(self._callback, failure)

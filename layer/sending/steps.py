@@ -1,0 +1,156 @@
+"""The steps of a message from a request to what is ready to be numbered: transaction, shape and partition."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Protocol
+
+from pulsar_on_kafka.exceptions import NotAllowedError, PulsarException
+from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata
+from pulsar_on_kafka.schema.plain import BytesSchema
+from pulsar_on_kafka.sending.in_flight import SendCallback
+from pulsar_on_kafka.sending.outgoing_message import UNCHOSEN, Outgoing, OutgoingMessage, SendRequest, needs_headers
+from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
+from pulsar_on_kafka.sending.outlet import AnyOutlet
+from pulsar_on_kafka.sending.receipts import Receipts
+from pulsar_on_kafka.sending.routing import Routing
+from pulsar_on_kafka.sending.transactional_sends import OpenTransaction, TransactionalSend, taking_part
+
+
+class Way(Protocol):
+    """The way of messages to records: one by one, or in batches."""
+
+    def put(self, message: Outgoing) -> None:
+        """Number a message and send it; its sender hears of refusals. Raises PulsarException to who waits."""
+
+    def unkeyed(self) -> int:
+        """The partition of a message that no key and no router chooses it for."""
+
+
+class Plain:
+    """The messages that need no look at anything else: they say nothing but their content. Until `end`."""
+
+    __slots__ = ("encode", "marks", "taken")
+
+    def __init__(self, schema: OutgoingSchema, *, wanted: bool) -> None:
+        """`wanted`: nothing but the schema has a say, and that only of the payload."""
+        plain = wanted and not schema.shapes
+        self.taken: type[bytes] | None = bytes if plain and type(schema.schema) is BytesSchema else None
+        """Content of this type is the payload."""
+        self.encode = schema.schema.encode if plain and self.taken is None else None
+        """Makes the payload of other content."""
+        self.marks = schema.marks
+
+    def end(self) -> None:
+        """The producer was closed or thrown out: every send has to look."""
+        self.taken = self.encode = None
+
+
+class Steps:
+    """The steps of one producer's messages, as its topic and its options want them. Thread-safe."""
+
+    def __init__(self, outlet: AnyOutlet, schema: OutgoingSchema, routing: Routing, receipts: Receipts | None) -> None:
+        self._outlet = outlet
+        self._schema = schema.schema
+        self._shape = schema.shape if schema.shapes else None
+        self._marks = schema.marks
+        self._routing = routing
+        self._receipts = receipts
+        self.plain = Plain(schema, wanted=receipts is None and routing.router is None)
+        self._registered_name = str(outlet.admitted.topic.name.base)
+        self._took_part = False
+        """It has sent in a transaction, or might have."""
+
+    def take(self, request: SendRequest, way: Way) -> None:
+        """Have a message that is more than plain bytes go its way.
+
+        Raises: what a wrong argument raises; PulsarException, to a sender that waits for the answer.
+        """
+        if request.txn is not None:
+            self._take_in(request.txn, request, way)
+            return
+        callback = request.callback if self._receipts is None else self._receipts.taken(request.callback)
+        message = self._made(request, callback, None)
+        if message is not None:
+            way.put(message)
+
+    def _take_in(self, txn: OpenTransaction, request: SendRequest, way: Way) -> None:
+        """Send as an operation of the transaction. What a wrong argument raises is raised to everybody, and the
+        transaction may still be committed."""
+        if not isinstance(txn, OpenTransaction):
+            raise ValueError(
+                f"Argument txn is expected to be of type Transaction, got {type(txn).__name__}: {txn!r:.60}"
+            )
+        admitted = self._outlet.admitted
+        if txn.cluster_id != admitted.cluster_id:
+            txn.check_cluster(admitted.cluster_id, f"a message to {self._outlet.topic()}")
+        part = taking_part(txn, request.callback)
+        if part is None:
+            return
+        try:
+            message = self._made(request, part, txn)
+            if message is not None:
+                if message.partition == UNCHOSEN:
+                    message = message._replace(partition=way.unkeyed())
+                part.register(self._registered_name, message.partition, admitted.topic.partitions)
+                if self._receipts is not None:  # the transaction hears of it when the receipt is confirmed
+                    message = message._replace(callback=self._receipts.taken(part))
+                way.put(message)
+        except PulsarException as refusal:
+            if not part.tell(refusal):
+                raise
+        except BaseException:
+            part.end(None)
+            raise
+
+    def _made(
+        self, request: SendRequest, callback: SendCallback | None, txn: OpenTransaction | None
+    ) -> Outgoing | None:
+        """None: the sender was told why not."""
+        content, partition_key, marks = request.content, request.partition_key, self._marks
+        payload: bytes | None
+        if self._shape is None:
+            payload = None if content is None else self._schema.encode(content)
+        else:
+            payload, partition_key, marks = self._shape(content, partition_key)
+            request = request._replace(partition_key=partition_key)
+        if self._outlet.refuses(callback):
+            return None
+        key, metadata = request.key_and_metadata()
+        rich = payload is None or (metadata is not None and needs_headers(metadata))
+        if rich and not self._outlet.on_record(callback):
+            return None
+        stamp, encoded = None, None
+        if txn is not None:
+            if not self._may_take_part(callback):
+                return None
+            metadata, encoded = _in(txn, metadata)
+            assert isinstance(callback, TransactionalSend)  # noqa: S101 - `_take_in` made it
+            stamp = callback.stamp
+        if self._routing.router is not None:
+            partition = self._asked(request, payload)
+        elif request.partition_key and key is not None and self._routing.by_key:
+            partition = self._routing.spread(key)
+        else:
+            partition = UNCHOSEN  # an ordering key alone does not choose it
+        return Outgoing(payload, key, metadata, partition, callback, request.sequence_id, marks, stamp, encoded)
+
+    def _may_take_part(self, callback: SendCallback | None) -> bool:
+        """Whether it is on record that there are markers; else the sender was told why not."""
+        if not self._took_part:
+            if not self._outlet.admitted.topic.name.is_persistent:
+                raise NotAllowedError(f"{self._outlet.topic()} is not persistent: there are no transactions")
+            self._took_part = self._outlet.on_record(callback, markers=True)
+        return self._took_part
+
+    def _asked(self, request: SendRequest, payload: bytes | None) -> int:
+        return self._routing.ask(
+            OutgoingMessage(
+                payload, request.properties, request.partition_key, request.ordering_key, request.event_timestamp
+            )
+        )
+
+
+def _in(txn: OpenTransaction, said: MessageMetadata | None) -> tuple[MessageMetadata, Headers | None]:
+    """Metadata with the transaction, and their headers where they are made already."""
+    return (txn.plain_metadata, txn.plain_headers) if said is None else (replace(said, txn=txn.txn_id), None)

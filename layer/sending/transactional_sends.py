@@ -1,0 +1,151 @@
+"""One send in a transaction: it is an operation of the transaction until its sender has heard of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import InvalidTxnStatus, NotAuthenticated, NotAuthorized, StoreError
+from pulsar_on_kafka.base.waiting import pause
+from pulsar_on_kafka.exceptions import InvalidConfiguration, PulsarException, Result
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.message_record import MessageMetadata, encode_headers
+from pulsar_on_kafka.sending.in_flight import NO_ID, OwnCallback, SendCallback, fail, is_waited_for, tell
+from pulsar_on_kafka.sending.official_errors import as_pulsar, pulsar_errors
+from pulsar_on_kafka.transactions.client_transaction import ClientTransaction
+
+_OK: Final = Result.Ok
+_AGAIN_S: Final = 0.05
+
+
+class OpenTransaction:
+    """An open transaction, as messages and acknowledgements take part in it. Thread-safe."""
+
+    def __init__(self, inner: ClientTransaction, operation_timeout_s: float, cluster_id: str) -> None:
+        """`cluster_id`: Kafka's, of the cluster whose coordinators serve it."""
+        self._inner = inner
+        self._operation_timeout_s = operation_timeout_s
+        self.cluster_id = cluster_id
+        self.plain_metadata = MessageMetadata(txn=inner.id)
+        """Of its messages that say nothing else."""
+        self.plain_headers = encode_headers(self.plain_metadata)
+
+    @property
+    def txn_id(self) -> TxnId:
+        return self._inner.id
+
+    def __str__(self) -> str:
+        return self._inner.id.to_bytes().decode()
+
+    def check_cluster(self, cluster_id: str, what: str) -> None:
+        """To be called before anything is begun for `what`, which is in this cluster. Another `Client` of the same
+        cluster may take part, as in Pulsar. Differs from Pulsar: there another cluster's may, and waits for ever.
+
+        Raises:
+            InvalidConfiguration: it is in another cluster than the transaction's coordinator.
+        """
+        if cluster_id != self.cluster_id:
+            raise InvalidConfiguration(
+                f"transaction {self} is of Kafka cluster {self.cluster_id}, it cannot be used for {what} in cluster "
+                f"{cluster_id}: begin one with a Client of that cluster"
+            )
+
+    def register_partition(self, topic: str, partition: int, partitions: int = 1) -> None:
+        """Register a partition before its first record; a failure that may pass is tried again for the operation
+        timeout."""
+        self._registered(lambda deadline: self._inner.register_partition(topic, partition, deadline, partitions))
+
+    def register_subscription(self, topic: str, partition: int, subscription: str) -> None:
+        """The same of a subscription, before its first acknowledgement."""
+        self._registered(lambda deadline: self._inner.register_subscription(topic, partition, subscription, deadline))
+
+    def _registered(self, register: Callable[[Deadline], None]) -> None:
+        deadline = self._deadline()
+        while True:
+            try:
+                register(deadline)
+                return
+            except (NotAuthorized, NotAuthenticated):
+                raise
+            except StoreError:
+                if deadline.passed():
+                    raise
+                pause(min(_AGAIN_S, deadline.remaining_s()))
+
+    def _deadline(self) -> Deadline:
+        return Deadline.after(self._operation_timeout_s)
+
+
+class TransactionalSend(OwnCallback):
+    """The callback of a send, instead of the program's. A send that fails makes the transaction's commit fail."""
+
+    def __init__(self, txn: OpenTransaction, callback: SendCallback | None) -> None:
+        """Raises InvalidTxnStatus: the transaction is not open; nothing has begun then."""
+        self._txn = txn
+        self._inner = inner = txn._inner
+        self._callback = callback
+        self._ended = False
+        self.waited_for = is_waited_for(callback)
+        inner.begin_operation()
+
+    def __call__(self, result: Result, message_id: NativeMessageId) -> None:
+        self.end(None if result is _OK else f"a send failed: {result.name}")
+        if self._callback is not None:
+            self._callback(result, message_id)
+
+    def fail(self, failure: PulsarException) -> None:
+        self.end(f"a send failed: {failure.result.name}")
+        fail(self._callback, failure)
+
+    def end(self, failure: str | None) -> None:
+        """It is answered, or was refused; a second call does nothing."""
+        if not self._ended:
+            self._ended = True
+            self._inner.end_operation(failure)
+
+    def tell(self, refusal: PulsarException) -> bool:
+        """The message is refused, which ends the operation. False when that is to be raised, because somebody waits for
+        the answer."""
+        if self.waited_for:
+            self.end(f"a send failed: {refusal}")
+            return False
+        self(refusal.result, NO_ID)
+        return True
+
+    def register(self, topic: str, partition: int, partitions: int) -> None:
+        """Must return before the message goes there. Raises PulsarException, of what `Transaction.register_partition`
+        does."""
+        if self._inner.has_registered(topic, partition):
+            return
+        with pulsar_errors():
+            self._txn.register_partition(topic, partition, partitions)
+
+    def stamp(self) -> int:
+        """The record's timestamp, in milliseconds.
+
+        It is taken before the transaction's time is checked: brokers refuse records that are older than two minutes, so
+        that none comes later than two minutes after that time, whatever holds this process up from here on.
+
+        Raises:
+            InvalidTxnStatus: the time is over.
+        """
+        stamp = time.time_ns() // 1_000_000
+        if not self._inner.has_time():
+            raise InvalidTxnStatus(f"transaction {self._txn} has timed out")
+        return stamp
+
+
+def taking_part(txn: OpenTransaction, callback: SendCallback | None) -> TransactionalSend | None:
+    """What to send with instead of `callback`; None when the sender was told that the transaction is not open.
+
+    Raises:
+        InvalidTxnStatusError: the same for one who waits, or has no callback.
+    """
+    try:
+        return TransactionalSend(txn, callback)
+    except InvalidTxnStatus as refused:
+        tell(callback, as_pulsar(refused))
+        return None
