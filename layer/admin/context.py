@@ -9,12 +9,12 @@ from typing import Final, TypeVar
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.exceptions import AlreadyClosed
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node, release
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
 T = TypeVar("T")
 

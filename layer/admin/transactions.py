@@ -11,7 +11,6 @@ from pulsar_on_kafka.admin.buffer_check import BufferCheck, VerifiedBuffer
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -19,6 +18,7 @@ from pulsar_on_kafka.mapping.state.state_topics import MOST_COORDINATORS
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.coordinator.rules import OPEN
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, txn_id

@@ -24,7 +24,6 @@ from pulsar_on_kafka.client.values.enums import (
     PartitionsRoutingMode,
     ProducerAccessMode,
 )
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.logger import install_logger
 from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.client.values.option_tables import BYTES, takes
@@ -38,6 +37,7 @@ from pulsar_on_kafka.lookup.places import TenantPlace
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.routing import MessageRouter
 from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 

@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.connection import chosen_instance
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.service_url import parse_service_url
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES, KafkaSettings
@@ -26,6 +25,7 @@ from pulsar_on_kafka.node.node import Node, acquire, release
 from pulsar_on_kafka.registry.policies import policies_when_opened
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.spark.base.errors import InvalidWriteOption, NotWritten
 from pulsar_on_kafka.spark.base.spark_session import check_session
 from pulsar_on_kafka.spark.options.write_options import BYTES, DERIVED, OF_TOPIC, WriteOptions, parse_write_options

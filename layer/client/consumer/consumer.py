@@ -28,7 +28,6 @@ from pulsar_on_kafka.client.values.enums import (
     RegexSubscriptionMode,
     SubscriptionMode,
 )
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.client.values.message_id import native
@@ -57,6 +56,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 

@@ -16,10 +16,10 @@ from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
 from pulsar_on_kafka.client.values.dead_letter_policy import DeadLetterPolicy
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message, acknowledge_in_slot
 from pulsar_on_kafka.exceptions import PulsarException, Result
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.outgoing_schema import LetterSchema
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery
 

@@ -15,7 +15,6 @@ from pulsar_on_kafka.client.consumer.merged_inbox import MergedInbox
 from pulsar_on_kafka.client.consumer.retry_letters import RetryLetterWriter, check_retry
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, nothing_to_acknowledge
 from pulsar_on_kafka.client.receiving.receiving import Receiving
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_batch import ParsedMessage
 from pulsar_on_kafka.client.values.message_id import MessageId, native
@@ -31,6 +30,7 @@ from pulsar_on_kafka.mapping.errors import InvalidTopicName
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 
 _log = logging.getLogger(__name__)

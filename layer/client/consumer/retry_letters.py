@@ -16,12 +16,12 @@ from pulsar_on_kafka.client.consumer.letter_sealing import LetterSealing
 from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.options import check_range, check_type, check_type_or_none
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, PulsarException
 from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
 _log = logging.getLogger(__name__)
 

@@ -14,9 +14,9 @@ from pulsar_on_kafka.base.side_by_side import side_by_side
 from pulsar_on_kafka.base.worker import Retry, Worker, aside
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.ahead import Ahead
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, PulsarException, Timeout
 from pulsar_on_kafka.lookup.places import Directory, TenantPlace
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
 _log: Final = logging.getLogger(__name__)
 

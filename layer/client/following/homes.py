@@ -18,11 +18,11 @@ from pulsar_on_kafka.client.following.moving_producer import MovingProducer
 from pulsar_on_kafka.client.following.moving_reader import MovingReader
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions
 from pulsar_on_kafka.client.reader.reader import ReaderOptions
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration
 from pulsar_on_kafka.lookup.places import Directory
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
 LEAVE_S: Final = 2.0
 """How long a cluster may take to answer what is under way when its client leaves it: it may be dead."""

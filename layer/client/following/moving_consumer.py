@@ -22,7 +22,6 @@ from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.late_acks import LateAcks
 from pulsar_on_kafka.client.receiving.receiving import ReceiveCallback
 from pulsar_on_kafka.client.values.enums import ConsumerType
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.client.values.stats_log import StatsLine
@@ -37,6 +36,7 @@ from pulsar_on_kafka.exceptions import (
 )
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId, StoredMessageId
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
 _log: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")

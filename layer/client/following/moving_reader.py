@@ -15,7 +15,6 @@ from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.metadata_ahead import topic_ahead
 from pulsar_on_kafka.client.reader.reader import Reader, ReaderListener, ReaderOptions
 from pulsar_on_kafka.client.reader.reader_opening import open_reader
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.client.values.stats_log import StatsLine
@@ -25,6 +24,7 @@ from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId, StoredMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.records.endpoint import Values
 
 _log: Final = logging.getLogger(__name__)

@@ -14,7 +14,6 @@ from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.receiving.start_position import inside_batches, offsets_at_time, start_offsets
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.enums import ConsumerCryptoFailureAction
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import MessageId, native
 from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
@@ -27,6 +26,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.records.batches import Begun
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, Values
 from pulsar_on_kafka.subscriptions.records.sealed import Unsealing

@@ -10,11 +10,11 @@ from pulsar_on_kafka.client.reader.reader import Reader, ReaderOptions
 from pulsar_on_kafka.client.receiving.incoming_schema import incoming_values
 from pulsar_on_kafka.client.receiving.reading_admission import admit_reading
 from pulsar_on_kafka.client.receiving.start_position import inside_batches, start_offsets
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.readers import compacted_ranges
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.records.batches import Begun
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 

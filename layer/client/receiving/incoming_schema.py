@@ -11,7 +11,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.exceptions import InvalidMessage
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
@@ -21,6 +20,7 @@ from pulsar_on_kafka.schema.generic import AutoConsumeSchema, generic_schema
 from pulsar_on_kafka.schema.key_value import KeyValueEncodingType, KeyValueSchema, encoding_of
 from pulsar_on_kafka.schema.plain import BytesSchema, Schema
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
 VERSIONS: Final = 128
 """Writers' versions that a consumer keeps a way of reading for; the longest unused one makes room."""

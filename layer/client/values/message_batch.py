@@ -6,12 +6,12 @@ from operator import index
 from typing import Any
 
 from pulsar_on_kafka.client.values.encryption import EncryptionContext
-from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import MessageId, native
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.records.message_record import key_text
 from pulsar_on_kafka.mapping.records.single_message import SingleMessage, decode_batch
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
 
 class ParsedMessage(Message):

@@ -6,7 +6,7 @@ import logging
 from types import TracebackType
 from typing import Final
 
-from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.transactional_sends import OpenTransaction
 from pulsar_on_kafka.transactions.client_transaction import TransactionState
 

@@ -11,7 +11,6 @@ import pytest
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.values.errors import as_pulsar
 from pulsar_on_kafka.exceptions import (
     InvalidTxnStatusError,
     Timeout,
@@ -21,6 +20,7 @@ from pulsar_on_kafka.exceptions import (
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, Begin, End, Wish
+from pulsar_on_kafka.sending.official_errors import as_pulsar
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.serving.access import ClusterAccess
