@@ -202,10 +202,12 @@ def test_batches_are_acknowledged_in_the_middle(process: Process, unique: Unique
     assert payloads(receive(owner, 7)) == numbers(13, 20)
 
 
-def test_a_transaction_acknowledges_up_to_a_message_of_another_process(process: Process, unique: Unique) -> None:
+def test_a_transaction_acknowledges_up_to_a_message_of_another_process(
+    process: Process, service_url: str, unique: Unique
+) -> None:
     topic = unique()
     owner = join(process, topic, "b")
-    client = process(enable_transaction=True)
+    client = pulsar.Client(service_url, enable_transaction=True, kafka_config={"client.rack": "elsewhere"})
     active = client.subscribe(topic, "s", FAILOVER, consumer_name="a", initial_position=EARLIEST)
     until_known(owner, active)
     send(process(), topic, 10)
@@ -217,6 +219,7 @@ def test_a_transaction_acknowledges_up_to_a_message_of_another_process(process: 
         if end == "abort":
             got = receive(active, 10)
             assert payloads(got) == numbers(0, 10)
+    client.close()
     assert payloads(receive(owner, 3)) == numbers(7, 10)
     assert nothing_comes(owner)
 
