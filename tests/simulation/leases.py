@@ -523,7 +523,7 @@ class Process:
         chance = self.world.elsewhere.random()
         if chance < self.world.often_elsewhere:
             self.owns_elsewhere = not self.owns_elsewhere
-        self.leasing.step(joined=not self.owns_elsewhere)
+        self.leasing.step(joined=bool(self.owned) or not self.owns_elsewhere)
         self.dispatcher.drain()
         self.dispatcher.redeliver_due()
         self.dispatcher.dispatch()
