@@ -71,8 +71,9 @@ def test_calls_come_in_the_order_of_their_times_and_at_the_end_all_at_once() -> 
     scheduler.every(3600.0, lambda: made.append("not in this hour"))
     scheduler.call_at(now_s + 7200.0, lambda: made.append("in two hours"))
     scheduler.call_at(now_s + 3600.0, lambda: made.append("in an hour"))
-    scheduler.call_at(now_s + 0.002, done.set)
-    scheduler.call_at(now_s + 0.001, lambda: made.append("soon"))
+    with scheduler._changed:  # the thread looks when both are there
+        scheduler.call_at(now_s + 0.002, done.set)
+        scheduler.call_at(now_s + 0.001, lambda: made.append("soon"))
     assert done.wait(60)
     assert made == ["soon"]
     scheduler.close()
