@@ -168,9 +168,11 @@ class World:
         return 0, self.end
 
     def told_acknowledged(self) -> BitMap64:
-        """What reports in the log acknowledge, without those from before a seek."""
+        """What reports in the log acknowledge, without those from before a seek, and of who was no member: it held
+        the messages when it lost the partition and could tell nobody, so they come again elsewhere."""
         records = (decode(value) for _, value in self.deliveries[self.sought_at :])
-        found = [record.acks[0] for record in records if isinstance(record, Report) and 0 in record.acks]
+        reports = (each for each in records if isinstance(each, Report) and not (each.leaving and each.sequence == 1))
+        found = [report.acks[0] for report in reports if 0 in report.acks]
         return BitMap64.union(*found) if found else BitMap64()
 
     def is_sought(self, target: int, heard_since: int) -> None:
@@ -307,13 +309,13 @@ class Traffic:
 
     def take_over(
         self, partition: int, record: TakeOver, since: int, deadline: Deadline
-    ) -> tuple[int, list[Recall | Report]]:
+    ) -> tuple[int, list[Lease | Recall | Report]]:
         log = self.world.deliveries
         at = len(log)
         log.append((partition, encode(record)))
         self.at = at if self.at is None else self.at
         found = [decode(log[offset][1]) for offset in range(since, at)]
-        return at, [each for each in found if isinstance(each, Recall | Report)]
+        return at, [each for each in found if isinstance(each, Lease | Recall | Report)]
 
     def group(self) -> Future[Collection[str]]:
         answer = Future[Collection[str]]()

@@ -117,6 +117,8 @@ class Leasing:
         self._claims = LeaseClaims(terms.traffic, wake)
         self._recalled: dict[int, Recalled] = {}
         """By former owners, of partitions that are about to be opened."""
+        self._unheard: dict[int, BitMap64] = {}
+        """What was leased to this process of these, and did not come to be heard."""
         self._reports_heard = 0
         self._paced = (0, 0.0)
         """How many there were at the last look, and when that was."""
@@ -401,6 +403,7 @@ class Leasing:
             if has_heard(report.member, report.heard, recalled):
                 nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
         self._recalled[number] = recalled
+        self._unheard[number] = self.lessee.unheard([each for each in said if isinstance(each, Lease)])
         self.lessee.taken_in(number, leased_from)
         owned.folded_since, owned.folded = leased_from, at + 1
         return {offset: nack for offset, nack in nacked.items() if not owned.is_acknowledged(offset)}
@@ -421,6 +424,7 @@ class Leasing:
             if has_heard(self.lessee.id, self.lessee.heard_of_owners, recalled):
                 nacked = {**nacked, **ours}
             self.lessor.took_over(number, owned.version, nacked, recalled)
+            owned.never_received(self._unheard.pop(number, BitMap64()) | self.lessee.unread(number))
         leased = self.lessee.owned_now(number, asks=nacked is not None)
         if leased is None:
             return

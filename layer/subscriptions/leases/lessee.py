@@ -314,6 +314,22 @@ class Lessee:
         self._acks.add_untold(number, self._unwritten, acks)
         return acks, self._acks.refused(number, self._unwritten)
 
+    def unheard(self, leases: Sequence[Lease]) -> BitMap64:
+        """What these, which stand in the log one after the other, leased last to a consumer that did not hear it."""
+        missed = BitMap64()
+        for lease in leases:
+            offsets = BitMap64(entry.offset for entry in lease.entries)
+            if lease.to == self.id and self._permits.awaits(lease.owner, lease.number, lease.consumer):
+                missed |= offsets
+            else:
+                missed -= offsets
+        return missed
+
+    def unread(self, number: int) -> BitMap64:
+        """What was leased of the partition and is not read yet."""
+        waiting = (each.entries for each in self.to_read if each.partition.slot.number == number)
+        return BitMap64(entry.offset for entries in waiting for entry in entries)
+
     def owned_now(self, number: int, *, asks: bool) -> LeasedPartition | None:
         """This process owns the partition: what its consumers hold is given to it, without what was not read yet; of
         what has to stay in order nothing, unless it `asks` others, too, and nothing was refused."""

@@ -86,6 +86,12 @@ class LeasePermits:
         account.number = number
         return True
 
+    def awaits(self, owner: bytes, number: int, consumer: int) -> bool:
+        """What this owner wrote under this number to this consumer is not counted yet."""
+        account = self._accounts.get(owner)
+        counted = 0 if account is None else account.number
+        return number > counted and self.consumer(consumer) is not None
+
     def heard(self) -> dict[bytes, int]:
         """The number of the last thing that was heard, by owner."""
         return {owner: account.number for owner, account in self._accounts.items()}

@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.sessions import new_session
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorLife
-from pulsar_on_kafka.mapping.state.cursors.lease_records import LeaseRecord, Recall, Report, TakeOver
+from pulsar_on_kafka.mapping.state.cursors.lease_records import Lease, LeaseRecord, Recall, Report, TakeOver
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 
 Heard = tuple[int, int, bytes]
@@ -46,9 +46,9 @@ class LeaseTraffic(Protocol):
 
     def take_over(
         self, partition: int, record: TakeOver, since: int, deadline: Deadline
-    ) -> tuple[int, list[Recall | Report]]:
-        """Append this; gives its offset, and the reports, and what owners recalled of the partition, that stand before
-        it from offset `since` on. From that offset on everything is heard. Raises StoreError."""
+    ) -> tuple[int, list[Lease | Recall | Report]]:
+        """Append this; gives its offset, and the reports, and what owners leased and recalled of the partition, that
+        stand before it from offset `since` on. From that offset on everything is heard. Raises StoreError."""
 
     def group(self) -> Future[Collection[str]]:
         """The client ids of the live members of the Kafka group."""

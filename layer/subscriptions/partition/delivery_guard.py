@@ -299,6 +299,12 @@ class DeliveryGuard:
         """No application has received these: the delivery does not count."""
         self.departed(offsets, Departure.CLOSED)
 
+    def never_received(self, offsets: BitMap64) -> None:
+        """A former owner handed these out, and they did not reach their consumer: that delivery does not count."""
+        unseen = self._suspects & offsets
+        self._suspects -= unseen
+        self.given_back(unseen)
+
     def still_held(self, offsets: Iterable[int]) -> None:
         """The partition was taken over, and consumers that live have these."""
         for offset in offsets:

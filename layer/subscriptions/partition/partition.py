@@ -425,6 +425,11 @@ class OwnedPartition:
         if self.guard is not None:
             self.guard.still_held(offsets)
 
+    def never_received(self, offsets: BitMap64) -> None:
+        """A former owner leased these to this process's consumers, which did not get them."""
+        if self.guard is not None:
+            self.guard.never_received(offsets)
+
     def still_out(self, messages: Iterable[int], chunked: Mapping[int, Known]) -> BitMap64:
         """The same as far as reading is concerned, which passes them over; gives them with all chunks."""
         offsets = BitMap64(messages)

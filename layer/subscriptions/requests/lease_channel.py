@@ -12,6 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import EVERYBODY
 from pulsar_on_kafka.mapping.state.cursors.lease_records import (
+    Lease,
     LeaseRecord,
     Recall,
     Report,
@@ -101,10 +102,10 @@ class LeaseChannel:
 
     def take_over(
         self, partition: int, record: TakeOver, since: int, deadline: Deadline
-    ) -> tuple[int, list[Recall | Report]]:
+    ) -> tuple[int, list[Lease | Recall | Report]]:
         self._hear_all(deadline)
         at = self._channel.write([(self._key(partition), encode(record))], deadline)[0]
-        said: list[Recall | Report] = []
+        said: list[Lease | Recall | Report] = []
         for _, key, value in self._channel.written(self._topic, since, at, deadline):
             if key.partition not in (EVERYBODY, partition) or key.subscription != self._subscription:
                 continue
@@ -113,7 +114,7 @@ class LeaseChannel:
             except CorruptRecord as reason:
                 self._channel.skipped(key, reason)
                 continue
-            if isinstance(found, Recall | Report):
+            if isinstance(found, Lease | Recall | Report):
                 said.append(found)
         return at, said
 

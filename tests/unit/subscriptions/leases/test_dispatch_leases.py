@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from pyroaring import BitMap64
@@ -211,6 +212,16 @@ def test_who_takes_over_does_not_count_what_it_told_before_the_last_save(upto: i
     member.written(40)
     member.taken_in(0, upto)
     assert list(member.take_unsaved(0)[0].whole) == left
+
+
+def test_who_takes_over_knows_what_was_leased_to_it_and_did_not_arrive() -> None:
+    member, _ = lessee()
+    member.hear(SLOT, lease(1, 2, number=1))
+    elsewhere = replace(lease(5, number=1), to=MEMBER)
+    in_the_log = [lease(1, 2, number=1), lease(3, 4, 5, number=2), elsewhere, lease(6, number=3, epoch=9)]
+    assert member.unheard(in_the_log) == BitMap64([3, 4])
+    assert member.unread(0) == BitMap64([1, 2])
+    assert member.unread(1) == BitMap64()
 
 
 def test_what_became_this_process_s_own_is_no_other_owner_s_to_save() -> None:

@@ -58,6 +58,14 @@ def test_whoever_hands_over_takes_back_only_what_nobody_received() -> None:
     assert [again.next_delivery(offset) for offset in (3, 4)] == [1, 2]
 
 
+def test_what_reached_no_consumer_under_the_former_owner_was_not_delivered() -> None:
+    guard = with_ten_out()
+    guard.held_elsewhere(BitMap64([4, 5]))
+    again = next_owner(save(guard, 2))
+    again.never_received(BitMap64([4]))
+    assert [again.next_delivery(offset) for offset in (4, 5)] == [1, 2]
+
+
 def test_a_suspect_that_is_refused_at_once_was_delivered_once_all_the_same() -> None:
     again = next_owner(save(with_ten_out(), 2))
     assert again.next_delivery(4) == 2
