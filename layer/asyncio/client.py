@@ -3,36 +3,78 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pulsar_on_kafka.asyncio.bridge import Bridge, Room
 from pulsar_on_kafka.asyncio.consumer import Consumer
+from pulsar_on_kafka.asyncio.errors import asyncio_errors
 from pulsar_on_kafka.asyncio.producer import Producer
 from pulsar_on_kafka.asyncio.reader import Reader
 from pulsar_on_kafka.asyncio.transaction import Transaction
 from pulsar_on_kafka.client.client import Client as BlockingClient
 from pulsar_on_kafka.client.consumer.consumer import Consumer as BlockingConsumer
+from pulsar_on_kafka.client.consumer.consumer import ConsumerOptions
 from pulsar_on_kafka.client.producer.producer import Producer as BlockingProducer
+from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions
 from pulsar_on_kafka.client.reader.reader import Reader as BlockingReader
-from pulsar_on_kafka.client.values.enums import (
-    BatchingType,
-    CompressionType,
-    ConsumerCryptoFailureAction,
-    ConsumerType,
-    InitialPosition,
-    PartitionsRoutingMode,
-    ProducerAccessMode,
-    RegexSubscriptionMode,
-    SubscriptionMode,
-)
-from pulsar_on_kafka.client.values.message_id import MessageId
+from pulsar_on_kafka.client.reader.reader import ReaderOptions
+from pulsar_on_kafka.client.values.option_tables import BYTES, takes
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfoProvider
-from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
-from pulsar_on_kafka.schema.plain import BytesSchema, Schema
+from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.sending.arguments import check_type
 from pulsar_on_kafka.sending.outlet import room_for_pending
-from pulsar_on_kafka.sending.routing import MessageRouter
 from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
+
+_Options = TypeVar("_Options", ProducerOptions, ConsumerOptions, ReaderOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerDefaults(ProducerOptions):
+    """The options of `create_producer` with the defaults of asyncio."""
+
+    schema: Schema | None = None  # type: ignore[assignment]  # `_as` takes None for bytes, as officially
+    batching_enabled: bool = True
+
+    def check(self) -> None:
+        with asyncio_errors():
+            ProducerOptions.check(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerDefaults(ConsumerOptions):
+    """The options of `subscribe` with the defaults of asyncio, which has no listeners."""
+
+    schema: Schema | None = None  # type: ignore[assignment]  # as of a producer
+    message_listener: None = field(default=None, init=False)
+    pattern_auto_discovery_period: int = field(default=60, init=False)
+    is_pattern_topic: bool = False
+
+    def check(self) -> None:
+        check_type((str, list), "topic", self.topic)
+        if self.is_pattern_topic and isinstance(self.topic, list):
+            raise ValueError("topic must be a str when is_pattern_topic is True, got a list")
+        with asyncio_errors():
+            ConsumerOptions.check(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderDefaults(ReaderOptions):
+    """The options of `create_reader` with the defaults of asyncio, which has no listeners."""
+
+    schema: Schema | None = None  # type: ignore[assignment]  # as of a producer
+    reader_listener: None = field(default=None, init=False)
+
+    def check(self) -> None:
+        with asyncio_errors():
+            ReaderOptions.check(self)
+
+
+def _as(table: type[_Options], options: _Options, **changed: Any) -> _Options:
+    """The same for the blocking client."""
+    given = {each.name: getattr(options, each.name) for each in fields(table)}
+    return table(**{**given, "schema": options.schema or BYTES, **changed})
 
 
 class Client:
@@ -47,163 +89,49 @@ class Client:
         self._client = BlockingClient(service_url, **kwargs)
         self._bridge = Bridge()
 
-    async def create_producer(
-        self,
-        topic: str,
-        producer_name: str | None = None,
-        schema: Schema | None = None,
-        initial_sequence_id: int | None = None,
-        send_timeout_millis: int = 30000,
-        compression_type: CompressionType = CompressionType.NONE,
-        max_pending_messages: int = 1000,
-        max_pending_messages_across_partitions: int = 50000,
-        block_if_queue_full: bool = False,
-        batching_enabled: bool = True,
-        batching_max_messages: int = 1000,
-        batching_max_allowed_size_in_bytes: int = 128 * 1024,
-        batching_max_publish_delay_ms: int = 10,
-        chunking_enabled: bool = False,
-        message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution,
-        lazy_start_partitioned_producers: bool = False,
-        properties: dict[str, str] | None = None,
-        batching_type: BatchingType = BatchingType.Default,
-        encryption_key: str | None = None,
-        crypto_key_reader: Any = None,
-        access_mode: ProducerAccessMode = ProducerAccessMode.Shared,
-        message_router: MessageRouter | None = None,
-    ) -> Producer:
+    @takes(ProducerDefaults)
+    async def create_producer(self, options: ProducerDefaults) -> Producer:
         """A producer of `topic`, which is made if it does not exist. It batches unless told otherwise.
 
         Raises:
             PulsarException: `error()` says why.
             ValueError: batching and chunking together, or an argument of a wrong type.
         """
-        if batching_enabled and chunking_enabled:
-            raise ValueError("batching_enabled and chunking_enabled cannot be used together")
 
         def made() -> tuple[BlockingProducer, int]:
-            producer = self._client.create_producer(
-                topic, producer_name, schema or BytesSchema(), initial_sequence_id, send_timeout_millis,
-                compression_type,
-                max_pending_messages, max_pending_messages_across_partitions, block_if_queue_full, batching_enabled,
-                batching_max_messages, batching_max_allowed_size_in_bytes, batching_max_publish_delay_ms,
-                chunking_enabled, message_routing_mode, lazy_start_partitioned_producers, properties, batching_type,
-                encryption_key, crypto_key_reader, access_mode, message_router,
-            )  # fmt: skip
-            partitions = len(self._client.get_topic_partitions(topic)) if block_if_queue_full else 1
-            return producer, room_for_pending(max_pending_messages, max_pending_messages_across_partitions, partitions)
+            producer = self._client._producer(_as(ProducerOptions, options))
+            partitions = len(self._client.get_topic_partitions(options.topic)) if options.block_if_queue_full else 1
+            return producer, room_for_pending(
+                options.max_pending_messages, options.max_pending_messages_across_partitions, partitions
+            )
 
         producer, room = await self._bridge.call(made, lambda unwanted: unwanted[0].close())
-        return Producer(producer, self._bridge, Room(room) if block_if_queue_full else None)
+        return Producer(producer, self._bridge, Room(room) if options.block_if_queue_full else None)
 
-    async def subscribe(
-        self,
-        topic: str | list[str],
-        subscription_name: str,
-        consumer_type: ConsumerType = ConsumerType.Exclusive,
-        schema: Schema | None = None,
-        receiver_queue_size: int = 1000,
-        max_total_receiver_queue_size_across_partitions: int = 50000,
-        consumer_name: str | None = None,
-        unacked_messages_timeout_ms: int | None = None,
-        broker_consumer_stats_cache_time_ms: int = 30000,
-        negative_ack_redelivery_delay_ms: int = 60000,
-        is_read_compacted: bool = False,
-        properties: dict[str, str] | None = None,
-        initial_position: InitialPosition = InitialPosition.Latest,
-        crypto_key_reader: Any = None,
-        replicate_subscription_state_enabled: bool = False,
-        max_pending_chunked_message: int = 10,
-        auto_ack_oldest_chunked_message_on_queue_full: bool = False,
-        start_message_id_inclusive: bool = False,
-        batch_receive_policy: Any = None,
-        key_shared_policy: Any = None,
-        batch_index_ack_enabled: bool = False,
-        regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly,
-        dead_letter_policy: Any = None,
-        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
-        is_pattern_topic: bool = False,
-        *,
-        retry_enable: bool = False,
-        subscription_mode: SubscriptionMode = SubscriptionMode.Durable,
-    ) -> Consumer:
+    @takes(ConsumerDefaults)
+    async def subscribe(self, options: ConsumerDefaults) -> Consumer:
         """A consumer of a subscription, which is created if it does not exist (as is the topic).
 
-        With `is_pattern_topic` the topic is a regular expression. `retry_enable` is ours, as in `layer.Client`.
+        With `is_pattern_topic` the topic is a regular expression. What is given by keyword only is ours, as in
+        `layer.Client`.
 
         Raises:
             PulsarException: `error()` says why.
             ValueError: an argument of a wrong type, or a list of topics as a pattern.
         """
-        if not isinstance(topic, (str, list)):
-            raise ValueError(f"topic is expected to be a str or a list, got {type(topic).__name__}: {topic!r:.60}")
-        wanted: Any = topic
-        if is_pattern_topic:
-            if isinstance(topic, list):
-                raise ValueError("topic must be a str when is_pattern_topic is True, got a list")
-            wanted = re.compile(topic)
-        subscribe = partial(
-            self._client.subscribe,
-            wanted,
-            subscription_name,
-            consumer_type=consumer_type,
-            schema=schema or BytesSchema(),
-            receiver_queue_size=receiver_queue_size,
-            max_total_receiver_queue_size_across_partitions=max_total_receiver_queue_size_across_partitions,
-            consumer_name=consumer_name,
-            unacked_messages_timeout_ms=unacked_messages_timeout_ms,
-            broker_consumer_stats_cache_time_ms=broker_consumer_stats_cache_time_ms,
-            negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms,
-            is_read_compacted=is_read_compacted,
-            properties=properties,
-            initial_position=initial_position,
-            crypto_key_reader=crypto_key_reader,
-            replicate_subscription_state_enabled=replicate_subscription_state_enabled,
-            max_pending_chunked_message=max_pending_chunked_message,
-            auto_ack_oldest_chunked_message_on_queue_full=auto_ack_oldest_chunked_message_on_queue_full,
-            start_message_id_inclusive=start_message_id_inclusive,
-            batch_receive_policy=batch_receive_policy,
-            key_shared_policy=key_shared_policy,
-            batch_index_ack_enabled=batch_index_ack_enabled,
-            regex_subscription_mode=regex_subscription_mode,
-            dead_letter_policy=dead_letter_policy,
-            crypto_failure_action=crypto_failure_action,
-            retry_enable=retry_enable,
-            subscription_mode=subscription_mode,
-        )
+        topic = options.topic
+        wanted = _as(ConsumerOptions, options, topic=re.compile(topic) if options.is_pattern_topic else topic)
+        subscribe = partial(self._client._consumer, wanted)
         return Consumer(await self._bridge.call(subscribe, BlockingConsumer.close), self._bridge)
 
-    async def create_reader(
-        self,
-        topic: str,
-        start_message_id: MessageId | NativeMessageId,
-        schema: Schema | None = None,
-        receiver_queue_size: int = 1000,
-        reader_name: str | None = None,
-        subscription_role_prefix: str | None = None,
-        is_read_compacted: bool = False,
-        crypto_key_reader: Any = None,
-        start_message_id_inclusive: bool = False,
-        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
-    ) -> Reader:
+    @takes(ReaderDefaults)
+    async def create_reader(self, options: ReaderDefaults) -> Reader:
         """A reader of a topic, from a place of its own. Parameters are the blocking client's.
 
         Raises:
             PulsarException: TopicNotFound, InvalidTopicName, ConnectError, as the blocking client.
         """
-        create = partial(
-            self._client.create_reader,
-            topic,
-            start_message_id,
-            schema=schema or BytesSchema(),
-            receiver_queue_size=receiver_queue_size,
-            reader_name=reader_name,
-            subscription_role_prefix=subscription_role_prefix,
-            is_read_compacted=is_read_compacted,
-            crypto_key_reader=crypto_key_reader,
-            start_message_id_inclusive=start_message_id_inclusive,
-            crypto_failure_action=crypto_failure_action,
-        )
+        create = partial(self._client._reader, _as(ReaderOptions, options))
         return Reader(await self._bridge.call(create, BlockingReader.close), self._bridge)
 
     async def get_topic_partitions(self, topic: str) -> list[str]:

@@ -18,27 +18,19 @@ from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, op
 from pulsar_on_kafka.client.reader.reader import Reader, ReaderOptions
 from pulsar_on_kafka.client.reader.reader_opening import open_reader
 from pulsar_on_kafka.client.reader.table_view import TableView
-from pulsar_on_kafka.client.values.enums import (
-    BatchingType,
-    CompressionType,
-    PartitionsRoutingMode,
-    ProducerAccessMode,
-)
 from pulsar_on_kafka.client.values.logger import install_logger
 from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.client.values.option_tables import BYTES, takes
-from pulsar_on_kafka.client.values.options import check_type, check_type_or_none
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
 from pulsar_on_kafka.client.values.signals import close_on_signals
 from pulsar_on_kafka.client.values.transaction import Transaction
-from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import AlreadyClosed
 from pulsar_on_kafka.lookup.places import TenantPlace
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.sending.arguments import check_type, check_type_or_none
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.sending.routing import MessageRouter
 from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 
 _log = logging.getLogger(__name__)
@@ -147,31 +139,8 @@ class Client:
 
     # Producers ----------------------------------------------------------------------------------------------------
 
-    def create_producer(
-        self,
-        topic: str,
-        producer_name: str | None = None,
-        schema: Schema = BYTES,
-        initial_sequence_id: int | None = None,
-        send_timeout_millis: int = 30000,
-        compression_type: CompressionType = CompressionType.NONE,
-        max_pending_messages: int = 1000,
-        max_pending_messages_across_partitions: int = 50000,
-        block_if_queue_full: bool = False,
-        batching_enabled: bool = False,
-        batching_max_messages: int = 1000,
-        batching_max_allowed_size_in_bytes: int = 128 * 1024,
-        batching_max_publish_delay_ms: int = 10,
-        chunking_enabled: bool = False,
-        message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution,
-        lazy_start_partitioned_producers: bool = False,
-        properties: dict[str, str] | None = None,
-        batching_type: BatchingType = BatchingType.Default,
-        encryption_key: str | None = None,
-        crypto_key_reader: CryptoKeyReader | None = None,
-        access_mode: ProducerAccessMode = ProducerAccessMode.Shared,
-        message_router: MessageRouter | None = None,
-    ) -> Producer:
+    @takes(ProducerOptions)
+    def create_producer(self, options: ProducerOptions) -> Producer:
         """A producer of `topic`, which is made if it does not exist.
 
         Raises:
@@ -183,34 +152,10 @@ class Client:
             InvalidTopicName, ConnectError, AlreadyClosed: as the official client.
             NotSupported: an option that this version does not have.
         """
-        check_type(str, "topic", topic)
-        options = ProducerOptions(
-            producer_name=producer_name,
-            schema=schema,
-            initial_sequence_id=initial_sequence_id,
-            send_timeout_millis=send_timeout_millis,
-            compression_type=compression_type,
-            max_pending_messages=max_pending_messages,
-            max_pending_messages_across_partitions=max_pending_messages_across_partitions,
-            block_if_queue_full=block_if_queue_full,
-            batching_enabled=batching_enabled,
-            batching_max_messages=batching_max_messages,
-            batching_max_allowed_size_in_bytes=batching_max_allowed_size_in_bytes,
-            batching_max_publish_delay_ms=batching_max_publish_delay_ms,
-            chunking_enabled=chunking_enabled,
-            message_routing_mode=message_routing_mode,
-            lazy_start_partitioned_producers=lazy_start_partitioned_producers,
-            properties=properties,
-            batching_type=batching_type,
-            encryption_key=encryption_key,
-            crypto_key_reader=crypto_key_reader,
-            access_mode=access_mode,
-            message_router=message_router,
-        )
-        options.check()
-        if self._homes is not None:
-            return self._homes.producer(topic, options)
-        return open_producer(topic, options, self._session)
+        return self._producer(options)
+
+    def _producer(self, options: ProducerOptions) -> Producer:
+        return open_producer(options, self._session) if self._homes is None else self._homes.producer(options)
 
     # Consumers ----------------------------------------------------------------------------------------------------
 
@@ -249,9 +194,10 @@ class Client:
             TopicNotFound, InvalidTopicName, ConnectError, AlreadyClosed: as the official client.
             NotSupported: an option that this version does not have.
         """
-        if self._homes is not None:
-            return self._homes.consumer(options)
-        return subscribed(options, self._session)
+        return self._consumer(options)
+
+    def _consumer(self, options: ConsumerOptions) -> Consumer:
+        return subscribed(options, self._session) if self._homes is None else self._homes.consumer(options)
 
     @takes(ReaderOptions)
     def create_reader(self, options: ReaderOptions) -> Reader:
@@ -265,9 +211,10 @@ class Client:
             TopicNotFound, InvalidTopicName, ConnectError, AlreadyClosed: as the official client.
             NotSupported: an option that this version does not have.
         """
-        if self._homes is not None:
-            return self._homes.reader(options)
-        return open_reader(options, self._session)
+        return self._reader(options)
+
+    def _reader(self, options: ReaderOptions) -> Reader:
+        return open_reader(options, self._session) if self._homes is None else self._homes.reader(options)
 
     def create_table_view(self, topic: str, subscription_name: str | None = None, schema: Schema = BYTES) -> TableView:
         """The newest value of every key of `topic` (made if it does not exist), complete when this returns.

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from pulsar_on_kafka.client.values.authentication import Authentication, AuthenticationTLS
-from pulsar_on_kafka.client.values.options import check_type, check_type_or_none
 from pulsar_on_kafka.client.values.service_url import parse_service_url
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.kafka.security import Security
@@ -16,6 +15,7 @@ from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.errors import InvalidInstanceName
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
 from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.sending.arguments import check_type, check_type_or_none
 
 INSTANCE_VARIABLE: Final = "POK_INSTANCE"
 

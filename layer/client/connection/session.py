@@ -13,7 +13,6 @@ from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.listener import ListenerThreads
 from pulsar_on_kafka.client.connection.partition_discovery import Grows, PartitionDiscovery
 from pulsar_on_kafka.client.connection.policy_watch import Follows, PolicyWatch
-from pulsar_on_kafka.client.values.options import check_range
 from pulsar_on_kafka.client.values.stats_log import StatsLine, StatsLog
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, InvalidConfiguration
@@ -21,6 +20,7 @@ from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node, acquire, release
 from pulsar_on_kafka.node.standing_in import LOOK_S
+from pulsar_on_kafka.sending.arguments import check_range
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
 if TYPE_CHECKING:

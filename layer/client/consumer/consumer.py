@@ -32,7 +32,6 @@ from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
-from pulsar_on_kafka.client.values.options import check_texts, check_type
 from pulsar_on_kafka.client.values.redelivery_backoff import RedeliveryBackoff
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.client.values.transaction import Transaction
@@ -56,6 +55,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.sending.arguments import check_texts, check_type
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot

@@ -43,8 +43,8 @@ def letter_producers(session: Session) -> OpenLetterProducer:
                 session.node().memberships.create_subscription(
                     TopicName.parse(topic), initial_subscription, session.deadline()
                 )
-        options = ProducerOptions(schema=LetterSchema(), block_if_queue_full=True, chunking_enabled=True)
-        return open_producer(topic, options, session)
+        options = ProducerOptions(topic, schema=LetterSchema(), block_if_queue_full=True, chunking_enabled=True)
+        return open_producer(options, session)
 
     return opened
 

@@ -18,7 +18,6 @@ from pulsar_on_kafka.client.receiving.receiving import Receiving
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_batch import ParsedMessage
 from pulsar_on_kafka.client.values.message_id import MessageId, native
-from pulsar_on_kafka.client.values.options import check_type
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import (
@@ -30,6 +29,7 @@ from pulsar_on_kafka.mapping.errors import InvalidTopicName
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.sending.arguments import check_type
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 

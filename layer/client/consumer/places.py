@@ -10,12 +10,12 @@ from pulsar_on_kafka.client.receiving.start_position import first_in_entry
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.client.values.message_batch import ParsedMessage
 from pulsar_on_kafka.client.values.message_id import native
-from pulsar_on_kafka.client.values.options import check_type
 from pulsar_on_kafka.exceptions import InvalidMessage
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import Seek
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.sending.arguments import check_type
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.records.batches import messages_of_entry

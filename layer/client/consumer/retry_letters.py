@@ -17,10 +17,10 @@ from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.options import check_range, check_type, check_type_or_none
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, PulsarException
 from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.sending.arguments import check_range, check_type, check_type_or_none
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
 _log = logging.getLogger(__name__)

@@ -18,10 +18,10 @@ from pulsar_on_kafka.client.consumer.multi_topics import MultiTopicsConsumer
 from pulsar_on_kafka.client.consumer.retry_letters import RetryLetterWriter, RetryTopics
 from pulsar_on_kafka.client.consumer.topic_pattern import TopicPattern
 from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
-from pulsar_on_kafka.client.values.options import check_range
 from pulsar_on_kafka.exceptions import ConsumerBusy, InvalidConfiguration
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
+from pulsar_on_kafka.sending.arguments import check_range
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
 _log = logging.getLogger(__name__)

@@ -48,9 +48,9 @@ class Homes:
 
     # What a client makes ------------------------------------------------------------------------------------------
 
-    def producer(self, topic: str, options: ProducerOptions) -> MovingProducer:
+    def producer(self, options: ProducerOptions) -> MovingProducer:
         """Raises as `Client.create_producer`, and ConnectError: nobody tells where the tenant is."""
-        return MovingProducer(topic, options, self._home_of([topic]))
+        return MovingProducer(options, self._home_of([options.topic]))
 
     def consumer(self, options: ConsumerOptions) -> MovingConsumer:
         """Raises as `Client.subscribe`, and InvalidConfiguration: the topics are of several tenants."""

@@ -22,8 +22,8 @@ def topic_ahead(name: str, session: Session) -> Topic | None:
     return topic
 
 
-def producer_ahead(name: str, options: ProducerOptions, session: Session) -> None:
-    topic = topic_ahead(name, session)
+def producer_ahead(options: ProducerOptions, session: Session) -> None:
+    topic = topic_ahead(options.topic, session)
     if topic is not None:
         node, deadline = session.node(), session.deadline()
         options.application().kafka(node).learn_partitions(topic.kafka_topic, topic.partitions, deadline)

@@ -50,8 +50,8 @@ class MovingProducer(Producer):
     waits is encoded when it goes on its way, so a record must not be changed after `send_async`.
     """
 
-    def __init__(self, topic: str, options: ProducerOptions, home: TenantHome) -> None:  # its parts are the inner one's
-        self._asked = topic
+    def __init__(self, options: ProducerOptions, home: TenantHome) -> None:  # its parts are the inner one's
+        self._asked = options.topic
         self._options = options
         self._home = home
         self._inner: Producer | None = None
@@ -188,14 +188,14 @@ class MovingProducer(Producer):
             _log.warning("topic=%s leaving its cluster: %s", self._asked, failure)
 
     def look_ahead(self, session: Session) -> None:
-        producer_ahead(self._asked, self._options, session)
+        producer_ahead(self._options, session)
 
     def arrive(self, session: Session) -> None:
         former, options = self._last, self._options
         if former is not None:
             numbered = former.last_sequence_id()
             options = replace(options, initial_sequence_id=numbered if numbered > _NOTHING_SENT else None)
-        inner = open_producer(self._asked, options, session)
+        inner = open_producer(options, session)
         if former is not None:
             counts = former.send_counts()
             before = self._sent_before

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Final
 
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.values.encryption import producer_encryption
 from pulsar_on_kafka.client.values.enums import BatchingType, CompressionType, PartitionsRoutingMode, ProducerAccessMode
-from pulsar_on_kafka.client.values.options import (
-    check_batching,
-    check_range,
-    check_schema,
-    check_texts,
-    check_type,
-    check_type_or_none,
-)
+from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -24,6 +17,7 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import MAX_PROPERTI
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.sending.admission import Admission, Application
+from pulsar_on_kafka.sending.arguments import check_texts
 from pulsar_on_kafka.sending.batching import BatchingOptions
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.outlet import Limits
@@ -46,14 +40,15 @@ _ACCESS_MODES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """The official options of `create_producer`, but for the topic."""
+    """The official options of `create_producer`."""
 
+    topic: str
     producer_name: str | None = None
-    schema: Schema
+    schema: Schema = BYTES
     initial_sequence_id: int | None = None
-    send_timeout_millis: int = 30000
+    send_timeout_millis: Annotated[int, Within(0)] = 30000
     compression_type: CompressionType = CompressionType.NONE
     max_pending_messages: int = 1000
     max_pending_messages_across_partitions: int = 50000
@@ -63,55 +58,41 @@ class ProducerOptions:
     batching_max_allowed_size_in_bytes: int = 128 * 1024
     batching_max_publish_delay_ms: int = 10
     chunking_enabled: bool = False
-    message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution
+    message_routing_mode: Annotated[PartitionsRoutingMode, ELSEWHERE] = PartitionsRoutingMode.RoundRobinDistribution
     lazy_start_partitioned_producers: bool = False
     properties: dict[str, str] | None = None
     batching_type: BatchingType = BatchingType.Default
-    encryption_key: str | None = None
-    crypto_key_reader: CryptoKeyReader | None = field(default=None, repr=False)
+    encryption_key: Annotated[str | None, ELSEWHERE] = None
+    crypto_key_reader: Annotated[CryptoKeyReader | None, ELSEWHERE] = field(default=None, repr=False)
     access_mode: ProducerAccessMode = ProducerAccessMode.Shared
     message_router: MessageRouter | None = None
 
     def check(self) -> None:
         """Raises ValueError, TypeError, InvalidConfiguration or NotSupported; the message names the value."""
-        check_type_or_none(str, "producer_name", self.producer_name)
-        check_schema(self.schema)
-        check_type_or_none(int, "initial_sequence_id", self.initial_sequence_id)
-        for name in (
-            "send_timeout_millis",
-            "max_pending_messages",
-            "max_pending_messages_across_partitions",
-            "batching_max_messages",
-            "batching_max_allowed_size_in_bytes",
-            "batching_max_publish_delay_ms",
-        ):
-            check_type(int, name, getattr(self, name))
-        for name in (
-            "block_if_queue_full",
-            "batching_enabled",
-            "chunking_enabled",
-            "lazy_start_partitioned_producers",
-        ):
-            check_type(bool, name, getattr(self, name))
-        check_type(CompressionType, "compression_type", self.compression_type)
+        check_table(self)
         routing = self.message_routing_mode
         if not isinstance(routing, PartitionsRoutingMode):  # TypeError here alone, as officially
             raise TypeError(f"message_routing_mode must be a PartitionsRoutingMode, got {routing!r:.60}")
-        _check_properties(self.properties)
-        check_type(BatchingType, "batching_type", self.batching_type)
-        check_type(ProducerAccessMode, "access_mode", self.access_mode)
-        check_range("send_timeout_millis", self.send_timeout_millis, 0)
+        check_texts("properties", self.properties)
+        size = properties_bytes(self.properties or {})
+        if size > MAX_PROPERTIES_BYTES:
+            raise InvalidConfiguration(f"properties take {size} bytes, at most {MAX_PROPERTIES_BYTES} are kept")
         for name in ("max_pending_messages", "max_pending_messages_across_partitions"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0, got {getattr(self, name)}")
-        if self.message_router is not None and not callable(self.message_router):
-            raise ValueError(f"message_router must be callable, got {self.message_router!r:.60}")
         if routing is PartitionsRoutingMode.CustomPartition and self.message_router is None:
             raise InvalidConfiguration("message_routing_mode CustomPartition needs a message_router")
-        check_batching(
-            self.batching_max_messages, self.batching_max_allowed_size_in_bytes, self.batching_max_publish_delay_ms,
-            enabled=self.batching_enabled, with_chunking=self.chunking_enabled,
-        )  # fmt: skip
+        self._check_batching()
+
+    def _check_batching(self) -> None:
+        """The official checks: TypeError below 0, ValueError for a batch that could hold one message only."""
+        if self.batching_enabled and self.chunking_enabled:
+            raise ValueError("Batching and chunking of messages can't be enabled together.")
+        for name in ("batching_max_messages", "batching_max_allowed_size_in_bytes", "batching_max_publish_delay_ms"):
+            if getattr(self, name) < 0:
+                raise TypeError(f"{name} must be 0 or more, got {getattr(self, name)}")
+        if self.batching_max_messages <= 1:
+            raise ValueError(f"batching_max_messages must be greater than 1, got {self.batching_max_messages}")
 
     def application(self) -> Application:
         """What a producer with these options applies with. Raises as `producer_encryption`."""
@@ -145,11 +126,11 @@ class ProducerOptions:
         )
 
 
-def open_producer(topic: str, options: ProducerOptions, session: Session) -> Producer:
-    """A producer that was admitted to `topic`. `options` are checked. Raises what `Client.create_producer` says."""
+def open_producer(options: ProducerOptions, session: Session) -> Producer:
+    """A producer that was admitted to its topic. `options` are checked. Raises what `Client.create_producer` says."""
     with pulsar_errors():
         wants = options.application()
-        name = TopicName.parse(topic)
+        name = TopicName.parse(options.topic)
         admission = Admission(session.node(), name, session.deadline)
         sender = admission.admit(wants)
     meter = session.node().meters.topic(str(admission.topic.name))
@@ -162,10 +143,3 @@ def open_producer(topic: str, options: ProducerOptions, session: Session) -> Pro
     meter.opened(sender)
     session.producer_opened(producer, sender, admission.topic)
     return producer
-
-
-def _check_properties(properties: dict[Any, Any] | None) -> None:
-    check_texts("properties", properties)
-    size = properties_bytes(properties or {})
-    if size > MAX_PROPERTIES_BYTES:
-        raise InvalidConfiguration(f"properties take {size} bytes, at most {MAX_PROPERTIES_BYTES} are kept")

@@ -11,8 +11,8 @@ from pulsar_on_kafka.client.connection.listener import ListenerTask, ListenerThr
 from pulsar_on_kafka.client.receiving.batch_receive import DEFAULT_POLICY, ConsumerBatchReceivePolicy
 from pulsar_on_kafka.client.receiving.inbox import Inbox
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.options import check_type
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, Result
+from pulsar_on_kafka.sending.arguments import check_type
 from pulsar_on_kafka.sending.official_errors import as_pulsar, pulsar_errors
 
 _C = TypeVar("_C")

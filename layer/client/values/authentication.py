@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.errors import NoCredentials
 from pulsar_on_kafka.client.values.oauth2 import ClientCredentials
-from pulsar_on_kafka.client.values.options import check_type
 from pulsar_on_kafka.exceptions import InvalidConfiguration, NotSupported
 from pulsar_on_kafka.kafka.security import Security, Token, TokenSource
+from pulsar_on_kafka.sending.arguments import check_type
 
 _LASTS_S: Final = 10 * 365 * 86_400.0
 _OPAQUE_LASTS_S: Final = 600.0

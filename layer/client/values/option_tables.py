@@ -4,8 +4,9 @@ types, and what is checked of them."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cache, wraps
+from inspect import iscoroutinefunction
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -17,13 +18,14 @@ from typing import (
     Protocol,
     TypeVar,
     Union,
+    cast,
     get_args,
     get_origin,
     get_type_hints,
 )
 
-from pulsar_on_kafka.client.values.options import check_range, check_type
 from pulsar_on_kafka.schema.plain import BytesSchema
+from pulsar_on_kafka.sending.arguments import check_range, check_type
 
 _Given = ParamSpec("_Given")
 _Options = TypeVar("_Options", bound="OptionTable")
@@ -56,7 +58,8 @@ ELSEWHERE: Final = "elsewhere"
 def takes(
     table: Callable[_Given, _Options],
 ) -> Callable[[Callable[[_Self, _Options], _Made]], Callable[Concatenate[_Self, _Given], _Made]]:
-    """A method takes the options of a table, each as a parameter of its own, and is given them checked."""
+    """A method takes the options of a table, each as a parameter of its own, and is given them checked. A coroutine
+    checks them when it is awaited."""
 
     def taking(method: Callable[[_Self, _Options], _Made]) -> Callable[Concatenate[_Self, _Given], _Made]:
         own, types = inspect.signature(method), get_type_hints(table)
@@ -70,8 +73,13 @@ def takes(
             options.check()
             return method(self, options)
 
-        called.__signature__ = signature  # type: ignore[attr-defined]  # what `inspect.signature` gives
-        return called
+        @wraps(method)
+        async def awaited(self: _Self, /, *args: _Given.args, **kwargs: _Given.kwargs) -> Any:
+            return await cast("Awaitable[Any]", called(self, *args, **kwargs))
+
+        taken: Any = awaited if iscoroutinefunction(method) else called
+        taken.__signature__ = signature  # what `inspect.signature` gives
+        return cast("Callable[Concatenate[_Self, _Given], _Made]", taken)
 
     return taking
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pulsar_on_kafka.client.values.authentication import Authentication
-from pulsar_on_kafka.client.values.options import check_type, check_type_or_none
+from pulsar_on_kafka.sending.arguments import check_type, check_type_or_none
 
 
 class ServiceInfo:

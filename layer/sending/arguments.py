@@ -5,23 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from pulsar_on_kafka.exceptions import InvalidConfiguration, NotSupported
-from pulsar_on_kafka.schema.plain import Schema
 
 
 def check_type(kind: type[Any] | tuple[type[Any], ...], name: str, value: object) -> None:
     """Raises ValueError, as the official `_check_type`; a bool is no int."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    if isinstance(value, bool) and bool not in kinds:
-        raise ValueError(f"Argument {name} is expected to be of type {_names(kinds)}, got bool: {value!r}")
-    if not isinstance(value, kinds):
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        expected = " or ".join(each.__name__ for each in kinds)
         raise ValueError(
-            f"Argument {name} is expected to be of type {_names(kinds)}, got {type(value).__name__}: {value!r:.60}"
+            f"Argument {name} is expected to be of type {expected}, got {type(value).__name__}: {value!r:.60}"
         )
-
-
-def check_schema(schema: object) -> None:
-    """Raises ValueError for what is no schema."""
-    check_type(Schema, "schema", schema)
 
 
 def check_type_or_none(kind: type[Any] | tuple[type[Any], ...], name: str, value: object) -> None:
@@ -44,26 +37,7 @@ def check_range(name: str, value: int, least: int, most: int | None = None) -> N
         raise InvalidConfiguration(f"{name} must be {bounds}, got {value}")
 
 
-def check_batching(max_messages: int, max_bytes: int, delay_ms: int, *, enabled: bool, with_chunking: bool) -> None:
-    """The official checks: TypeError below 0, ValueError for a batch that could hold one message only."""
-    if enabled and with_chunking:
-        raise ValueError("Batching and chunking of messages can't be enabled together.")
-    for name, number in (
-        ("batching_max_messages", max_messages),
-        ("batching_max_allowed_size_in_bytes", max_bytes),
-        ("batching_max_publish_delay_ms", delay_ms),
-    ):
-        if number < 0:
-            raise TypeError(f"{name} must be 0 or more, got {number}")
-    if max_messages <= 1:
-        raise ValueError(f"batching_max_messages must be greater than 1, got {max_messages}")
-
-
 def not_yet(feature: str, *, when: bool) -> None:
     """Raises NotSupported naming `feature`, when it is asked for."""
     if when:
         raise NotSupported(f"{feature}: not in this version")
-
-
-def _names(kinds: tuple[type[Any], ...]) -> str:
-    return " or ".join(kind.__name__ for kind in kinds)
