@@ -37,7 +37,7 @@ Shaped = tuple[bytes | None, str | RecordKey | None, Marks]
 
 class LetterSchema(BytesSchema):
     """Producers of copies have this schema: each copy names the version that it was written with
-    (`letter_versions.py`)."""
+    (`client.consumer.letters`)."""
 
 
 class OutgoingSchema:

@@ -336,12 +336,6 @@ class Outlet(Generic[_InFlight]):
         with self._renewing:
             self._use(self.in_flight)
 
-    def seal_with(self, sealer: Sealer) -> None:
-        """Have it stand between this producer and librdkafka, from the next send on."""
-        self.admitted.more_than_plain()
-        self.sealer = sealer
-        self._use_again()
-
     def deduplicate(self) -> None:
         """Have every message pass deduplication, from the next send on."""
         self.deduplicates = True

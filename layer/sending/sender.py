@@ -173,10 +173,6 @@ class Sender:
 
     # What it follows ----------------------------------------------------------------------------------------------
 
-    def seal_with(self, sealer: Sealer) -> None:
-        """Have it stand between this sender and librdkafka, from the next send on."""
-        self.outlet.seal_with(sealer)
-
     def grow(self, partitions: int, deadline: Deadline) -> None:
         """The topic has that many partitions now: spread over all of them. For a partition discovery."""
         known = self._routing.partitions

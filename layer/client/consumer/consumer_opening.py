@@ -8,8 +8,8 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
-from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter, letter_producers
-from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
+from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
+from pulsar_on_kafka.client.consumer.letters import LetterProducers
 from pulsar_on_kafka.client.receiving.incoming_schema import IncomingValues, incoming_values
 from pulsar_on_kafka.client.receiving.reading_admission import admit_reading
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
@@ -51,12 +51,10 @@ def open_consumer(topic: str, options: ConsumerOptions, session: Session) -> Con
             raise errors.InvalidOption(f"is_read_compacted: {name} is not persistent, so there is nothing to compact")
         letters = None
         if options.dead_letter_policy is not None and name.is_persistent:  # elsewhere nothing comes again
-            policy = options.dead_letter_policy.policy()
             letters = DeadLetterWriter(
-                policy,
+                options.dead_letter_policy.policy(),
                 options.subscription_name,
-                letter_producers(session),
-                LetterVersions(node.schemas, session.operation_timeout_s),
+                LetterProducers(session, options.subscription_name),
                 as_java=options.retry_enable,
             )
         partition = name.partition if name.partition >= 0 else None

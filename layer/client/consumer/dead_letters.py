@@ -9,18 +9,10 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import QueueWorker
-from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.consumer.letter_origin import origin, origin_as_java
-from pulsar_on_kafka.client.consumer.letter_sealing import LetterSealing
-from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
-from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
+from pulsar_on_kafka.client.consumer.letters import LetterProducers, origin, origin_as_java
 from pulsar_on_kafka.client.values.dead_letter_policy import DeadLetterPolicy
 from pulsar_on_kafka.client.values.message import Message, acknowledge_in_slot
-from pulsar_on_kafka.exceptions import PulsarException, Result
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.sending.outgoing_schema import LetterSchema
+from pulsar_on_kafka.exceptions import Result
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery
 
 _log = logging.getLogger(__name__)
@@ -29,24 +21,6 @@ DLQ_SUFFIX: Final = "-DLQ"
 _CLOSE_S: Final = 10.0
 
 Kept = Callable[[Delivery], None]
-OpenLetterProducer = Callable[[str, str], Producer]
-"""(topic, name of the initial subscription or '') -> producer."""
-
-
-def letter_producers(session: Session) -> OpenLetterProducer:
-    """Opens producers of copies of messages, which are the session's; makes the topic, and the subscription if one is
-    named, when they are not there. It raises as `Client.create_producer`."""
-
-    def opened(topic: str, initial_subscription: str) -> Producer:
-        if initial_subscription:
-            with pulsar_errors():
-                session.node().memberships.create_subscription(
-                    TopicName.parse(topic), initial_subscription, session.deadline()
-                )
-        options = ProducerOptions(topic, schema=LetterSchema(), block_if_queue_full=True, chunking_enabled=True)
-        return open_producer(options, session)
-
-    return opened
 
 
 class DeadLetterWriter:
@@ -56,8 +30,7 @@ class DeadLetterWriter:
     A letter is acknowledged when every in-sync replica has it. It carries payload, key, ordering key and properties,
     and `REAL_TOPIC` and `ORIGIN_MESSAGE_ID` as properties. Source: ConsumerImpl.processPossibleToDLQ of the official
     client; like there, event times do not go along, and a letter that dies keeps its first origin. Differs from Pulsar:
-    what was encrypted stays encrypted (letter_sealing.py), and a letter's schema is the one that its message was
-    written with (letter_versions.py).
+    what was encrypted stays encrypted, and a letter's schema is the one that its message was written with (letters.py).
 
     With `as_java`, for consumers that have retry letters, they are as Java's client writes them, event time and all.
 
@@ -65,24 +38,15 @@ class DeadLetterWriter:
     """
 
     def __init__(
-        self,
-        policy: DeadLetterPolicy,
-        subscription: str,
-        open_producer: OpenLetterProducer,
-        versions: LetterVersions,
-        *,
-        as_java: bool = False,
+        self, policy: DeadLetterPolicy, subscription: str, producers: LetterProducers, *, as_java: bool = False
     ) -> None:
         self._policy = policy
         self._subscription = subscription
         self._as_java = as_java
-        self._open_producer = open_producer
-        self._versions = versions
+        self._producers = producers
         self._letters: QueueWorker[tuple[Delivery, Kept]] = QueueWorker(
-            f"pok-dead-letters {subscription}", self._publish_all, last=self._close_producers
+            f"pok-dead-letters {subscription}", self._publish_all, last=producers.close
         )
-        self._producers: dict[str, Producer] = {}
-        self._sealing = LetterSealing()
         self._until = Deadline.never()
 
     @property
@@ -102,9 +66,6 @@ class DeadLetterWriter:
         if not self._letters.close(self._until):
             _log.warning("subscription=%s its last dead letters are not published yet", self._subscription)
 
-    def topic_for(self, letter: Message) -> str:
-        return self._policy.getDeadLetterTopic() or f"{letter.topic_name()}-{self._subscription}{DLQ_SUFFIX}"
-
     def _publish_all(self, letters: Sequence[tuple[Delivery, Kept]]) -> None:
         for letter, kept in letters:
             if self._until.passed():
@@ -116,21 +77,9 @@ class DeadLetterWriter:
                 _log.warning("subscription=%s cannot publish a dead letter yet: %s", self._subscription, failure)
                 kept(letter)
 
-    def _close_producers(self) -> None:
-        for producer in self._producers.values():
-            try:
-                producer.close()
-            except PulsarException as failure:
-                _log.warning("subscription=%s dead letters: %s", self._subscription, failure)
-
     def _publish(self, letter: Delivery, kept: Kept) -> None:
         assert isinstance(letter, Message)  # noqa: S101 - this consumer's endpoint makes Messages
-        topic = self.topic_for(letter)
-        producer = self._producers.get(topic)
-        if producer is None:
-            producer = self._open_producer(topic, self._policy.getInitialSubscriptionName())
-            producer.sender.seal_with(self._sealing)
-            self._producers[topic] = producer
+        topic = self._policy.getDeadLetterTopic() or f"{letter.topic_name()}-{self._subscription}{DLQ_SUFFIX}"
 
         def stored(result: Result, _: Any) -> None:
             if result is Result.Ok:
@@ -139,9 +88,9 @@ class DeadLetterWriter:
             _log.warning("subscription=%s dead letter of %s: %s", self._subscription, letter, result)
             kept(letter)
 
-        with self._sealing.like(letter, *self._versions.of(letter, topic)):
+        with self._producers.copying(letter, topic, self._policy.getInitialSubscriptionName()) as producer:
             producer.send_async(
-                None if letter.has_null_value() else letter.data(),
+                letter.payload(),
                 stored,
                 properties=self._origin(letter) | letter.properties(),  # what it says of its origin itself counts
                 partition_key=letter.record_key(),

@@ -3,27 +3,19 @@ client."""
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from pulsar_on_kafka.client.consumer.dead_letters import DLQ_SUFFIX, OpenLetterProducer
-from pulsar_on_kafka.client.consumer.letter_origin import ORIGIN_MESSAGE_ID, origin_as_java
-from pulsar_on_kafka.client.consumer.letter_sealing import LetterSealing
-from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
-from pulsar_on_kafka.client.producer.producer import Producer
+from pulsar_on_kafka.client.consumer.dead_letters import DLQ_SUFFIX
+from pulsar_on_kafka.client.consumer.letters import ORIGIN_MESSAGE_ID, LetterProducers, origin_as_java
 from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, PulsarException
+from pulsar_on_kafka.exceptions import InvalidMessage
 from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.sending.arguments import check_range, check_type, check_type_or_none
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-
-_log = logging.getLogger(__name__)
 
 DELAY_TIME: Final = "DELAY_TIME"
 RECONSUMETIMES: Final = "RECONSUMETIMES"
@@ -111,51 +103,21 @@ class RetryLetterWriter:
     Memory: two producers at most; each caller waits for its letter, so what is under way is bounded by their number.
     """
 
-    def __init__(self, topics: RetryTopics, open_producer: OpenLetterProducer, versions: LetterVersions) -> None:
+    def __init__(self, topics: RetryTopics, producers: LetterProducers) -> None:
         self._topics = topics
-        self._versions = versions
-        self._open_producer = open_producer
-        self._producers: dict[str, Producer] = {}
-        self._lock = threading.Lock()
-        self._sealing = LetterSealing()
-        self._closed = False
+        self._producers = producers
+        self.close = producers.close
 
     def publish(self, message: Message, delay_ms: int, extra: Mapping[str, str]) -> None:
         """Return when every in-sync replica has the letter; any PulsarException when it is not sure to be there."""
         origin = origin_as_java(message, self._topics.subscription, put_off=True)
         letter = self._topics.letter(message.properties(), origin, delay_ms, extra)
-        producer = self._producer(letter)
-        with pulsar_errors():
-            versions = self._versions.of(message, letter.topic)
-        with self._sealing.like(message, *versions):
+        with self._producers.copying(message, letter.topic, letter.initial_subscription) as producer:
             producer.send(
-                None if message.has_null_value() else message.data(),
+                message.payload(),
                 properties=letter.properties,
                 partition_key=message.record_key(),
                 ordering_key=message.ordering_key() or None,
                 event_timestamp=message.event_timestamp() or None,
                 deliver_after=letter.deliver_after,
             )
-
-    def _producer(self, letter: Letter) -> Producer:
-        with self._lock:
-            if self._closed:
-                raise AlreadyClosed(f"the consumer of subscription {self._topics.subscription} is closed")
-            producer = self._producers.get(letter.topic)
-            if producer is None:
-                producer = self._open_producer(letter.topic, letter.initial_subscription)
-                producer.sender.seal_with(self._sealing)
-                self._producers[letter.topic] = producer
-            return producer
-
-    def close(self) -> None:
-        """Close the producers. Twice is fine."""
-        with self._lock:
-            self._closed = True
-            producers = list(self._producers.values())
-            self._producers.clear()
-        for producer in producers:
-            try:
-                producer.close()
-            except PulsarException as failure:
-                _log.warning("subscription=%s retry letters: %s", self._topics.subscription, failure)

@@ -11,8 +11,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.consumer.consumer_opening import open_consumer
-from pulsar_on_kafka.client.consumer.dead_letters import letter_producers
-from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
+from pulsar_on_kafka.client.consumer.letters import LetterProducers
 from pulsar_on_kafka.client.consumer.merged_inbox import MergedInbox
 from pulsar_on_kafka.client.consumer.multi_topics import MultiTopicsConsumer
 from pulsar_on_kafka.client.consumer.retry_letters import RetryLetterWriter, RetryTopics
@@ -61,8 +60,7 @@ def subscribed(options: ConsumerOptions, session: Session) -> Consumer:
     if options.retry_enable:
         with pulsar_errors():
             retries = RetryTopics.of(names[0], options.subscription_name, options.dead_letter_policy)
-        versions = LetterVersions(session.node().schemas, session.operation_timeout_s)
-        letters = RetryLetterWriter(retries, letter_producers(session), versions)
+        letters = RetryLetterWriter(retries, LetterProducers(session, options.subscription_name))
         names.append(retries.retry_topic)
         options = replace(options, dead_letter_policy=retries.dead_letters)
     consumer = _consumer(

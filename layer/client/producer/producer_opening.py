@@ -10,6 +10,7 @@ from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.values.encryption import producer_encryption
 from pulsar_on_kafka.client.values.enums import BatchingType, CompressionType, PartitionsRoutingMode, ProducerAccessMode
 from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
+from pulsar_on_kafka.crypto.encryptor import Sealer
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -94,8 +95,9 @@ class ProducerOptions:
         if self.batching_max_messages <= 1:
             raise ValueError(f"batching_max_messages must be greater than 1, got {self.batching_max_messages}")
 
-    def application(self) -> Application:
-        """What a producer with these options applies with. Raises as `producer_encryption`."""
+    def application(self, sealer: Sealer | None = None) -> Application:
+        """What a producer with these options applies with; `sealer` encrypts instead of the key that they name. Raises
+        as `producer_encryption`."""
         batching = BatchingOptions(
             self.batching_max_messages,
             self.batching_max_allowed_size_in_bytes,
@@ -110,7 +112,7 @@ class ProducerOptions:
                 self.send_timeout_millis,
             ),
             initial_sequence_id=self.initial_sequence_id,
-            sealer=producer_encryption(self.encryption_key, self.crypto_key_reader),
+            sealer=sealer or producer_encryption(self.encryption_key, self.crypto_key_reader),
             to_one=self.message_routing_mode is PartitionsRoutingMode.UseSinglePartition,
             router=self.message_router,
             batching=batching if self.batching_enabled else None,
@@ -126,10 +128,10 @@ class ProducerOptions:
         )
 
 
-def open_producer(options: ProducerOptions, session: Session) -> Producer:
+def open_producer(options: ProducerOptions, session: Session, sealer: Sealer | None = None) -> Producer:
     """A producer that was admitted to its topic. `options` are checked. Raises what `Client.create_producer` says."""
     with pulsar_errors():
-        wants = options.application()
+        wants = options.application(sealer)
         name = TopicName.parse(options.topic)
         admission = Admission(session.node(), name, session.deadline)
         sender = admission.admit(wants)

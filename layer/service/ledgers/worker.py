@@ -18,7 +18,7 @@ from pulsar_on_kafka.base.turns import Turns
 from pulsar_on_kafka.base.worker import Worker
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.client.consumer.consumer import Consumer
-from pulsar_on_kafka.client.consumer.letter_origin import origin_as_java
+from pulsar_on_kafka.client.consumer.letters import origin_as_java
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
 from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy

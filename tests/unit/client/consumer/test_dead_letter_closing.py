@@ -9,6 +9,7 @@ import pytest
 
 from pulsar_on_kafka.client.consumer import dead_letters
 from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
+from pulsar_on_kafka.client.consumer.letters import LetterProducers
 from pulsar_on_kafka.client.values.dead_letter_policy import DeadLetterPolicyBuilder
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery
 
@@ -19,7 +20,7 @@ class NothingGets(DeadLetterWriter):
     def __init__(self, over: threading.Event) -> None:
         anything: Any = None
         policy = DeadLetterPolicyBuilder().maxRedeliverCount(1).build()
-        super().__init__(policy, "s", anything, anything)
+        super().__init__(policy, "s", LetterProducers(anything, "s"))
         self.over = over
         self.begun = threading.Event()
 
