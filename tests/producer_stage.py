@@ -120,9 +120,14 @@ class Stage:
         return Producer(Sender(admitted, schema, options, self.timer), lambda producer: None)
 
 
+def sender_of(producer: Producer) -> Sender:
+    assert isinstance(producer.sender, Sender)
+    return producer.sender
+
+
 def hand_over_batches(producer: Producer) -> None:
     """Those that are not full are over, too."""
-    way = producer.sender.way
+    way = sender_of(producer).way
     assert isinstance(way, Batching)
     with way._gate:
         way._seal_all()

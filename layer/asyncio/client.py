@@ -74,7 +74,7 @@ class ReaderDefaults(ReaderOptions):
 def _as(table: type[_Options], options: _Options, **changed: Any) -> _Options:
     """The same for the blocking client."""
     given = {each.name: getattr(options, each.name) for each in fields(table)}
-    return table(**{**given, "schema": options.schema or BYTES, **changed})
+    return table(**{**given, "schema": BYTES if given["schema"] is None else given["schema"], **changed})
 
 
 class Client:

@@ -102,7 +102,7 @@ class Sender:
     def send_counts(self) -> SendCounts:
         return self.outlet.send_counts()
 
-    def is_open(self) -> bool:
+    def is_connected(self) -> bool:
         """It was neither closed nor thrown out."""
         return not self.outlet.closed and self.outlet.thrown_out is None
 
@@ -200,7 +200,7 @@ class Sender:
             LayerError: not possible now; to be called again.
         """
         deduplication = self._admitted.deduplication
-        if not self.is_open():
+        if not self.is_connected():
             return
         if wanted and not self.outlet.deduplicates:
             self.way.ask_deduplication()

@@ -12,10 +12,10 @@ from pulsar_on_kafka.client.connection.session import Session, release_metrics, 
 from pulsar_on_kafka.client.consumer.consumer import ConsumerOptions
 from pulsar_on_kafka.client.consumer.topic_pattern import TopicPattern
 from pulsar_on_kafka.client.following.home import OpenSession, TenantHome
-from pulsar_on_kafka.client.following.metadata_ahead import subscription_ahead
 from pulsar_on_kafka.client.following.moving_consumer import MovingConsumer
-from pulsar_on_kafka.client.following.moving_producer import MovingProducer
 from pulsar_on_kafka.client.following.moving_reader import MovingReader
+from pulsar_on_kafka.client.following.moving_sender import MovingSender
+from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions
 from pulsar_on_kafka.client.reader.reader import ReaderOptions
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration
@@ -48,9 +48,9 @@ class Homes:
 
     # What a client makes ------------------------------------------------------------------------------------------
 
-    def producer(self, options: ProducerOptions) -> MovingProducer:
+    def producer(self, options: ProducerOptions) -> Producer:
         """Raises as `Client.create_producer`, and ConnectError: nobody tells where the tenant is."""
-        return MovingProducer(options, self._home_of([options.topic]))
+        return Producer(MovingSender(options, self._home_of([options.topic])), lambda _: None)
 
     def consumer(self, options: ConsumerOptions) -> MovingConsumer:
         """Raises as `Client.subscribe`, and InvalidConfiguration: the topics are of several tenants."""
@@ -61,13 +61,7 @@ class Homes:
             home = self._home(pattern.namespace.split("/")[0])
         else:
             home = self._home_of([topics] if isinstance(topics, str) else topics)
-        named = [topics] if isinstance(topics, str) else topics if isinstance(topics, list) else []
-
-        def look_ahead(session: Session) -> None:
-            for name in named:
-                subscription_ahead(name, options.subscription_name, session)
-
-        return MovingConsumer(options, look_ahead, home)
+        return MovingConsumer(options, home)
 
     def reader(self, options: ReaderOptions) -> MovingReader:
         """Raises as `Client.create_reader`, and ConnectError."""

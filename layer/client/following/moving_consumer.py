@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
@@ -20,6 +20,8 @@ from pulsar_on_kafka.client.consumer.several_topics import subscribed
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.late_acks import LateAcks
+from pulsar_on_kafka.client.following.metadata_ahead import subscription_ahead
+from pulsar_on_kafka.client.following.moving import Moving
 from pulsar_on_kafka.client.receiving.receiving import ReceiveCallback
 from pulsar_on_kafka.client.values.enums import ConsumerType
 from pulsar_on_kafka.client.values.message import Message
@@ -32,14 +34,12 @@ from pulsar_on_kafka.exceptions import (
     NotConnected,
     PulsarException,
     Result,
-    Timeout,
 )
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId, StoredMessageId
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
 _log: Final = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 GRACE_S: Final = 2.0
 """How long the application may take, from when nothing more is handed out, to acknowledge what it has, so that it does
@@ -49,10 +49,8 @@ STILL_S: Final = 0.3
 before its cluster is left."""
 _UNACKED_ARE_COUNTED: Final = (ConsumerType.Shared, ConsumerType.KeyShared)
 
-Look = Callable[[Session], None]
 
-
-class MovingConsumer(Consumer):
+class MovingConsumer(Moving[Consumer], Consumer):
     """The moving consumer receives from an inner consumer on the cluster that has the tenant. Thread-safe.
 
     When the tenant begins to switch it hands out nothing more, lets the application acknowledge what it has (until it
@@ -67,17 +65,12 @@ class MovingConsumer(Consumer):
     Serialized ids do not tell their cluster: keep none of them over a switch.
     """
 
-    def __init__(self, options: ConsumerOptions, look_ahead: Look, home: TenantHome) -> None:
-        # Its parts are the inner one's.
+    def __init__(self, options: ConsumerOptions, home: TenantHome) -> None:
+        # The parts of a Consumer are the inner one's.
+        super().__init__(f"consumer of {options.subscription_name}", home, Consumer.leave)
         self._options = options
-        self._look_ahead = look_ahead
-        self._home = home
-        self._inner: Consumer | None = None
-        """Gives messages; None between two clusters."""
         self._attached: Consumer | None = None
-        """Takes acknowledgements: the same, and a little longer."""
-        self._last: Consumer | None = None
-        self._gone = False
+        """Takes acknowledgements: the one that gives messages, and a little longer."""
         self._close_called = False
         self._listener_paused = False
         self._unreceived = 0
@@ -101,7 +94,6 @@ class MovingConsumer(Consumer):
         """An item for each call of the listener that has not returned."""
         self._unanswered: deque[ReceiveCallback] = deque()
         """Asynchronous receives that wait for the next cluster."""
-        self._changing = threading.Condition()
         self.late_acknowledgements = 0
         """Of messages whose cluster was left; ours."""
         home.join(self)
@@ -109,8 +101,7 @@ class MovingConsumer(Consumer):
     # Moving -------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        with self._changing:
-            self._inner = None
+        super().pause()
         self._grace = Deadline.after(GRACE_S)
         if (last := self._attached) is not None:
             self._unreceived = sum(len(endpoint.queue) for endpoint in last.endpoints())
@@ -126,13 +117,7 @@ class MovingConsumer(Consumer):
             self._former += [(layout, self._cluster) for layout in last.layouts()]
             self._attached = None
             self._in_hand = self._unacknowledged(last)
-        self._home.part(partial(self._leave_behind, last))
-
-    def _leave_behind(self, last: Consumer) -> None:
-        try:
-            last.leave()
-        except PulsarException as failure:
-            _log.warning("subscription=%s leaving its cluster: %s", self._options.subscription_name, failure)
+        self._part(last)
 
     def _wants_more(self) -> bool:
         """The application is not busy with a message, as far as can be told."""
@@ -145,7 +130,9 @@ class MovingConsumer(Consumer):
         return max(0, sum(endpoint.unacked for endpoint in last.endpoints()) - self._unreceived)
 
     def look_ahead(self, session: Session) -> None:
-        self._look_ahead(session)
+        topics = self._options.topic
+        for topic in [topics] if isinstance(topics, str) else topics if isinstance(topics, list) else []:
+            subscription_ahead(topic, self._options.subscription_name, session)
 
     def arrive(self, session: Session) -> None:
         options = self._options
@@ -160,37 +147,12 @@ class MovingConsumer(Consumer):
         self._session = session
         if self._listener_paused:
             inner.pause_message_listener()
+        self._attached = inner
+        self._go_on(inner)
         with self._changing:
-            self._last = self._attached = inner
-            self._inner = None if self._gone else inner
             waiting, self._unanswered = self._unanswered, deque()
-            self._changing.notify_all()
-        if self._gone:
-            inner.leave()
         for callback in waiting:
             self.receive_async(callback)
-
-    def expire(self) -> None:
-        """Nothing: whoever waits for a message has a deadline of its own."""
-
-    def _current(self, deadline: Deadline) -> Consumer:
-        """The inner consumer, waited for. Raises Timeout, AlreadyClosed."""
-        with self._changing:
-            if not self._changing.wait_for(lambda: self._gone or self._inner is not None, deadline.remaining_s()):
-                raise Timeout(f"subscription {self._options.subscription_name} is between two clusters")
-            if self._inner is None:
-                raise AlreadyClosed(f"consumer of {self._options.subscription_name} is closed")
-            return self._inner
-
-    def _call(self, call: Callable[[Consumer], _T], deadline: Deadline) -> _T:
-        """On the cluster that has the tenant, again when that is left meanwhile."""
-        while True:
-            inner = self._current(deadline)
-            try:
-                return call(inner)
-            except AlreadyClosed:
-                if self._inner is inner:
-                    raise
 
     # Receiving ----------------------------------------------------------------------------------------------------
 
@@ -346,7 +308,7 @@ class MovingConsumer(Consumer):
             AlreadyClosed: the consumer was closed.
         """
         if self._gone:
-            raise AlreadyClosed(f"consumer of {self._options.subscription_name} is closed")
+            raise self._is_closed()
         attached = self._attached
         if attached is not None and not self._is_former(message):
             return attached
@@ -425,11 +387,6 @@ class MovingConsumer(Consumer):
     def consumer_name(self) -> str:
         return self._known().consumer_name()
 
-    def is_connected(self) -> bool:
-        """False between two clusters."""
-        inner = self._inner
-        return inner is not None and inner.is_connected()
-
     def stats_lines(self) -> list[StatsLine]:
         """None of its own: the inner one tells."""
         return []
@@ -437,42 +394,27 @@ class MovingConsumer(Consumer):
     def unsubscribe(self) -> None:
         """Delete the subscription on the cluster that has the tenant. Raises as `Consumer.unsubscribe`."""
         self._call(Consumer.unsubscribe, self._patience())
-        self._end()
+        self.leave()
 
     def close(self) -> None:
         if self._close_called:
-            raise ValueError(f"consumer of {self._options.subscription_name} is closed already")
+            raise ValueError(f"{self._what} is closed already")
         self._close_called = True
         self.leave()
 
     def leave(self) -> None:
-        """`close` on the client's behalf; a second call does nothing."""
-        if not self._gone:
-            self._end()
-
-    def _end(self) -> None:
-        self._home.leave(self)
         attached = self._attached
-        self.abandon()
+        super().leave()
         if attached is not None:
             attached.leave()
 
     def abandon(self) -> None:
+        super().abandon()
         with self._changing:
-            self._gone = True
-            self._inner = None
             self._attached = None
             waiting, self._unanswered = self._unanswered, deque()
-            self._changing.notify_all()
         for callback in waiting:
             callback(Result.AlreadyClosed, None)
-
-    def _known(self) -> Consumer:
-        assert self._last is not None  # noqa: S101 - it was opened in the constructor
-        return self._last
-
-    def _patience(self) -> Deadline:
-        return Deadline.after(self._home.operation_timeout_s)
 
 
 class _Still:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.metadata_ahead import topic_ahead
+from pulsar_on_kafka.client.following.moving import Moving
 from pulsar_on_kafka.client.reader.reader import Reader, ReaderListener, ReaderOptions
 from pulsar_on_kafka.client.reader.reader_opening import open_reader
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.client.values.stats_log import StatsLine
-from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, PulsarException, Timeout
+from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage
 from pulsar_on_kafka.lookup.copies import Copies
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId, StoredMessageId
@@ -26,9 +24,6 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.records.endpoint import Values
-
-_log: Final = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 
 class _Given(NamedTuple):
@@ -38,7 +33,7 @@ class _Given(NamedTuple):
     messages: int = 0
 
 
-class MovingReader(Reader):
+class MovingReader(Moving[Reader], Reader):
     """The moving reader reads with an inner reader on the cluster that has the tenant. Thread-safe.
 
     On the next cluster it goes on behind the copy of the last message that it gave, in each partition, also inside a
@@ -46,15 +41,10 @@ class MovingReader(Reader):
     """
 
     def __init__(self, options: ReaderOptions, home: TenantHome) -> None:
-        # Its parts are the inner one's.
-        self._asked = options.topic
+        super().__init__(f"reader of {options.topic}", home, Reader.leave)  # the parts of a Reader are the inner one's
         self._options = options
-        self._home = home
-        self._inner: Reader | None = None
-        self._last: Reader | None = None
         self._left: str = ""
         """The cluster on which `_given` is."""
-        self._gone = False
         self._close_called = False
         self._listening_with: ReaderListener | None = None
         self._former: list[LedgerLayout] = []
@@ -62,16 +52,11 @@ class MovingReader(Reader):
         self._skipped: dict[int, _Given] = {}
         """Of the batch entries at which it began here: so many messages were given on the cluster before."""
         self._told_at_close: list[Callable[[Reader], None]] = []
-        self._changing = threading.Condition()
         home.join(self)
         if options.reader_listener is not None:
             self.listen(options.reader_listener)
 
     # Moving -------------------------------------------------------------------------------------------------------
-
-    def pause(self) -> None:
-        with self._changing:
-            self._inner = None
 
     def depart(self) -> None:
         last = self._last
@@ -80,35 +65,19 @@ class MovingReader(Reader):
         for partition, start in last.starts.items():
             self._given.setdefault(partition, _Given(start - 1))
         self._former.append(last.opened_topic.layout)
-        self._home.part(partial(self._leave_behind, last))
-
-    def _leave_behind(self, last: Reader) -> None:
-        try:
-            last.leave()
-        except PulsarException as failure:
-            _log.warning("topic=%s a reader leaves its cluster: %s", self._asked, failure)
+        self._part(last)
 
     def look_ahead(self, session: Session) -> None:
-        topic_ahead(self._asked, session)
+        topic_ahead(self._options.topic, session)
 
     def arrive(self, session: Session) -> None:
         with pulsar_errors():
             cluster = self._home.cluster_of(session)
-        options = replace(self._options, reader_listener=None)
-        if self._last is None:
-            inner = open_reader(options, session)
-        else:
-            with pulsar_errors():
-                starts = self._starts(session, self._last.opened_topic, cluster)
-            inner = open_reader(options, session, starts)
+            starts = None if self._last is None else self._starts(session, self._last.opened_topic, cluster)
+        inner = open_reader(replace(self._options, reader_listener=None), session, starts)
         self._left = cluster
-        with self._changing:
-            self._last = inner
-            self._inner = None if self._gone else inner
-            self._changing.notify_all()
-        if self._gone:
-            inner.leave()
-        elif self._listening_with is not None:
+        self._go_on(inner)
+        if not self._gone and self._listening_with is not None:
             inner.listen(self._heard)
 
     def _starts(self, session: Session, former: Topic, cluster: str) -> dict[int, int]:
@@ -118,7 +87,7 @@ class MovingReader(Reader):
             self._skipped = {p: each for p, each in stayed.items() if each.messages}
             return {p: each.offset + (0 if each.messages else 1) for p, each in stayed.items()}
         node, deadline = session.node(), session.deadline()
-        name = TopicName.parse(self._asked)
+        name = TopicName.parse(self._options.topic)
         topic = node.topics.open(name, deadline)
         partitions = [name.partition] if name.partition >= 0 else list(range(topic.partitions))
         low = node.admin.start_offsets(topic.kafka_topic, partitions, deadline)
@@ -138,24 +107,6 @@ class MovingReader(Reader):
         self._given = {}
         return starts
 
-    def expire(self) -> None:
-        """Nothing: whoever waits for a message has a deadline of its own."""
-
-    def _call(self, call: Callable[[Reader], _T], deadline: Deadline) -> _T:
-        """On the cluster that has the tenant, again when that is left meanwhile. Raises Timeout, AlreadyClosed."""
-        while True:
-            with self._changing:
-                if not self._changing.wait_for(lambda: self._gone or self._inner is not None, deadline.remaining_s()):
-                    raise Timeout(f"reader of {self._asked} is between two clusters")
-                inner = self._inner
-            if inner is None:
-                raise AlreadyClosed(f"reader of {self._asked} is closed")
-            try:
-                return call(inner)
-            except AlreadyClosed:
-                if self._inner is inner:
-                    raise
-
     # Reading ------------------------------------------------------------------------------------------------------
 
     def read_next(self, timeout_millis: int | None = None) -> Message:
@@ -167,7 +118,7 @@ class MovingReader(Reader):
             left_ms = None if timeout_millis is None else int(1000 * deadline.remaining_s())
             message = inner.read_next(left_ms)
             if inner is not self._inner:  # the next cluster has it as well, and nobody noted that it was given
-                raise AlreadyClosed(f"reader of {self._asked} moved")
+                raise AlreadyClosed(f"{self._what} moved")
             return message
 
         while True:
@@ -239,41 +190,16 @@ class MovingReader(Reader):
     def stats_line(self) -> StatsLine:
         return self._known().stats_line()
 
-    def is_connected(self) -> bool:
-        """False between two clusters."""
-        inner = self._inner
-        return inner is not None and inner.is_connected()
-
     def grow(self, partitions: int, deadline: Deadline) -> None:
         """The inner one is told by its own client."""
 
     def close(self) -> None:
         if self._close_called:
-            raise ValueError(f"reader of {self._asked} is closed already")
+            raise ValueError(f"{self._what} is closed already")
         self._close_called = True
         self.leave()
 
-    def leave(self) -> None:
-        """`close` on the client's behalf; a second call does nothing."""
-        if self._gone:
-            return
-        self._home.leave(self)
-        inner = self._inner
-        self.abandon()
-        if inner is not None:
-            inner.leave()
-
     def abandon(self) -> None:
-        with self._changing:
-            self._gone = True
-            self._inner = None
-            self._changing.notify_all()
+        super().abandon()
         for told in self._told_at_close:
             told(self)
-
-    def _known(self) -> Reader:
-        assert self._last is not None  # noqa: S101 - it was opened in the constructor
-        return self._last
-
-    def _patience(self) -> Deadline:
-        return Deadline.after(self._home.operation_timeout_s)

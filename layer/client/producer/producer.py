@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SendCounts
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.client.values.transaction import Transaction
@@ -13,7 +14,22 @@ from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.sending.in_flight import SendCallback, SendResult
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.record_key import RecordKey
-from pulsar_on_kafka.sending.sender import Sender
+
+
+class Sends(Protocol):
+    """What a producer stands for: the `Sender` on its cluster, or one that goes from cluster to cluster."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def send(self) -> Callable[..., None]: ...
+    def topic(self) -> str: ...
+    def last_sequence_id(self) -> int: ...
+    def send_counts(self) -> SendCounts: ...
+    def is_connected(self) -> bool: ...
+    def wait_for_all(self, deadline: Deadline) -> int: ...
+    def flush(self) -> None: ...
+    def close(self, told: Callable[[], None]) -> None: ...
 
 
 class Producer:
@@ -23,9 +39,8 @@ class Producer:
     (`block_if_queue_full`) or answers `ProducerQueueIsFull`.
     """
 
-    def __init__(self, sender: Sender, on_close: Callable[[Producer], None]) -> None:
+    def __init__(self, sender: Sends, on_close: Callable[[Producer], None]) -> None:
         self.sender = sender
-        """Ours, for who tells it of the topic's policies and growth."""
         self._on_close = on_close
         if type(self).send_async is _SEND_ASYNC:  # nobody has put a method of his own there
             # The way of messages was chosen when this was opened: by the method below each would cost one more call.
@@ -56,7 +71,7 @@ class Producer:
         )
 
     def is_connected(self) -> bool:
-        return self.sender.is_open()
+        return self.sender.is_connected()
 
     def send(
         self,

@@ -25,7 +25,7 @@ from pulsar_on_kafka.sending.batching import Batching
 from pulsar_on_kafka.sending.in_flight import SendsInFlight
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema, TopicsLatest, outgoing_schema
 from tests.memory_log import MemoryStateLog
-from tests.producer_stage import OPENED, Kafka, Kind, Produced, Stage, hand_over_batches
+from tests.producer_stage import OPENED, Kafka, Kind, Produced, Stage, hand_over_batches, sender_of
 from tests.registries import TOPIC, process, soon
 
 SEPARATED = KeyValueSchema(StringSchema(), StringSchema(), KeyValueEncodingType.SEPARATED)
@@ -46,7 +46,7 @@ KINDS = list(Kind)
 def sent(producer: Producer, kafka: Kafka, *values: Any, **options: Any) -> list[Produced]:
     for value in values:
         producer.send_async(value, None, **options)
-    if isinstance(producer.sender.way, Batching):
+    if isinstance(sender_of(producer).way, Batching):
         hand_over_batches(producer)
     return kafka.records
 
@@ -79,7 +79,7 @@ def test_a_producer_that_librdkafka_gave_up_goes_on_with_its_version(stage: Stag
     stage.kafka.poll_inline()
     stage.kafka.fatal = RuntimeError("given up")
     assert [record.versions for record in sent(producer, stage.next, "b")] == [[version(3)]]
-    assert isinstance(producer.sender.outlet.in_flight, SendsInFlight)
+    assert isinstance(sender_of(producer).outlet.in_flight, SendsInFlight)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -11,7 +11,7 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExcee
 from pulsar_on_kafka.schema import BytesSchema
 from pulsar_on_kafka.sending.batching import Batching
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
-from tests.producer_stage import Kind, Stage, hand_over_batches
+from tests.producer_stage import Kind, Stage, hand_over_batches, sender_of
 
 KINDS = list(Kind)
 HOLDS = BacklogExceeded(True, "too much", 0)
@@ -35,14 +35,14 @@ def test_what_is_sent_meanwhile_waits_and_goes_on_in_order(kind: Kind) -> None:
     producer.flush()
     before = len(stage.kafka.records)
     for _ in range(3):  # the watch says it again and again
-        producer.sender.follow_backlog(HOLDS)
+        sender_of(producer).follow_backlog(HOLDS)
         _send(producer, results, b"a", b"b")
         if kind is Kind.BATCHES:
             hand_over_batches(producer)
     assert len(stage.kafka.records) == before
     assert results == [Result.Ok]
     assert producer.send_counts().pending == 6
-    producer.sender.follow_backlog(None)
+    sender_of(producer).follow_backlog(None)
     producer.flush()
     assert results == [Result.Ok] * 7
     _send(producer, results, b"after")
@@ -55,11 +55,11 @@ def test_what_is_sent_meanwhile_waits_and_goes_on_in_order(kind: Kind) -> None:
 def test_what_is_sent_meanwhile_is_refused(kind: Kind) -> None:
     stage, results = Stage(), list[Result]()
     producer = stage.producer(_schema(), kind)
-    producer.sender.follow_backlog(HOLDS)
+    sender_of(producer).follow_backlog(HOLDS)
     _send(producer, results, b"held")
     if kind is Kind.BATCHES:
         hand_over_batches(producer)
-    producer.sender.follow_backlog(REFUSES)
+    sender_of(producer).follow_backlog(REFUSES)
     assert results == [Result.ProducerBlockedQuotaExceededException]
     with pytest.raises(ProducerBlockedQuotaExceededException, match="too much"):
         _send_and_flush(producer)
@@ -67,7 +67,7 @@ def test_what_is_sent_meanwhile_is_refused(kind: Kind) -> None:
     producer.flush()
     assert results == [Result.ProducerBlockedQuotaExceededException] * 2
     assert producer.send_counts().pending == 0
-    producer.sender.follow_backlog(None)
+    sender_of(producer).follow_backlog(None)
     _send(producer, results, b"on")
     producer.flush()
     assert results[2:] == [Result.Ok]
@@ -75,7 +75,7 @@ def test_what_is_sent_meanwhile_is_refused(kind: Kind) -> None:
 
 
 def _send_and_flush(producer: Any) -> None:
-    if isinstance(producer.sender.way, Batching):
+    if isinstance(sender_of(producer).way, Batching):
         seen: list[Result] = []
         _send(producer, seen, b"x")
         producer.flush()
@@ -88,7 +88,7 @@ def _send_and_flush(producer: Any) -> None:
 def test_what_waits_counts_as_under_way(kind: Kind) -> None:
     stage, results = Stage(), list[Result]()
     producer = stage.producer(_schema(), kind, max_pending=3, block_if_full=False)
-    producer.sender.follow_backlog(HOLDS)
+    sender_of(producer).follow_backlog(HOLDS)
     _send(producer, results, b"1", b"2", b"3", b"4")
     assert results == [Result.ProducerQueueIsFull]
     with pytest.raises(ProducerQueueIsFull):
@@ -99,11 +99,11 @@ def test_what_waits_counts_as_under_way(kind: Kind) -> None:
 def test_a_closed_producer_leaves_nothing_waiting(kind: Kind) -> None:
     stage, results = Stage(), list[Result]()
     producer = stage.producer(_schema(), kind)
-    producer.sender.follow_backlog(HOLDS)
+    sender_of(producer).follow_backlog(HOLDS)
     _send(producer, results, b"1", b"2")
     producer.close()
     assert results == [Result.AlreadyClosed] * 2
-    producer.sender.follow_backlog(HOLDS)
+    sender_of(producer).follow_backlog(HOLDS)
     with pytest.raises(AlreadyClosed):
         producer.close()
     assert stage.kafka.records == []

@@ -17,7 +17,7 @@ from pulsar_on_kafka.mapping.records.message_record import decode_headers
 from pulsar_on_kafka.schema import BytesSchema, StringSchema
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
 from pulsar_on_kafka.sending.transactional_sends import OpenTransaction
-from tests.producer_stage import Kind, Stage
+from tests.producer_stage import Kind, Stage, sender_of
 
 KINDS = list(Kind)
 
@@ -187,7 +187,7 @@ def test_who_was_closed_or_thrown_out_takes_nothing(kind: Kind, schema: Any) -> 
     content = b"a" if isinstance(schema, BytesSchema) else "a"
     closed, out, heard = opened(Stage(), kind, schema), opened(Stage(), kind, schema), Heard()
     closed.close()
-    out.sender._throw_out(ProducerExcluded("by another"))
+    sender_of(out)._throw_out(ProducerExcluded("by another"))
     for producer, refusal in ((closed, AlreadyClosed), (out, ProducerFenced)):
         assert not producer.is_connected()
         with pytest.raises(refusal):
