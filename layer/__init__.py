@@ -63,7 +63,7 @@ from pulsar_on_kafka.client.values.redelivery_backoff import MultiplierRedeliver
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
-from pulsar_on_kafka.exceptions import *  # noqa: F403 - the official exceptions, listed in exceptions.__all__
+from pulsar_on_kafka.exceptions import *  # noqa: F403 - the official exceptions
 from pulsar_on_kafka.exceptions import PulsarException, Result
 from pulsar_on_kafka.functions import Context, Function, IdentitySerDe, PickleSerDe, SerDe
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId

@@ -24,7 +24,7 @@ from pulsar_on_kafka.client.values.key_shared import KeySharedPolicy
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_batch import MessageBatch
 from pulsar_on_kafka.client.values.service_info import ServiceInfo
-from pulsar_on_kafka.exceptions import *  # noqa: F403 - the official exceptions, listed in exceptions.__all__
+from pulsar_on_kafka.exceptions import *  # noqa: F403 - the official exceptions
 from pulsar_on_kafka.exceptions import PulsarException, Result
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId as MessageId
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType

@@ -6,10 +6,10 @@ official client that this version does not have yet.
 
 from __future__ import annotations
 
-from enum import IntEnum
+from enum import IntEnum as _IntEnum  # not of the official names, which others take by `*`
 
 
-class Result(IntEnum):
+class Result(_IntEnum):
     """Outcome of an asynchronous call, as the official client numbers them."""
 
     Ok = 0
@@ -64,242 +64,148 @@ class Result(IntEnum):
 
 
 class PulsarException(Exception):
-    """Base of every error that a Pulsar program catches. `result` is the official code."""
+    """Base of every error that a Pulsar program catches. `result` is the official code, that of the same name."""
 
     result: Result = Result.UnknownError
 
-
-class UnknownError(PulsarException):
-    result = Result.UnknownError
-
-
-class InvalidConfiguration(PulsarException):
-    result = Result.InvalidConfiguration
+    def __init_subclass__(cls) -> None:
+        cls.result = Result.__members__.get(cls.__name__, cls.result)
 
 
-class Timeout(PulsarException):
-    result = Result.Timeout
+class UnknownError(PulsarException): ...
 
 
-class LookupError(PulsarException):  # noqa: A001 - the official name
-    result = Result.LookupError
+class InvalidConfiguration(PulsarException): ...
 
 
-class ConnectError(PulsarException):
-    result = Result.ConnectError
+class Timeout(PulsarException): ...
 
 
-class ReadError(PulsarException):
-    result = Result.ReadError
+class LookupError(PulsarException): ...  # noqa: A001 - the official name
 
 
-class AuthenticationError(PulsarException):
-    result = Result.AuthenticationError
+class ConnectError(PulsarException): ...
 
 
-class AuthorizationError(PulsarException):
-    result = Result.AuthorizationError
+class ReadError(PulsarException): ...
 
 
-class ErrorGettingAuthenticationData(PulsarException):
-    result = Result.ErrorGettingAuthenticationData
+class AuthenticationError(PulsarException): ...
 
 
-class BrokerMetadataError(PulsarException):
-    result = Result.BrokerMetadataError
+class AuthorizationError(PulsarException): ...
 
 
-class BrokerPersistenceError(PulsarException):
-    result = Result.BrokerPersistenceError
+class ErrorGettingAuthenticationData(PulsarException): ...
 
 
-class ChecksumError(PulsarException):
-    result = Result.ChecksumError
+class BrokerMetadataError(PulsarException): ...
 
 
-class ConsumerBusy(PulsarException):
-    result = Result.ConsumerBusy
+class BrokerPersistenceError(PulsarException): ...
 
 
-class NotConnected(PulsarException):
-    result = Result.NotConnected
+class ChecksumError(PulsarException): ...
 
 
-class AlreadyClosed(PulsarException):
-    result = Result.AlreadyClosed
+class ConsumerBusy(PulsarException): ...
 
 
-class InvalidMessage(PulsarException):
-    result = Result.InvalidMessage
+class NotConnected(PulsarException): ...
 
 
-class ConsumerNotInitialized(PulsarException):
-    result = Result.ConsumerNotInitialized
+class AlreadyClosed(PulsarException): ...
 
 
-class ProducerNotInitialized(PulsarException):
-    result = Result.ProducerNotInitialized
+class InvalidMessage(PulsarException): ...
 
 
-class ProducerBusy(PulsarException):
-    result = Result.ProducerBusy
+class ConsumerNotInitialized(PulsarException): ...
 
 
-class TooManyLookupRequestException(PulsarException):
-    result = Result.TooManyLookupRequestException
+class ProducerNotInitialized(PulsarException): ...
 
 
-class InvalidTopicName(PulsarException):
-    result = Result.InvalidTopicName
+class ProducerBusy(PulsarException): ...
 
 
-class InvalidUrl(PulsarException):
-    result = Result.InvalidUrl
+class TooManyLookupRequestException(PulsarException): ...
 
 
-class ServiceUnitNotReady(PulsarException):
-    result = Result.ServiceUnitNotReady
+class InvalidTopicName(PulsarException): ...
 
 
-class OperationNotSupported(PulsarException):
-    result = Result.OperationNotSupported
+class InvalidUrl(PulsarException): ...
+
+
+class ServiceUnitNotReady(PulsarException): ...
+
+
+class OperationNotSupported(PulsarException): ...
 
 
 class NotSupported(OperationNotSupported):
     """Not in this version; the message names the feature. Differs from Pulsar: the official client has it."""
 
 
-class ProducerBlockedQuotaExceededError(PulsarException):
-    result = Result.ProducerBlockedQuotaExceededError
+class ProducerBlockedQuotaExceededError(PulsarException): ...
 
 
-class ProducerBlockedQuotaExceededException(PulsarException):
-    result = Result.ProducerBlockedQuotaExceededException
+class ProducerBlockedQuotaExceededException(PulsarException): ...
 
 
-class ProducerQueueIsFull(PulsarException):
-    result = Result.ProducerQueueIsFull
+class ProducerQueueIsFull(PulsarException): ...
 
 
-class MessageTooBig(PulsarException):
-    result = Result.MessageTooBig
+class MessageTooBig(PulsarException): ...
 
 
-class TopicNotFound(PulsarException):
-    result = Result.TopicNotFound
+class TopicNotFound(PulsarException): ...
 
 
-class SubscriptionNotFound(PulsarException):
-    result = Result.SubscriptionNotFound
+class SubscriptionNotFound(PulsarException): ...
 
 
-class ConsumerNotFound(PulsarException):
-    result = Result.ConsumerNotFound
+class ConsumerNotFound(PulsarException): ...
 
 
-class UnsupportedVersionError(PulsarException):
-    result = Result.UnsupportedVersionError
+class UnsupportedVersionError(PulsarException): ...
 
 
-class TopicTerminated(PulsarException):
-    result = Result.TopicTerminated
+class TopicTerminated(PulsarException): ...
 
 
-class CryptoError(PulsarException):
-    result = Result.CryptoError
+class CryptoError(PulsarException): ...
 
 
-class IncompatibleSchema(PulsarException):
-    result = Result.IncompatibleSchema
+class IncompatibleSchema(PulsarException): ...
 
 
-class ConsumerAssignError(PulsarException):
-    result = Result.ConsumerAssignError
+class ConsumerAssignError(PulsarException): ...
 
 
-class CumulativeAcknowledgementNotAllowedError(PulsarException):
-    result = Result.CumulativeAcknowledgementNotAllowedError
+class CumulativeAcknowledgementNotAllowedError(PulsarException): ...
 
 
-class TransactionCoordinatorNotFoundError(PulsarException):
-    result = Result.TransactionCoordinatorNotFoundError
+class TransactionCoordinatorNotFoundError(PulsarException): ...
 
 
-class InvalidTxnStatusError(PulsarException):
-    result = Result.InvalidTxnStatusError
+class InvalidTxnStatusError(PulsarException): ...
 
 
-class NotAllowedError(PulsarException):
-    result = Result.NotAllowedError
+class NotAllowedError(PulsarException): ...
 
 
-class TransactionConflict(PulsarException):
-    result = Result.TransactionConflict
+class TransactionConflict(PulsarException): ...
 
 
-class TransactionNotFound(PulsarException):
-    result = Result.TransactionNotFound
+class TransactionNotFound(PulsarException): ...
 
 
-class ProducerFenced(PulsarException):
-    result = Result.ProducerFenced
+class ProducerFenced(PulsarException): ...
 
 
-class MemoryBufferIsFull(PulsarException):
-    result = Result.MemoryBufferIsFull
+class MemoryBufferIsFull(PulsarException): ...
 
 
-class Interrupted(PulsarException):
-    result = Result.Interrupted
-
-
-__all__ = [
-    "AlreadyClosed",
-    "AuthenticationError",
-    "AuthorizationError",
-    "BrokerMetadataError",
-    "BrokerPersistenceError",
-    "ChecksumError",
-    "ConnectError",
-    "ConsumerAssignError",
-    "ConsumerBusy",
-    "ConsumerNotFound",
-    "ConsumerNotInitialized",
-    "CryptoError",
-    "CumulativeAcknowledgementNotAllowedError",
-    "ErrorGettingAuthenticationData",
-    "IncompatibleSchema",
-    "Interrupted",
-    "InvalidConfiguration",
-    "InvalidMessage",
-    "InvalidTopicName",
-    "InvalidTxnStatusError",
-    "InvalidUrl",
-    "LookupError",
-    "MemoryBufferIsFull",
-    "MessageTooBig",
-    "NotAllowedError",
-    "NotConnected",
-    "NotSupported",
-    "OperationNotSupported",
-    "ProducerBlockedQuotaExceededError",
-    "ProducerBlockedQuotaExceededException",
-    "ProducerBusy",
-    "ProducerFenced",
-    "ProducerNotInitialized",
-    "ProducerQueueIsFull",
-    "PulsarException",
-    "ReadError",
-    "Result",
-    "ServiceUnitNotReady",
-    "SubscriptionNotFound",
-    "Timeout",
-    "TooManyLookupRequestException",
-    "TopicNotFound",
-    "TopicTerminated",
-    "TransactionConflict",
-    "TransactionCoordinatorNotFoundError",
-    "TransactionNotFound",
-    "UnknownError",
-    "UnsupportedVersionError",
-]
+class Interrupted(PulsarException): ...
