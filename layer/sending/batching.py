@@ -210,7 +210,8 @@ class Batching:
 
     def _put(self, in_flight: BatchesInFlight, message: Outgoing, container: Container, sequence: int) -> None:
         """Add a message to its container, in the gate."""
-        payload, key, metadata, _, callback, _, marks, stamp, _ = message
+        payload, key, metadata, callback = message.payload, message.key, message.metadata, message.callback
+        marks, stamp = message.marks, message.stamp
         size = _PER_MESSAGE_BYTES if payload is None else len(payload) + _PER_MESSAGE_BYTES
         alone = metadata is not None and _goes_alone(metadata)
         if container.messages and (alone or container.size_bytes + size > self._max_bytes or container.marks != marks):

@@ -8,8 +8,9 @@ import secrets
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec import structs
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
@@ -138,7 +139,7 @@ class Chunking:
         outlet = self._outlet
         with self._one_message:
             if message.sequence_id is None:
-                message = message._replace(sequence_id=outlet.origins[message.partition].next_sequence_id())
+                message = structs.replace(message, sequence_id=outlet.origins[message.partition].next_sequence_id())
             tickets = self._tickets(len(pieces), callback)
             send = ChunkedSend(len(pieces), callback)
             if tickets and (len(pieces) == 1 or not outlet.deduplicates):
@@ -160,7 +161,7 @@ class Chunking:
             raise
         if verdict is DeduplicationVerdict.NEW:
             send.admitted = (partition, sequence) if counts else None
-            self._send(pieces, tickets, message._replace(sequence_id=sequence), send)
+            self._send(pieces, tickets, structs.replace(message, sequence_id=sequence), send)
             return
         self._give_back(tickets[1:], len(tickets) - 1)
         ticket = tickets[0]
@@ -225,7 +226,7 @@ class Chunking:
                 last = None if 0 < number < count - 1 else number > 0
                 ticket.callback = ChunkReport(self, send, origin, last)
                 chunk = ChunkInfo(number, count, total, uuid)
-                headers += encode_headers(replace(message.metadata or MessageMetadata(), chunk=chunk))
+                headers += encode_headers(structs.replace(message.metadata or MessageMetadata(), chunk=chunk))
             else:
                 headers += message.metadata_headers()
             headers += message.marks

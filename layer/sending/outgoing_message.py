@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata, encode_headers, key_text
 from pulsar_on_kafka.sending.in_flight import SendCallback
@@ -14,7 +16,7 @@ from pulsar_on_kafka.sending.record_key import RecordKey, key_bytes
 from pulsar_on_kafka.sending.transactional_sends import OpenTransaction
 
 
-class SendRequest(NamedTuple):
+class SendRequest(Struct, frozen=True):
     """A sender wishes this: content, and the options of Pulsar's `send` as they were given."""
 
     content: Any
@@ -36,10 +38,10 @@ class SendRequest(NamedTuple):
         Raises:
             ValueError, TypeError, NotSupported: as `Producer.send`; the message names the value.
         """
-        (
-            _, _, properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication,
-            event_timestamp, deliver_at, deliver_after, _,
-        ) = self  # fmt: skip
+        properties, partition_key, ordering_key = self.properties, self.partition_key, self.ordering_key
+        sequence_id, event_timestamp = self.sequence_id, self.event_timestamp
+        deliver_at, deliver_after = self.deliver_at, self.deliver_after
+        replication_clusters, disable_replication = self.replication_clusters, self.disable_replication
         # Each is looked at only where it is said: this is done for every message that says anything.
         if partition_key is not None and not isinstance(partition_key, RecordKey):
             _check_type(str, "partition_key", partition_key)
@@ -78,7 +80,7 @@ UNCHOSEN: Final = -1
 """The partition of a message that goes wherever messages without a key go just now."""
 
 
-class Outgoing(NamedTuple):
+class Outgoing(Struct, frozen=True):
     """A message that is ready to be numbered, and sent to its partition."""
 
     payload: bytes | None

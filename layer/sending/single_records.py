@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from msgspec import structs
+
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka.mapping.records.message_record import Headers
@@ -121,27 +123,38 @@ class SingleRecords:
     def put(self, message: Outgoing) -> None:
         """The same for a message that is more than plain bytes. Raises as `Way.put`."""
         outlet = self._outlet
-        payload, key, _, partition, callback, given, marks, stamp, _ = message
+        payload, key, partition, callback, stamp = (
+            message.payload, message.key, message.partition, message.callback, message.stamp,
+        )  # fmt: skip
         if partition == UNCHOSEN:
             partition = self._spread(None)
         if payload is not None and len(payload) > self._whole_bytes:
             if self._chunking is None:
                 outlet.refuse_size(payload, callback)
             else:
-                self._chunking.put(message._replace(partition=partition))
+                self._chunking.put(structs.replace(message, partition=partition))
             return
-        ticket = outlet.ticket(callback)
-        if ticket is None:
-            return
+        try:
+            ticket = outlet.take()
+        except IndexError:
+            waited = outlet.ticket(callback)
+            if waited is None:
+                return
+            ticket = waited
         ticket.origin = origin = outlet.origins[partition]
+        given = message.sequence_id
         ticket.sequence = sequence = origin.next_sequence_id() if given is None else given
         ticket.callback = callback
         headers: Headers = [(PRODUCER, outlet.header % sequence)]
         headers += message.metadata_headers()
-        if marks:
-            headers += marks
-        if not outlet.offer(ticket, payload, key, partition, headers, stamp):
-            return
+        headers += message.marks
+        try:
+            at_ms = 0 if stamp is None else stamp()
+            outlet.produce(outlet.kafka_topic, payload, key, partition, ticket.report, None, at_ms, headers)
+        except Exception as refused:
+            again = outlet.after_refusal(refused, ticket)
+            if again is None or not outlet.offer(again, payload, key, partition, headers, stamp):
+                return
         kafka = outlet.kafka
         if sequence & _POLL_MASK == 0:
             kafka.poll_inline()

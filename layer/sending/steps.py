@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Protocol
 
+from msgspec import structs
+
 from pulsar_on_kafka.exceptions import NotAllowedError, PulsarException
-from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata
 from pulsar_on_kafka.schema.plain import BytesSchema
 from pulsar_on_kafka.sending.in_flight import SendCallback
 from pulsar_on_kafka.sending.outgoing_message import UNCHOSEN, Outgoing, OutgoingMessage, SendRequest, needs_headers
@@ -70,7 +70,7 @@ class Steps:
             self._take_in(request.txn, request, way)
             return
         callback = request.callback if self._receipts is None else self._receipts.taken(request.callback)
-        message = self._made(request, callback, None)
+        message = self._made(request, callback, None, way)
         if message is not None:
             way.put(message)
 
@@ -88,13 +88,11 @@ class Steps:
         if part is None:
             return
         try:
-            message = self._made(request, part, txn)
+            message = self._made(request, part, txn, way)
             if message is not None:
-                if message.partition == UNCHOSEN:
-                    message = message._replace(partition=way.unkeyed())
                 part.register(self._registered_name, message.partition, admitted.topic.partitions)
                 if self._receipts is not None:  # the transaction hears of it when the receipt is confirmed
-                    message = message._replace(callback=self._receipts.taken(part))
+                    message = structs.replace(message, callback=self._receipts.taken(part))
                 way.put(message)
         except PulsarException as refusal:
             if not part.tell(refusal):
@@ -104,7 +102,7 @@ class Steps:
             raise
 
     def _made(
-        self, request: SendRequest, callback: SendCallback | None, txn: OpenTransaction | None
+        self, request: SendRequest, callback: SendCallback | None, txn: OpenTransaction | None, way: Way
     ) -> Outgoing | None:
         """None: the sender was told why not."""
         content, partition_key, marks = request.content, request.partition_key, self._marks
@@ -113,7 +111,7 @@ class Steps:
             payload = None if content is None else self._schema.encode(content)
         else:
             payload, partition_key, marks = self._shape(content, partition_key)
-            request = request._replace(partition_key=partition_key)
+            request = structs.replace(request, partition_key=partition_key)
         if self._outlet.refuses(callback):
             return None
         key, metadata = request.key_and_metadata()
@@ -122,25 +120,27 @@ class Steps:
             return None
         stamp, encoded = None, None
         if txn is not None:
-            if not self._may_take_part(callback):
+            if not self._took_part and not self._may_take_part(callback):
                 return None
-            metadata, encoded = _in(txn, metadata)
+            if metadata is None:
+                metadata, encoded = txn.plain_metadata, txn.plain_headers
+            else:
+                metadata = structs.replace(metadata, txn=txn.txn_id)
             assert isinstance(callback, TransactionalSend)  # noqa: S101 - `_take_in` made it
             stamp = callback.stamp
         if self._routing.router is not None:
             partition = self._asked(request, payload)
         elif request.partition_key and key is not None and self._routing.by_key:
             partition = self._routing.spread(key)
-        else:
-            partition = UNCHOSEN  # an ordering key alone does not choose it
+        else:  # an ordering key alone does not choose it
+            partition = UNCHOSEN if txn is None else way.unkeyed()
         return Outgoing(payload, key, metadata, partition, callback, request.sequence_id, marks, stamp, encoded)
 
     def _may_take_part(self, callback: SendCallback | None) -> bool:
         """Whether it is on record that there are markers; else the sender was told why not."""
-        if not self._took_part:
-            if not self._outlet.admitted.topic.name.is_persistent:
-                raise NotAllowedError(f"{self._outlet.topic()} is not persistent: there are no transactions")
-            self._took_part = self._outlet.on_record(callback, markers=True)
+        if not self._outlet.admitted.topic.name.is_persistent:
+            raise NotAllowedError(f"{self._outlet.topic()} is not persistent: there are no transactions")
+        self._took_part = self._outlet.on_record(callback, markers=True)
         return self._took_part
 
     def _asked(self, request: SendRequest, payload: bytes | None) -> int:
@@ -149,8 +149,3 @@ class Steps:
                 payload, request.properties, request.partition_key, request.ordering_key, request.event_timestamp
             )
         )
-
-
-def _in(txn: OpenTransaction, said: MessageMetadata | None) -> tuple[MessageMetadata, Headers | None]:
-    """Metadata with the transaction, and their headers where they are made already."""
-    return (txn.plain_metadata, txn.plain_headers) if said is None else (replace(said, txn=txn.txn_id), None)

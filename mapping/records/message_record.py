@@ -8,9 +8,10 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from pulsar_on_kafka.mapping.encoding.decimals import decimal
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
@@ -70,9 +71,9 @@ class BatchInfo(NamedTuple):
     messages: int
 
 
-@dataclass(frozen=True, slots=True)
-class MessageMetadata:
-    """A sender says this of a message. Times are Unix times in ms; 0 and None mean "not said".
+class MessageMetadata(Struct, frozen=True):
+    """A sender says this of a message. Times are Unix times in ms; 0 and None mean "not said". A frozen dataclass of
+    this size takes ten times as long to make.
 
     Args:
         ordering_key: goes with a partition key, which is the Kafka key then.
@@ -83,7 +84,7 @@ class MessageMetadata:
         replicate_to: clusters that shall get it; None leaves that to the policies, () means none.
     """
 
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = {}
     event_time_ms: int = 0
     deliver_at_ms: int | None = None
     publish_time_ms: int | None = None

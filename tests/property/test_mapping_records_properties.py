@@ -74,7 +74,7 @@ def test_headers_are_reversible(sent: MessageMetadata, sequence_id: int, epoch: 
     headers = [(PRODUCER, f"{sequence_id}{producer_suffix(epoch, producer)}".encode()), *encode_headers(sent)]
     read = decode_headers(headers)
     assert (read.sequence_id, read.producer_epoch, read.producer_name) == (sequence_id, epoch, producer)
-    for field in MessageMetadata.__dataclass_fields__:
+    for field in MessageMetadata.__struct_fields__:
         assert getattr(read, field) == getattr(sent, field), field
 
 

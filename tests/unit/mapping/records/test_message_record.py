@@ -61,7 +61,7 @@ def test_a_producers_header_has_sequence_id_epoch_and_name() -> None:
 def test_each_field_is_one_header(metadata: MessageMetadata, header: tuple[str, bytes | None]) -> None:
     assert encode_headers(metadata) == [header]
     read = decode_headers([header])
-    assert all(getattr(read, name) == getattr(metadata, name) for name in MessageMetadata.__dataclass_fields__)
+    assert all(getattr(read, name) == getattr(metadata, name) for name in MessageMetadata.__struct_fields__)
 
 
 def test_nothing_said_needs_no_header() -> None:
