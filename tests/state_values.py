@@ -48,11 +48,6 @@ from pulsar_on_kafka.mapping.state.clusters.tenant_records import (
     encode_migration,
     encode_tenant,
 )
-from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import (
-    CursorCheckpoint,
-    decode_checkpoint,
-    encode_checkpoint,
-)
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import (
     LedgerSummary,
     Marker,
@@ -89,15 +84,18 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import decode as deco
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import encode_transaction as encode_hold
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
     CommitMetadata,
+    CursorCheckpoint,
+    Deliveries,
     Holes,
     Lineage,
     Segment,
+    decode_checkpoint,
     decode_segment,
+    encode_checkpoint,
     encode_segment,
 )
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_metadata as decode_commit
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import encode_commit_metadata as encode_commit
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
 from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     Expel,
     Held,

@@ -23,7 +23,7 @@ from pulsar_on_kafka.client.connection.connection import chosen_instance, connec
 from pulsar_on_kafka.client.values.authentication import Authentication
 from pulsar_on_kafka.client.values.service_url import parse_service_url
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
+from pulsar_on_kafka.mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic, check_backlog
 from pulsar_on_kafka.node.node import acquire

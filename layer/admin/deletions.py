@@ -12,13 +12,14 @@ from pulsar_on_kafka.client.consumer.retry_letters import RECONSUMETIMES
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
 from pulsar_on_kafka.ledgers.deletion_topics import (
     DEAD_LETTERS,
+    EVENTS,
     OPERATOR,
     REASON,
     RETRIES,
+    WORKER,
     event_in,
     event_schema,
 )
-from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
 from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.names.topic_name import TopicName

@@ -14,14 +14,14 @@ from pulsar_on_kafka.client.connection.connection import peer_settings
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.cursor.saved import Recovered, UnreadableCursor
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
-from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
+from pulsar_on_kafka.mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import AcknowledgeUpTo, SaveNow, Seek, Skip, Wish
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import acquire, release
-from pulsar_on_kafka.node.sides.comparing import compare_subscription
+from pulsar_on_kafka.node.sides.carrying import compare_subscription
 from pulsar_on_kafka.replicated.comparison import PartitionComparison
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import TenantRecord
-from pulsar_on_kafka.metadata.tenant_moves import TenantMove
+from pulsar_on_kafka.metadata.tenants import TenantMove
 
 
 @raising_pulsar_errors

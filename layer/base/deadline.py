@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,3 +48,21 @@ class Deadline:
         """Raise `DeadlineExceeded`, naming `what` was waited for, once the deadline has passed."""
         if self.passed():
             raise DeadlineExceeded(f"time ran out while waiting for {what}")
+
+
+_LOOK_EVERY_S = 0.02
+
+
+def pause(seconds: float) -> None:
+    """Let time pass where there is nothing to be woken by."""
+    threading.Event().wait(seconds)
+
+
+def wait_until(happened: Callable[[], bool], deadline: Deadline) -> bool:
+    """Look 50 times a second; True once it happened, False when the deadline passes first."""
+    pause = threading.Event()
+    while not happened():
+        if deadline.passed():
+            return False
+        pause.wait(min(_LOOK_EVERY_S, deadline.remaining_s()))
+    return True

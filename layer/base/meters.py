@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence, Sized
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable, Sequence, Sized
+from dataclasses import dataclass, field, replace
+from typing import Final, Generic, Protocol, TypeVar
 
 BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -76,54 +76,25 @@ class SubscriptionMeter:
 class SendCounts:
     """Messages of one producer: stored, given up, and under way now."""
 
-    sent: int
-    failed: int
-    pending: int
+    sent: int = 0
+    failed: int = 0
+    pending: int = 0
+
+    def __add__(self, other: SendCounts) -> SendCounts:
+        return SendCounts(self.sent + other.sent, self.failed + other.failed, self.pending + other.pending)
 
 
 class CountsSends(Protocol):
     def send_counts(self) -> SendCounts: ...
 
 
-class TopicMeter:
-    """Sum of what this process's producers sent to one topic."""
-
-    def __init__(self) -> None:
-        self._closed = SendCounts(0, 0, 0)
-        self._open: list[CountsSends] = []
-        self._lock = threading.Lock()
-
-    def opened(self, producer: CountsSends) -> None:
-        with self._lock:
-            self._open.append(producer)
-
-    def closed(self, producer: CountsSends) -> None:
-        """Keep what it counted; a second call does nothing."""
-        with self._lock:
-            if producer in self._open:
-                self._open.remove(producer)
-                counts, before = producer.send_counts(), self._closed
-                self._closed = SendCounts(before.sent + counts.sent, before.failed + counts.failed, 0)
-
-    def counts(self) -> tuple[SendCounts, int]:
-        """All producers together, and how many are open."""
-        with self._lock:
-            closed, producers = self._closed, list(self._open)
-        found = [producer.send_counts() for producer in producers]
-        return SendCounts(
-            closed.sent + sum(counts.sent for counts in found),
-            closed.failed + sum(counts.failed for counts in found),
-            sum(counts.pending for counts in found),
-        ), len(found)
-
-
 @dataclass(frozen=True, slots=True)
 class ReadCounts:
     """Counts of one reader: messages handed out, messages that no key of it fits, and payload bytes read from Kafka."""
 
-    delivered: int
-    undecryptable: int
-    received_bytes: int
+    delivered: int = 0
+    undecryptable: int = 0
+    received_bytes: int = 0
 
     def __add__(self, other: ReadCounts) -> ReadCounts:
         return ReadCounts(
@@ -137,25 +108,58 @@ class CountsReads(Protocol):
     def read_counts(self) -> ReadCounts: ...
 
 
-class ReaderMeter:
+U = TypeVar("U")
+C = TypeVar("C", SendCounts, ReadCounts)
+
+
+class _Sum(Generic[U, C]):
+    """What those that are open count, and what those that were closed have counted. Thread-safe."""
+
+    def __init__(self, counted: Callable[[U], C], nothing: C) -> None:
+        self._counted: Callable[[U], C] = counted
+        self._closed: C = nothing
+        self._open: list[U] = []
+        self._lock = threading.Lock()
+
+    def opened(self, user: U) -> None:
+        with self._lock:
+            self._open.append(user)
+
+    def closed(self, user: U) -> None:
+        """Keep what it counted; a second call does nothing."""
+        with self._lock:
+            if user in self._open:
+                self._open.remove(user)
+                self._closed += self._kept(self._counted(user))
+
+    def counts(self) -> tuple[C, int]:
+        """All together, and how many are open."""
+        with self._lock:
+            total, users = self._closed, list(self._open)
+        for user in users:
+            total += self._counted(user)
+        return total, len(users)
+
+    def _kept(self, counts: C) -> C:
+        return counts
+
+
+class TopicMeter(_Sum[CountsSends, SendCounts]):
+    """Sum of what this process's producers sent to one topic."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda producer: producer.send_counts(), SendCounts())
+
+    def _kept(self, counts: SendCounts) -> SendCounts:
+        return replace(counts, pending=0)
+
+
+class ReaderMeter(_Sum[CountsReads, ReadCounts]):
     """Sum of what the readers of one topic read in this process, those of table views among them."""
 
     def __init__(self) -> None:
-        self._closed = ReadCounts(0, 0, 0)
-        self._open: list[CountsReads] = []
+        super().__init__(lambda reader: reader.read_counts(), ReadCounts())
         self._views: list[Sized] = []
-        self._lock = threading.Lock()
-
-    def opened(self, reader: CountsReads) -> None:
-        with self._lock:
-            self._open.append(reader)
-
-    def closed(self, reader: CountsReads) -> None:
-        """Keep what it counted; a second call does nothing."""
-        with self._lock:
-            if reader in self._open:
-                self._open.remove(reader)
-                self._closed += reader.read_counts()
 
     def view_opened(self, view: Sized) -> None:
         """`view`: as long as it has keys."""
@@ -165,14 +169,6 @@ class ReaderMeter:
     def view_closed(self, view: Sized) -> None:
         with self._lock:
             self._views.remove(view)
-
-    def counts(self) -> tuple[ReadCounts, int]:
-        """All readers together, and how many are open."""
-        with self._lock:
-            total, readers = self._closed, list(self._open)
-        for reader in readers:
-            total += reader.read_counts()
-        return total, len(readers)
 
     def views(self) -> list[int]:
         """How many keys each open table view has."""

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, Fenced, LayerError, NotAuthorized
+from pulsar_on_kafka.base.turns import Turns
+
+_log: Final = logging.getLogger(__name__)
 
 FORBIDDEN_AGAIN_S: Final = 30.0
 """The pause, at least, after work that a missing right has kept from being done: nobody grants within a second."""
 
-_log: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
@@ -67,6 +69,8 @@ class Worker:
         self._retry = retry
         self._last = last
         self._expected = expected
+        self.turns = Turns()
+        """Of work that is done in turns, which begins them itself."""
         self._pause_s = 0.0
         self._told = ""
         self._begun = threading.Lock()
@@ -241,3 +245,40 @@ def aside(name: str, action: Callable[[], object], *, daemon: bool = True) -> th
     thread = threading.Thread(target=run, name=name, daemon=daemon)
     thread.start()
     return thread
+
+
+AT_ONCE: Final = 8
+
+
+def side_by_side(calls: Iterable[Callable[[], _T]], at_once: int = AT_ONCE) -> list[_T]:
+    """What each gives, in their order. Returns when all are done; one alone is made by the caller's thread, others by
+    daemon threads, which do not keep a process that ends.
+
+    Raises:
+        Exception: what the first of them raised, in their order, when all are done.
+    """
+    made = list(calls)
+    if len(made) < 2:
+        return [call() for call in made]
+    results: dict[int, _T] = {}
+    failures: dict[int, BaseException] = {}
+    left = iter(range(len(made)))
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                number = next(left, None)
+            if number is None:
+                return
+            try:
+                results[number] = made[number]()
+            except BaseException as failure:  # the caller's thread raises it
+                failures[number] = failure
+
+    threads = [aside(f"pok-side-by-side-{number}", work) for number in range(min(at_once, len(made)))]
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[min(failures)]
+    return [results[number] for number in range(len(made))]

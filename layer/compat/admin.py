@@ -14,8 +14,7 @@ from typing import Any, Final, Protocol
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.context import methods_within
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.compat.pulsar_policies import requests_for
 from pulsar_on_kafka.compat.secured import ADMIN, Logins
 from pulsar_on_kafka.registry.model import StoredSchema

@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.clock import SystemClock
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.client.values.authentication import AuthenticationToken
 from pulsar_on_kafka.compat.admin import Admin, AdminError, LayerAdmin, PulsarRest
 from pulsar_on_kafka.compat.history import Event, Side

@@ -6,7 +6,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import CursorCheckpoint, decode_checkpoint
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import CursorCheckpoint, decode_checkpoint
 from pulsar_on_kafka.mapping.state.state_keys import CursorCheckpointKey, decode_key
 from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog

@@ -12,8 +12,7 @@ from pulsar_on_kafka.base.errors import InvalidCursorPosition, StoreError
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet, BatchAckSets
 from pulsar_on_kafka.cursor.positions import PositionSet, count_runs, leading_run
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import LedgerSummary
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries, Holes
 
 MOST_REQUESTS: Final = 8
 """Ids that a cursor remembers. They make its commit 90 characters longer at most, once somebody asked for something."""

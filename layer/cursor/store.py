@@ -29,14 +29,15 @@ from pulsar_on_kafka.cursor.segments import CursorSegments
 from pulsar_on_kafka.cursor.sessions import is_of_one_take_over, new_session
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import Marker, obsolete_after
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
     MAX_METADATA_CHARS,
     CommitMetadata,
+    CursorCheckpoint,
     Holes,
     Lineage,
     decode_commit_metadata,
+    encode_checkpoint,
     encode_commit_metadata,
 )
 from pulsar_on_kafka.mapping.state.state_keys import CursorCheckpointKey, encode_key

@@ -24,8 +24,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import pause
+from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.deduplication.deduplication_machine import Undecided
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord

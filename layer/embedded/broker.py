@@ -18,9 +18,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Final, Literal
 
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.lifetimes import Startable
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded import readiness
 from pulsar_on_kafka.embedded.download import last_lines
 from pulsar_on_kafka.embedded.errors import (

@@ -6,9 +6,8 @@ import gc
 import warnings
 from typing import TYPE_CHECKING, Final
 
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.lifetimes import Startable
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded import readiness
 from pulsar_on_kafka.embedded.broker import BrokerOptions
 from pulsar_on_kafka.embedded.download import KAFKA_VERSION

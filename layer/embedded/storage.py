@@ -22,8 +22,7 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.embedded.download import last_lines
 from pulsar_on_kafka.embedded.errors import BrokerDidNotStart, DataDirBusy, NoDiskSpace
 from pulsar_on_kafka.embedded.jars import KafkaJars

@@ -8,7 +8,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -21,14 +21,12 @@ from confluent_kafka.admin import (
 )
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.kafka import acls as acl_values
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.acls import Acl
 from pulsar_on_kafka.kafka.consumer_groups import GroupRequests
-from pulsar_on_kafka.kafka.errors import is_no_such_topic, translate
-from pulsar_on_kafka.kafka.events import ErrorEvents
+from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember, TopicDescription
 from pulsar_on_kafka.kafka.rights import Right, on_cluster, on_group, on_topic
 
@@ -95,25 +93,16 @@ class KafkaAdmin:
 
     def list_topics(self, deadline: Deadline) -> dict[str, int]:
         """Every topic that this client may see, with its number of partitions."""
-        try:
+        with _answer("listing topics"):
             metadata = self._handle.list_topics(timeout=max(0.05, min(deadline.remaining_s(), _LONGEST_S)))
-        except KafkaException as failure:
-            raise translate(failure, "listing topics") from failure
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def describe_topic(self, topic: str, deadline: Deadline) -> TopicDescription | None:
         """The topic as it is now, or None when there is none of that name."""
-        what = f"describing topic {topic}"
         future = self._handle.describe_topics(TopicCollection([topic]), **self._budget(deadline))[topic]
-        try:
-            found = future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
-        except KafkaException as failure:
-            if is_no_such_topic(failure.args[0]):
-                return None
-            raise translate(failure, what, on_topic("Describe", topic)) from failure
-        except FutureTimeoutError as late:
-            raise errors.DeadlineExceeded(f"{what}: no answer in time") from late
-        return TopicDescription(topic, str(found.topic_id), len(found.partitions))
+        with suppress(errors.NoSuchTopic):
+            return self._described(topic, future, deadline)
+        return None
 
     def describe_topics(self, topics: Sequence[str], deadline: Deadline) -> dict[str, TopicDescription]:
         """The topics as they are now, one request for each `MOST_AT_ONCE`. Those that are not there, or may not be
@@ -123,10 +112,12 @@ class KafkaAdmin:
             asked = TopicCollection(list(topics[begin : begin + MOST_AT_ONCE]))
             for topic, future in self._handle.describe_topics(asked, **self._budget(deadline)).items():
                 with suppress(errors.NoSuchTopic, errors.NotAuthorized):
-                    what = f"describing topic {topic}"
-                    described = self._result(future, deadline, what, on_topic("Describe", topic))
-                    found[topic] = TopicDescription(topic, str(described.topic_id), len(described.partitions))
+                    found[topic] = self._described(topic, future, deadline)
         return found
+
+    def _described(self, topic: str, future: Future[Any], deadline: Deadline) -> TopicDescription:
+        found = self._result(future, deadline, f"describing topic {topic}", on_topic("Describe", topic))
+        return TopicDescription(topic, str(found.topic_id), len(found.partitions))
 
     def allowed_on_topics(self, topics: Sequence[str], deadline: Deadline) -> dict[str, frozenset[str]]:
         """What this user may do with each topic, as `kafka-acls` spells it (Read, DescribeConfigs ...). A topic that is
@@ -161,15 +152,10 @@ class KafkaAdmin:
             [NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(configs))],
             **self._budget(deadline),
         )[topic]
-        try:
-            future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
-        except KafkaException as failure:
-            if failure.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return False
-            raise translate(failure, f"creating topic {topic}", on_topic("Create", topic)) from failure
-        except FutureTimeoutError as late:
-            raise errors.DeadlineExceeded(f"creating topic {topic}: no answer in time") from late
-        return True
+        with suppress(errors.AlreadyExists):
+            self._result(future, deadline, f"creating topic {topic}", on_topic("Create", topic))
+            return True
+        return False
 
     def grow_topic(self, topic: str, partitions: int, deadline: Deadline) -> None:
         """Raise the number of partitions to `partitions`."""
@@ -179,13 +165,10 @@ class KafkaAdmin:
     def delete_topic(self, topic: str, deadline: Deadline) -> bool:
         """True when the topic was there."""
         future = self._handle.delete_topics([topic], **self._budget(deadline))[topic]
-        try:
-            future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
-        except KafkaException as failure:
-            if is_no_such_topic(failure.args[0]):
-                return False
-            raise translate(failure, f"deleting topic {topic}", on_topic("Delete", topic)) from failure
-        return True
+        with suppress(errors.NoSuchTopic):
+            self._result(future, deadline, f"deleting topic {topic}", on_topic("Delete", topic))
+            return True
+        return False
 
     def topic_configs(self, topic: str, deadline: Deadline) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -194,10 +177,8 @@ class KafkaAdmin:
 
     def broker_configs(self, deadline: Deadline) -> dict[str, str]:
         """The configuration of one broker of the cluster (the lowest id)."""
-        try:
+        with _answer("listing brokers"):
             metadata = self._handle.list_topics(topic="", timeout=max(0.05, min(deadline.remaining_s(), _LONGEST_S)))
-        except KafkaException as failure:
-            raise translate(failure, "listing brokers") from failure
         resource = ConfigResource(ResourceType.BROKER, str(min(metadata.brokers)))
         what = "reading a broker's configuration"
         return self._configs(resource, what, deadline, on_cluster("DescribeConfigs"))
@@ -320,13 +301,9 @@ class KafkaAdmin:
         for wanted in acl_values.filters():
             future = self._handle.describe_acls(wanted, **self._budget(deadline))
             try:
-                bindings = future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
-            except KafkaException as failure:
-                if failure.args[0].code() == KafkaError.SECURITY_DISABLED:
-                    return None
-                raise translate(failure, "reading ACLs", on_cluster("Describe")) from failure
-            except FutureTimeoutError as late:
-                raise errors.DeadlineExceeded("reading ACLs: no answer in time") from late
+                bindings = self._result(future, deadline, "reading ACLs", on_cluster("Describe"))
+            except errors.NotSupportedYet:
+                return None
             found += [acl for each in bindings if (acl := acl_values.read(each)) is not None]
         return found
 
@@ -340,13 +317,11 @@ class KafkaAdmin:
 
     def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription:
         """The group as its coordinator knows it; a group that never was is described as DEAD or EMPTY, no members."""
-        with _answer(f"describing group {group_id}", on_group("Describe", group_id)):
-            try:
+        try:
+            with _answer(f"describing group {group_id}", on_group("Describe", group_id)):
                 found = self._groups.describe(group_id, deadline)
-            except KafkaException as failure:
-                if failure.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-                    raise
-                return GroupDescription(group_id, "DEAD", ())
+        except errors.NoSuchSubscription:
+            return GroupDescription(group_id, "DEAD", ())
         members = tuple(
             GroupMember(
                 str(member.member_id),
@@ -375,13 +350,11 @@ class KafkaAdmin:
 
         what = f"reading the offsets of group {group_id}"
         needed = on_group("Describe", group_id), on_topic("Describe", topic)
-        with _answer(what, *needed):
-            try:
+        try:
+            with _answer(what, *needed):
                 found = self._groups.about_offsets(group_id, ask, deadline)
-            except KafkaException as failure:
-                if failure.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-                    raise
-                return {}
+        except errors.NoSuchSubscription:
+            return {}
         for where in found.topic_partitions:
             if where.error is not None:
                 raise translate(where.error, what, *needed)
@@ -397,16 +370,10 @@ class KafkaAdmin:
         Raises:
             SubscriptionBusy: the group has members.
         """
-        with _answer(f"deleting group {group_id}", on_group("Delete", group_id)):
-            try:
-                self._groups.delete(group_id, deadline)
-            except KafkaException as failure:
-                if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                    return False
-                if failure.args[0].code() == KafkaError.NON_EMPTY_GROUP:
-                    raise errors.SubscriptionBusy(f"deleting group {group_id}: it has live members") from failure
-                raise
-        return True
+        with suppress(errors.NoSuchSubscription), _answer(f"deleting group {group_id}", on_group("Delete", group_id)):
+            self._groups.delete(group_id, deadline)
+            return True
+        return False
 
     def close(self) -> None:
         self._groups.close()

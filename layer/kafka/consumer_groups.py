@@ -114,7 +114,7 @@ class GroupRequests:
             handles.release(given_up)  # outside of the lock: librdkafka ends only when its callbacks do
             if ours:
                 future.add_done_callback(lambda done: self._answered(group_id, done))
-            wait((future,), min(_at_most(deadline), _LATE_S))
+            wait((future,), min(deadline.remaining_s(), _LATE_S))
             if ours and future.done():
                 return future.result()
             if deadline.passed():
@@ -148,7 +148,3 @@ class GroupRequests:
             owed = self._owed.get(group_id)
             if owed is not None and owed.future is future:
                 del self._owed[group_id]
-
-
-def _at_most(deadline: Deadline) -> float:
-    return min(deadline.remaining_s(), _NEVER_S)

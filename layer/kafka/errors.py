@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.kafka.rights import Right
 
-_BY_CODE: Final[dict[int, type[errors.StoreError]]] = {
+_log = logging.getLogger(__name__)
+
+_BY_CODE: Final[dict[int, type[errors.LayerError]]] = {
+    KafkaError.TOPIC_ALREADY_EXISTS: errors.AlreadyExists,
+    KafkaError.GROUP_ID_NOT_FOUND: errors.NoSuchSubscription,
+    KafkaError.NON_EMPTY_GROUP: errors.SubscriptionBusy,
+    KafkaError.SECURITY_DISABLED: errors.NotSupportedYet,
     KafkaError._ALL_BROKERS_DOWN: errors.ConnectFailed,
     KafkaError._TRANSPORT: errors.ConnectFailed,
     KafkaError._RESOLVE: errors.ConnectFailed,
@@ -147,3 +155,34 @@ def translate(error: KafkaError | KafkaException, what: str, *needed: Right) -> 
     if missing:
         text += "; " + "; ".join(map(str, missing))
     return _BY_CODE.get(kafka_error.code(), errors.StoreError)(text)
+
+
+_NO_LOGIN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL})
+
+
+class ErrorEvents:
+    """An `error_cb`. Keeps the last failed login, the error after which a handle does nothing more, and the latest."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self.no_login: LayerError | None = None
+        self.fatal: LayerError | None = None
+        self.latest: LayerError | None = None
+        """Of one broker; that all are down says less."""
+        self.no_topic: LayerError | None = None
+        """A topic that was there is not any more. librdkafka tells a consumer that is assigned by hand only here."""
+
+    def __call__(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self.latest = translate(error, self._what)
+        if error.fatal():
+            self.fatal = translate(error, self._what)
+            _log.error("%s gave up: %s", self._what, error.str())
+        elif error.code() in _NO_LOGIN:
+            # It goes on trying, many times a second.
+            _log.log(logging.WARNING if self.no_login is None else logging.DEBUG, "%s: %s", self._what, error.str())
+            self.no_login = translate(error, self._what)
+        elif is_no_such_topic(error):
+            self.no_topic = translate(error, self._what)
+        else:
+            _log.info("%s: %s", self._what, error.str())

@@ -17,12 +17,10 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import pause, wait_until
+from pulsar_on_kafka.base.deadline import Deadline, pause, wait_until
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.kafka.errors import translate
-from pulsar_on_kafka.kafka.events import ErrorEvents
+from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
 from pulsar_on_kafka.kafka.rights import on_topic
 
 DeliveryCallback = Callable[[KafkaError | None, Any], None]
@@ -250,34 +248,39 @@ class KafkaProducer:
         except KafkaException as refused:
             raise self.why_refused(refused, topic, f"append to {topic}-{partition}") from refused
 
-    def append(self, topic: str, partition: int, key: bytes | None, value: bytes | None, deadline: Deadline) -> int:
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        deadline: Deadline,
+        headers: Headers | None = None,
+    ) -> int:
         """Append one record, wait until every in-sync replica has it, and give its offset.
 
         Raises:
             AppendFailed: certainly not written.
             AppendOutcomeUnknown: the deadline passed while it was under way.
         """
-        done = threading.Event()
+        waiting, what = Waiting(), f"append to {topic}-{partition}"
         outcome: list[tuple[KafkaError | None, int | None]] = []
 
         def delivered(error: KafkaError | None, record: Any) -> None:
             outcome.append((error, record.offset()))
-            done.set()
+            waiting.settle()
 
         try:
-            self.enqueue(topic, partition, key, value, delivered)
+            self.enqueue(topic, partition, key, value, delivered, headers)
         except BufferError as full:
-            raise errors.AppendFailed(f"append to {topic}-{partition}: the local queue is full") from full
-        self.wake()
-        if not done.wait(deadline.remaining_s()):
-            raise errors.AppendOutcomeUnknown(f"append to {topic}-{partition} was not answered in time")
+            raise errors.AppendFailed(f"{what}: the local queue is full") from full
+        if not self.wait_for(waiting, deadline):
+            raise errors.AppendOutcomeUnknown(f"{what} was not answered in time")
         error, offset = outcome[0]
         if error is not None:
-            raise self.why_refused(error, topic, f"append to {topic}-{partition}")
+            raise self.why_refused(error, topic, what)
         if offset is None:
-            raise errors.AppendOutcomeUnknown(
-                f"append to {topic}-{partition}: stored by an earlier try, offset unknown"
-            )
+            raise errors.AppendOutcomeUnknown(f"{what}: stored by an earlier try, offset unknown")
         return offset
 
     def why_refused(self, error: KafkaError | KafkaException, topic: str, what: str) -> errors.LayerError:

@@ -8,7 +8,7 @@ from operator import methodcaller
 from typing import Any, Final, NamedTuple, Protocol
 
 from pulsar_on_kafka.mapping.records.message_record import Headers
-from pulsar_on_kafka.mapping.records.packed_headers import unpack
+from pulsar_on_kafka.mapping.records.record_headers import unpack
 
 _log = logging.getLogger(__name__)
 

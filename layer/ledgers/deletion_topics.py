@@ -8,9 +8,29 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from pulsar_on_kafka.ledgers.group import EVENTS
 from pulsar_on_kafka.ledgers.model import Ledger
+from pulsar_on_kafka.mapping.names.subscription_group import group_id
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_topics import LEDGERS, SYSTEM_NAMESPACE
 from pulsar_on_kafka.schema import AvroSchema, Integer, Long, Map, Record, String
+
+EVENTS: Final = f"persistent://{SYSTEM_NAMESPACE}/__ledger_deletion"
+"""The topic on which deletions are asked for."""
+WORKER: Final = "ledger-deletion-worker"
+"""The subscription on it of those who delete."""
+MAINTENANCE: Final = "maintenance"
+
+
+def maintenance_group(instance: Instance) -> str:
+    """The group of those who maintain the lists: whoever is assigned partition i of `ledgers` maintains i."""
+    return instance.group(LEDGERS, MAINTENANCE)
+
+
+def deletion_group(instance: Instance) -> str:
+    """The group of those who delete data."""
+    return group_id(instance.kafka_topic(TopicName.parse(EVENTS)), WORKER)
+
 
 RETRIES: Final = f"{EVENTS}-RETRY"
 DEAD_LETTERS: Final = f"{EVENTS}-DLQ"

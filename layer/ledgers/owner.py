@@ -178,8 +178,6 @@ class LedgerOwner:
         for begin in range(0, len(records), _APPENDED_AT_ONCE):
             self._append(records[begin : begin + _APPENDED_AT_ONCE], deadline)
 
-    # Inside -------------------------------------------------------------------------------------------------------
-
     def _write(self, due: Sequence[_Due], deadline: Deadline, measuring: Deadline) -> tuple[int, int]:
         """How many were written, and how many were looked at: the first ones. They are appended as they come, so that
         what is measured is kept when time is over."""

@@ -21,7 +21,7 @@ from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned
 from pulsar_on_kafka.metadata.namespaces import CLUSTER
 
 REGISTRY: Final = "registry of clusters"
-REGISTRY_KEYS: Final[EntityKeys[str]] = EntityKeys(ClusterRegistryKey, lambda key: REGISTRY, lambda name: ())
+REGISTRY_KEYS: Final[EntityKeys[str]] = EntityKeys(ClusterRegistryKey, lambda: REGISTRY, lambda _: (), CLUSTER)
 
 _NAME: Final = re.compile(r"[-=:.\w]{1,100}", re.ASCII)
 _SECRET: Final = re.compile(r"password|passphrase|secret|key\.pem|oauthbearer\.config|jaas")
@@ -55,7 +55,7 @@ class Clusters:
 
     def registry(self, deadline: Deadline) -> ClusterRegistry:
         """The registry as it stands in the log now; an empty one where no cluster was ever registered."""
-        return _registry(self._entities.read(CLUSTER, REGISTRY, deadline))
+        return _registry(self._entities.read(REGISTRY, deadline))
 
     def create(self, name: str, address: ClusterAddress, deadline: Deadline) -> None:
         """Raises AlreadyExists, InvalidOption."""
@@ -115,7 +115,7 @@ class Clusters:
             wanted = change(known)
             return None if wanted == known and current is not None else encode_clusters(wanted)
 
-        self._entities.update(CLUSTER, REGISTRY, changed, deadline)
+        self._entities.update(REGISTRY, changed, deadline)
 
     @staticmethod
     def _require(known: ClusterRegistry, name: str) -> None:

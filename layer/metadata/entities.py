@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from math import inf
 from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
@@ -14,7 +15,7 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.state_keys import decode_key, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import StateLog
-from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Outcome, Versioned, VersionedKey, VersionedKeys
+from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Versioned, VersionedKey
 from pulsar_on_kafka.statelog.versioned import Keeping
 from pulsar_on_kafka.statelog.views import ByPartition
 
@@ -26,13 +27,33 @@ E = TypeVar("E")
 T = TypeVar("T")
 
 
-class EntityKeys(Generic[E]):
-    """Keys of one kind (`TopicKey` ...) as the compare-and-set wants them; `fields` gives an entity's own."""
+def _made_of(*fields: str) -> Any:
+    return fields[0] if len(fields) == 1 else fields
 
-    def __init__(self, kind: type[Any], entity_of: Callable[[Any], E], fields: Callable[[E], tuple[str, ...]]) -> None:
+
+def _fields_of(entity: Any) -> tuple[str, ...]:
+    return (entity,) if isinstance(entity, str) else entity
+
+
+class EntityKeys(Generic[E]):
+    """Keys of one kind (`TopicKey` ...) as the compare-and-set wants them: an entity's own fields, of which the first
+    is its place, then version and attempt."""
+
+    def __init__(
+        self,
+        kind: type[Any],
+        entity_of: Callable[..., E] = _made_of,
+        fields: Callable[[E], tuple[str, ...]] = _fields_of,
+        place: str = "",
+    ) -> None:
+        """`entity_of` makes an entity of its fields, which `fields` gives; `place`: of one that has none."""
         self._kind = kind
         self._entity_of = entity_of
         self._fields = fields
+        self._place = place
+
+    def place_of(self, entity: E) -> str:
+        return (*self._fields(entity), self._place)[0]
 
     def encode(self, entity: E, version: int, attempt: str) -> bytes:
         return encode_key(self._kind(*self._fields(entity), version, attempt))
@@ -42,7 +63,8 @@ class EntityKeys(Generic[E]):
         found: Any = decode_key(key)
         if not isinstance(found, self._kind):
             return None
-        return VersionedKey(self._entity_of(found), found.version, found.attempt)
+        own = msgspec.structs.astuple(found)[:-2]
+        return VersionedKey(self._entity_of(*own), found.version, found.attempt)
 
 
 def readable(states: Iterable[Versioned], decode: Callable[[bytes], T]) -> Iterator[T]:
@@ -56,7 +78,7 @@ def readable(states: Iterable[Versioned], decode: Callable[[bytes], T]) -> Itera
 
 
 class Entities(Generic[E]):
-    """Thread-safe. `place` (the topic's or namespace's name) says in which partition an entity lies.
+    """Thread-safe. An entity's place (the topic's or namespace's name) says in which partition it lies.
 
     Memory: the entities of the partitions that were asked for.
     """
@@ -65,7 +87,7 @@ class Entities(Generic[E]):
         self,
         log: StateLog,
         topic: StateTopic,
-        keys: VersionedKeys[E],
+        keys: EntityKeys[E],
         clock: Clock,
         keeping: Keeping[E] | None = None,
     ) -> None:
@@ -76,42 +98,29 @@ class Entities(Generic[E]):
             lambda partition: CompareAndSet(log, topic, partition, keys, clock=clock, keeping=keeping)
         ).of
 
-    def read(self, place: str, entity: E, deadline: Deadline) -> Versioned | None:
-        return self._at(self._topic.partition_for(place)).read(entity, deadline)
+    def of(self, entity: E) -> CompareAndSet[E]:
+        """The partition that it lies in."""
+        return self._at(self._topic.partition_for(self._keys.place_of(entity)))
 
-    def read_together(self, entities: Mapping[E, str], deadline: Deadline) -> dict[E, Versioned | None]:
-        """The states of several entities (entity to place): each partition is read to its end once."""
-        fresh: set[int] = set()
+    def read(self, entity: E, deadline: Deadline) -> Versioned | None:
+        return self.of(entity).read(entity, deadline)
+
+    def read_together(self, entities: Iterable[E], deadline: Deadline) -> dict[E, Versioned | None]:
+        """The states of several entities: each partition is read to its end once."""
+        fresh: set[CompareAndSet[E]] = set()
         found: dict[E, Versioned | None] = {}
-        for entity, place in entities.items():
-            number = self._topic.partition_for(place)
-            partition = self._at(number)
-            state = partition.cached(entity) if number in fresh else None
+        for entity in entities:
+            partition = self.of(entity)
+            state = partition.cached(entity) if partition in fresh else None
             found[entity] = partition.read(entity, deadline) if state is None else state
-            fresh.add(number)
+            fresh.add(partition)
         return found
 
-    def winners(self, place: str, entity: E, deadline: Deadline) -> list[Versioned]:
-        return self._at(self._topic.partition_for(place)).winners(entity, deadline)
+    def update(self, entity: E, change: Callable[[Versioned | None], bytes | None], deadline: Deadline) -> Versioned:
+        return self.of(entity).update(entity, change, deadline)
 
-    def cached(self, place: str, entity: E) -> Versioned | None:
-        return self._at(self._topic.partition_for(place)).cached(entity)
-
-    def propose(self, place: str, entity: E, expected_version: int, value: bytes, deadline: Deadline) -> Outcome:
-        return self._at(self._topic.partition_for(place)).propose(entity, expected_version, value, deadline)
-
-    def update(
-        self, place: str, entity: E, change: Callable[[Versioned | None], bytes | None], deadline: Deadline
-    ) -> Versioned:
-        return self._at(self._topic.partition_for(place)).update(entity, change, deadline)
-
-    def amend(
-        self, place: str, entity: E, change: Callable[[Versioned], bytes | None], deadline: Deadline
-    ) -> Versioned | None:
-        return self._at(self._topic.partition_for(place)).amend(entity, change, deadline)
-
-    def remove(self, place: str, entity: E, deadline: Deadline, *, below: float = inf) -> None:
-        self._at(self._topic.partition_for(place)).remove(entity, deadline, below=below)
+    def amend(self, entity: E, change: Callable[[Versioned], bytes | None], deadline: Deadline) -> Versioned | None:
+        return self.of(entity).amend(entity, change, deadline)
 
     def in_partition(
         self, partition: int, decode: Callable[[bytes], T], deadline: Deadline
@@ -125,10 +134,10 @@ class Entities(Generic[E]):
         versions = {entity: state.version for entity, state in dead.items()}
         return self._at(partition).remove_dead(versions, deadline) if versions else 0
 
-    def touch(self, place: str, entity: E, deadline: Deadline) -> None:
+    def touch(self, entity: E, deadline: Deadline) -> None:
         """Append what changes nothing, for the answer's time: the tombstone of an attempt that nobody made."""
         key = self._keys.encode(entity, 1, secrets.token_hex(16))
-        self._log.append(self._topic, self._topic.partition_for(place), key, None, deadline)
+        self._log.append(self._topic, self._topic.partition_for(self._keys.place_of(entity)), key, None, deadline)
 
     def at(self, place: str, deadline: Deadline) -> dict[E, Versioned]:
         """The entities of `place`, with their states."""
@@ -137,10 +146,6 @@ class Entities(Generic[E]):
     def beside(self, place: str, deadline: Deadline) -> dict[E, Versioned]:
         """Every entity that lies in the same partition as `place`, with its state."""
         return self._at(self._topic.partition_for(place)).entities(deadline)
-
-    def of_partition(self, place: str, deadline: Deadline) -> list[Versioned]:
-        """Every entity that lies in the same partition as `place`."""
-        return list(self.beside(place, deadline).values())
 
     def all(self, deadline: Deadline) -> list[Versioned]:
         """Every entity; reads all partitions."""

@@ -37,7 +37,7 @@ _ALWAYS: Final = (*BUILT_IN, CLUSTER)
 _NAME: Final = re.compile(r"[-=:.\w]+/[-=:.\w]+", re.ASCII)
 
 
-NAMESPACE_KEYS: Final[EntityKeys[str]] = EntityKeys(NamespaceKey, lambda key: str(key.namespace), lambda name: (name,))
+NAMESPACE_KEYS: Final[EntityKeys[str]] = EntityKeys(NamespaceKey)
 
 
 class Namespaces:
@@ -68,7 +68,7 @@ class Namespaces:
                 raise errors.AlreadyExists(f"namespace {namespace} exists already")
             return encode_namespace(record)
 
-        self._entities.update(namespace, namespace, created, deadline)
+        self._entities.update(namespace, created, deadline)
 
     def find_or_create(self, namespace: str, deadline: Deadline) -> None:
         """`create` unless it is there: several may do so at once. Raises InvalidOption."""
@@ -79,7 +79,7 @@ class Namespaces:
 
     def policies(self, namespace: str, deadline: Deadline) -> Mapping[str, Any]:
         """Policies that are set for the namespace itself (or `CLUSTER`), in one reading. Raises NoSuchNamespace."""
-        current = self._entities.read(namespace, namespace, deadline)
+        current = self._entities.read(namespace, deadline)
         if namespace not in _ALWAYS and not _is_active(current):
             raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
         return _policies(current)
@@ -105,7 +105,7 @@ class Namespaces:
         """Not older than `CLUSTER_POLICIES_S`: not every topic that is opened pays for reading them."""
         now_s = self._clock.monotonic()
         if now_s >= self._cluster_until_s:
-            self._cluster = _policies(self._entities.read(CLUSTER, CLUSTER, deadline))
+            self._cluster = _policies(self._entities.read(CLUSTER, deadline))
             self._cluster_until_s = now_s + CLUSTER_POLICIES_S
         return self._cluster
 
@@ -118,7 +118,7 @@ class Namespaces:
         """
         names = list(namespaces)
         try:
-            found = self._entities.read_together({name: name for name in (*names, CLUSTER)}, deadline)
+            found = self._entities.read_together((*names, CLUSTER), deadline)
         except errors.NotAuthorized as refused:
             if required:
                 raise
@@ -156,7 +156,7 @@ class Namespaces:
                 return None
             return encode_namespace(replace(record, policies=policies))
 
-        self._entities.update(namespace, namespace, changed, deadline)
+        self._entities.update(namespace, changed, deadline)
         self._cluster_until_s = -inf
 
     def delete(self, namespace: str, deadline: Deadline) -> None:
@@ -169,7 +169,7 @@ class Namespaces:
                 raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
             return encode_namespace(replace(decode_namespace(current.value), state=LifeState.DELETED, policies={}))
 
-        self._entities.update(namespace, namespace, deleted, deadline)
+        self._entities.update(namespace, deleted, deadline)
 
     def list(self, tenant: str, deadline: Deadline) -> list[str]:
         """The namespaces of a tenant, by name."""

@@ -307,33 +307,8 @@ OF_TRANSACTIONS: Final = (
 )
 """Limits of coordinators, see `transactions.coordinator.operators_limits`."""
 
-POLICIES: Final[Mapping[str, Policy]] = {
-    policy.name: policy
-    for policy in (
-        DEDUPLICATION,
-        SCHEMA_COMPATIBILITY_STRATEGY,
-        SCHEMA_VALIDATION_ENFORCED,
-        IS_ALLOW_AUTO_UPDATE_SCHEMA,
-        MESSAGE_TTL_IN_SECONDS,
-        BACKLOG_QUOTA_LIMIT_SIZE,
-        BACKLOG_QUOTA_LIMIT_SIZE_ACTION,
-        BACKLOG_QUOTA_LIMIT_TIME,
-        BACKLOG_QUOTA_LIMIT_TIME_ACTION,
-        SUBSCRIPTION_EXPIRATION_TIME_MINUTES,
-        DELETE_WHILE_INACTIVE,
-        INACTIVE_TOPIC_DELETE_MODE,
-        MAX_INACTIVE_DURATION_SECONDS,
-        COMPACTION_THRESHOLD,
-        RETENTION_TIME_IN_MINUTES,
-        RETENTION_SIZE_IN_MB,
-        LEDGER_ROLLOVER_MINUTES,
-        LEDGER_MAX_MBYTES,
-        LEDGER_MAX_ENTRIES,
-        REPLICATION_CLUSTERS,
-        *OF_TRANSACTIONS,
-    )
-}
-"""What may be set."""
+POLICIES: Final[Mapping[str, Policy]] = {each.name: each for each in [*globals().values()] if isinstance(each, Policy)}
+"""What may be set: all of the above."""
 
 
 def policy_named(name: str) -> Policy:

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.records import TopicDescription
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
@@ -44,7 +43,7 @@ _LEARNS_WITHIN_S: Final = 5.0
 
 _log = logging.getLogger(__name__)
 
-TOPIC_KEYS: Final[EntityKeys[str]] = EntityKeys(TopicKey, lambda key: str(key.topic), lambda topic: (topic,))
+TOPIC_KEYS: Final[EntityKeys[str]] = EntityKeys(TopicKey)
 
 DATA_TOPIC_CONFIGS: Final[Mapping[str, str]] = {
     # Storage is given back by this project, never behind its back.
@@ -168,7 +167,7 @@ class Topics:
         Raises:
             NoSuchTopic: there is no such topic.
         """
-        current = self._entities.cached(str(name.base), str(name.base))
+        current = self._entities.of(str(name.base)).cached(str(name.base))
         record = decode_topic(current.value) if current is not None else None
         if record is None or record.state is not LifeState.ACTIVE:
             found = self._read(name, deadline)
@@ -245,6 +244,30 @@ class Topics:
                 raise
             return found
 
+    def find_or_create_like(
+        self,
+        name: TopicName,
+        partitions: int,
+        deadline: Deadline,
+        *,
+        entries_per_ledger: int = DEFAULT_ENTRIES_PER_LEDGER,
+        sides: tuple[str, str],
+        or_more: bool = False,
+    ) -> Topic:
+        """The topic with as many partitions (0: not partitioned) as one elsewhere: as it is, made, or grown.
+
+        Raises:
+            Refused: one alone is partitioned, or this one has more, unless it may (`or_more`). `sides` say where each
+                of the two is, and what is to be done.
+        """
+        found = self.find_or_create(name, partitions, deadline, entries_per_ledger=entries_per_ledger)
+        has = found.partitions if found.partitioned else 0
+        if bool(has) != bool(partitions) or (has > partitions and not or_more):
+            raise errors.Refused(
+                f"topic {name} has {has} partitions {sides[0]}, {partitions} (0: not partitioned) {sides[1]}"
+            )
+        return self.grow_to(name, partitions, deadline) if has < partitions else found
+
     def bind(self, name: TopicName, existing: str, deadline: Deadline) -> Topic:
         """Give an existing Kafka topic a Pulsar name: it is read with Pulsar's semantics, its configuration stays.
 
@@ -300,7 +323,7 @@ class Topics:
             record = decode_topic(current.value)
             return encode_topic(replace(record, partitions=max(record.partitions, partitions)))
 
-        self._entities.update(str(name.base), str(name.base), grown, deadline)
+        self._entities.update(str(name.base), grown, deadline)
         return self.open(name.base, deadline)
 
     def grow_to(self, name: TopicName, partitions: int, deadline: Deadline) -> Topic:
@@ -331,7 +354,7 @@ class Topics:
             raised = {str(p): max(end, record.compacted_to.get(str(p), 0)) for p, end in ends.items()}
             return None if raised == record.compacted_to else encode_topic(replace(record, compacted_to=raised))
 
-        self._entities.update(str(name.base), str(name.base), compacted, deadline)
+        self._entities.update(str(name.base), compacted, deadline)
 
     def policies(self, name: TopicName, deadline: Deadline) -> Mapping[str, Any]:
         """Policies that are set for the topic itself. Raises NoSuchTopic, or InvalidOption for a partition."""
@@ -353,7 +376,7 @@ class Topics:
 
     def records_of(self, names: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, TopicRecord | None]:
         """Records of these topics; None for one that never was."""
-        found = self._entities.read_together({str(name.base): str(name.base) for name in names}, deadline)
+        found = self._entities.read_together([str(name.base) for name in names], deadline)
         return {
             TopicName.parse(name): None if current is None else decode_topic(current.value)
             for name, current in found.items()
@@ -376,7 +399,7 @@ class Topics:
             changed = change(record)
             return None if changed == record else encode_topic(changed)
 
-        self._entities.amend(str(topic.name.base), str(topic.name.base), noted, deadline)
+        self._entities.amend(str(topic.name.base), noted, deadline)
 
     def change_policies(
         self, name: TopicName, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], deadline: Deadline
@@ -396,7 +419,7 @@ class Topics:
             policies = change(record.policies)
             return None if policies is record.policies else encode_topic(replace(record, policies=policies))
 
-        self._entities.update(str(name), str(name), changed, deadline)
+        self._entities.update(str(name), changed, deadline)
 
     def begin_deletion(self, name: TopicName, deadline: Deadline) -> TopicRecord:
         """Have it on record that the topic is being deleted: from then on there is none of that name, and one can be
@@ -429,7 +452,7 @@ class Topics:
                 return None
             return encode_topic(replace(record, deletion_ends={str(p): end for p, end in ends.items()}))
 
-        self._entities.amend(doomed.name, doomed.name, noted, deadline)
+        self._entities.amend(doomed.name, noted, deadline)
 
     def active(self, deadline: Deadline) -> list[TopicRecord]:
         """Every topic that lives by what is on record; whether Kafka has it still was not asked."""
@@ -454,11 +477,9 @@ class Topics:
         nothing goes."""
         return self._entities.remove_dead(partition, dead, deadline)
 
-    # Inside -------------------------------------------------------------------------------------------------------
-
     def _read(self, name: TopicName, deadline: Deadline) -> tuple[Versioned, TopicRecord] | None:
         key = str(name.base)
-        current = self._entities.read(key, key, deadline)
+        current = self._entities.read(key, deadline)
         if current is None:
             return None
         record = decode_topic(current.value)
@@ -479,7 +500,7 @@ class Topics:
         """
         if not record.bound:
             looked_s, described = self._look(record, deadline)
-            now = self._entities.read(record.name, record.name, deadline)
+            now = self._entities.read(record.name, deadline)
             still = now is not None and _is_life(decode_topic(now.value), record, LifeState.DELETING)
             if still and described is not None:
                 if self._clock.monotonic() - looked_s > LONGEST_LOOK_S:
@@ -551,7 +572,7 @@ class Topics:
             gone = "" if before.bound else before.kafka_topic_id
             return encode_topic(replace(record, former=before.incarnation, kafka_topic_id=gone))
 
-        return self._entities.update(str(name), str(name), intent, deadline)
+        return self._entities.update(str(name), intent, deadline)
 
     def _finish(self, name: TopicName, intent: Versioned, deadline: Deadline) -> Topic:
         """Make what a CREATING record says and record it as ACTIVE."""
@@ -564,7 +585,7 @@ class Topics:
             def finished(current: Versioned) -> bytes | None:
                 return encode_topic(active) if current.version == intent.version else None
 
-            found = self._entities.amend(str(name), str(name), finished, deadline)
+            found = self._entities.amend(str(name), finished, deadline)
             record = replace(record, state=LifeState.DELETED) if found is None else decode_topic(found.value)
         topic = self._checked(record, deadline) if record.state is LifeState.ACTIVE else None
         if topic is None:
@@ -583,7 +604,7 @@ class Topics:
             described = self._told(record.kafka_topic, deadline, lambda told: _is_of(told, record))
             if described is not None and _is_of(described, record):
                 return described
-            now = self._entities.read(str(name), str(name), deadline)
+            now = self._entities.read(str(name), deadline)
             state = LifeState.DELETED if now is None else decode_topic(now.value).state
             if record.bound and state is LifeState.CREATING:
                 deadline.check(f"Kafka topic {record.kafka_topic} to appear")
@@ -626,7 +647,7 @@ class Topics:
             nonlocal looked_s
             if told is not None and told.topic_id == record.kafka_topic_id and told.partitions >= record.partitions:
                 return True
-            now = self._entities.read(record.name, record.name, deadline)
+            now = self._entities.read(record.name, deadline)
             looked_s = self._clock.monotonic()
             return now is None or not _is_life(decode_topic(now.value), record, record.state)
 
@@ -661,7 +682,7 @@ class Topics:
                 return None
             return encode_topic(replace(record, state=state))
 
-        self._entities.amend(life.name, life.name, changed, deadline)
+        self._entities.amend(life.name, changed, deadline)
 
 
 def _is_of(told: TopicDescription | None, creating: TopicRecord) -> bool:

@@ -13,20 +13,16 @@ from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.side_by_side import side_by_side
-from pulsar_on_kafka.base.waiting import pause
-from pulsar_on_kafka.mapping.names.replicator_names import replicator_subscription
+from pulsar_on_kafka.base.deadline import Deadline, pause
+from pulsar_on_kafka.base.worker import side_by_side
+from pulsar_on_kafka.mapping.names.subscription_group import replicator_subscription
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, with_policy
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.migration.acls import carry
-from pulsar_on_kafka.migration.both_sides import BothSides
-from pulsar_on_kafka.migration.inventory import inventory, lacking, not_persistent, subscriptions
-from pulsar_on_kafka.migration.metadata import sync_metadata
-from pulsar_on_kafka.migration.report import MigrationReport, PartitionReport
-from pulsar_on_kafka.migration.sides import Compared
+from pulsar_on_kafka.migration.both_sides import BothSides, Compared, MigrationReport, PartitionReport
+from pulsar_on_kafka.migration.inventory import inventory, lacking, not_persistent, subscriptions, sync_metadata
 from pulsar_on_kafka.node.sides.carrying import bring_over, carry_over, compare_now
 from pulsar_on_kafka.node.sides.side_reading import CursorsOf, LogRead, SideReading
 from pulsar_on_kafka.replicated.comparison import PartitionComparison
@@ -211,8 +207,6 @@ class TenantSides:
                 return both.read_on(pair.topic, pair.other, Deadline.after(_READ_S), settled=True)
             self._check(patience, pair.topic, backlog)
             pause(_LOOK_SOON_S)
-
-    # Looking ------------------------------------------------------------------------------------------------------
 
     def compare(self, both: BothSides) -> MigrationReport:
         """Both clusters beside each other. Reads every message of both that was not read yet."""

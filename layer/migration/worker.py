@@ -15,10 +15,10 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import MigrationRecord, MigrationStep
-from pulsar_on_kafka.metadata.migration_model import Event
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, with_policy, without_policy
-from pulsar_on_kafka.metadata.tenant_moves import TenantMove
-from pulsar_on_kafka.migration.report import MigrationReport
+from pulsar_on_kafka.metadata.steps import Event
+from pulsar_on_kafka.metadata.tenants import TenantMove
+from pulsar_on_kafka.migration.both_sides import MigrationReport
 from pulsar_on_kafka.migration.tenant_sides import NamedCluster, TenantSides
 
 _log: Final = logging.getLogger(__name__)
@@ -45,8 +45,6 @@ class MigrationWorker:
         self.target = target
         self.record = record
         self._patience_s = patience_s
-
-    # Steps --------------------------------------------------------------------------------------------------------
 
     def run(self, told: Callable[[MigrationRecord], None]) -> MigrationRecord:
         """Go on until the switch may be made. `told` hears of each step.
@@ -111,8 +109,6 @@ class MigrationWorker:
 
         self._work(clean, Event.CLEANED)
         return self.record
-
-    # What they are made of ----------------------------------------------------------------------------------------
 
     def _work(self, work: Callable[[], None], event: Event) -> None:
         try:
@@ -188,8 +184,6 @@ class MigrationWorker:
         sides = self._there()
         with closing(sides.reading()) as both:
             return sides.compare(both)
-
-    # Little things ------------------------------------------------------------------------------------------------
 
     def _namespaces(self, here: AdminClient) -> list[str]:
         return here.node.namespaces.list(self.record.tenant, self._call())

@@ -12,20 +12,18 @@ from dataclasses import replace
 from typing import Final
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.open_files import warn_when_files_run_out
 from pulsar_on_kafka.base.processes import is_over, member_client_id
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks
 from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.ledgers.deletion import goes_by_ledgers
-from pulsar_on_kafka.ledgers.group import deletion_group
+from pulsar_on_kafka.ledgers.deletion_topics import deletion_group
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_metadata
 from pulsar_on_kafka.metadata.subscriptions.occupants import Claimant
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.member_opening import Joining, MemberOpening
 from pulsar_on_kafka.node.readers import compacted_ranges
@@ -199,11 +197,7 @@ class Memberships:
     def create_subscription(self, topic_name: TopicName, name: str, deadline: Deadline) -> None:
         """Make a subscription from the beginning of a topic, and the topic, unless they are there."""
         topic = self._services.topics.open(topic_name, deadline)
-        starts = self._services.admin.start_offsets(topic.kafka_topic, range(topic.partitions), deadline)
-        try:
-            self._services.subscriptions.create(topic, name, starts, deadline)
-        except errors.AlreadyExists:
-            return
+        self._services.subscriptions.find_or_create(topic, name, deadline)
 
     def unsubscribe(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:
         """Delete a subscription whose last consumer `endpoint` is.

@@ -54,7 +54,7 @@ class Node(Services):
         self.memberships.close(deadline)
         self.readers.close(deadline)
         for roles in list(self.roles):
-            roles.close(Deadline.after(min(_ROLES_S, deadline.remaining_s())))
+            roles.close(deadline.at_most(_ROLES_S))
         self.abandoned.close(deadline)
         self.transactions.close(deadline)
         self.timer.close(deadline.remaining_s())  # before the producers: it sends the batches that are still open

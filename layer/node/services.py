@@ -49,7 +49,7 @@ from pulsar_on_kafka.metadata.namespaces import NAMESPACE_KEYS, Namespaces
 from pulsar_on_kafka.metadata.policies import DEDUPLICATION, Policy, applied
 from pulsar_on_kafka.metadata.producers.registry import ProducerRegistry
 from pulsar_on_kafka.metadata.steps import IMPORT_KEYS, MIGRATION_KEYS, Imports, Migrations
-from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, SUBSCRIPTION_PLACE, Subscriptions
+from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
 from pulsar_on_kafka.metadata.tenants import TENANT_KEYS, Tenants
 from pulsar_on_kafka.metadata.topics import TOPIC_KEYS, Topics
 from pulsar_on_kafka.registry.configured import configured_checkers, configured_storage
@@ -147,7 +147,7 @@ class Services:
         self.ledger_views = Looking(LogViews(log, LEDGERS, LedgerLists, clock), self.has_state_topic)
         """The lists of ledgers as this process last read them, for everybody in it who only looks."""
         self.subscriptions = Subscriptions(
-            Entities(log, SUBSCRIPTIONS, SUBSCRIPTION_KEYS, clock, Keeping(place_of=SUBSCRIPTION_PLACE)),
+            Entities(log, SUBSCRIPTIONS, SUBSCRIPTION_KEYS, clock, Keeping(place_of=SUBSCRIPTION_KEYS.place_of)),
             self.admin,
             self.cluster_clock,
             first_left=FirstLedgersLeft(self.ledger_views, self.admin).starts,

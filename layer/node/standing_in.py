@@ -18,7 +18,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError, NotAuthorized
 from pulsar_on_kafka.base.processes import is_over, process_of, stands_in, this_process
 from pulsar_on_kafka.base.role_state import RunsRoles
-from pulsar_on_kafka.ledgers.group import maintenance_group
+from pulsar_on_kafka.ledgers.deletion_topics import maintenance_group
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.node.services import Services
 

@@ -7,10 +7,9 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.errors import Closed, NotAuthorized, StoreError
 from pulsar_on_kafka.base.role_state import RoleName, RoleState
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -81,8 +80,6 @@ class Transactions:
         self.settings = CoordinatorSettings()
         """Of the coordinators of this process, from `join` on."""
 
-    # Using --------------------------------------------------------------------------------------------------------
-
     def join(self, deadline: Deadline) -> None:
         """Make this process one of those that serve coordinators, and wait for its share, within `deadline`.
 
@@ -100,8 +97,8 @@ class Transactions:
                 self._group = CoordinatorGroup(self._coordinators, self._services.settings.instance, self._open_member)
                 self._rounds = UpkeepRounds(self._upkeep, self._sealing, self._cleaned)
             group = self._group
-        if group.wait_until_assigned(_at_most(_ASSIGNED_S, deadline)):
-            wait_until(self._serves_its_share, _at_most(_SERVING_S, deadline))
+        if group.wait_until_assigned(deadline.at_most(_ASSIGNED_S)):
+            wait_until(self._serves_its_share, deadline.at_most(_SERVING_S))
 
     def _settings_now(self, deadline: Deadline) -> CoordinatorSettings:
         """Without the right to read the cluster's policies, or an answer, what counts where none are set."""
@@ -172,8 +169,6 @@ class Transactions:
         self._requests.close(deadline)
         self._data.close()
 
-    # What it is made of -------------------------------------------------------------------------------------------
-
     def _coordinator(self, number: int) -> Coordinator:
         log = CoordinatorLog(self._services.followed_log, number, self._services.clock)
         requests = self._requests.feed(number)
@@ -201,7 +196,3 @@ class Transactions:
     def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
         group = coordinators_group(self._services.settings.instance)
         return self._services.member_sharing(TRANSACTION_COORDINATOR_ASSIGN, group, callbacks)
-
-
-def _at_most(seconds: float, deadline: Deadline) -> Deadline:
-    return Deadline.after(min(seconds, deadline.remaining_s()))

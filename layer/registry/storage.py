@@ -40,7 +40,7 @@ DEFINITIONS_BYTES: Final = 64 * 1024 * 1024
 PORTION_BYTES: Final = 8 * 1024 * 1024
 
 SCHEMA_KEYS: Final[EntityKeys[TopicLife]] = EntityKeys(
-    SchemaKey, lambda key: TopicLife(key.topic, key.kafka_topic_id), lambda life: (life.topic, life.kafka_topic_id)
+    SchemaKey, TopicLife, lambda life: (life.topic, life.kafka_topic_id)
 )
 
 
@@ -122,7 +122,7 @@ class StateLogSchemaStorage:
         self._definitions: BoundedCache[tuple[TopicLife, SchemaVersion], StoredSchema] = BoundedCache(DEFINITIONS_BYTES)
 
     def history(self, life: TopicLife, deadline: Deadline) -> SchemaHistory:
-        winners = self._entities.winners(life.topic, life, deadline)
+        winners = self._entities.of(life).winners(life, deadline)
         if not winners:
             return NOTHING_REGISTERED
         newest = winners[-1].version
@@ -183,7 +183,7 @@ class StateLogSchemaStorage:
         known = self._definitions.get((life, version))
         if known is not None:
             return known
-        for winner in reversed(self._entities.winners(life.topic, life, deadline)):
+        for winner in reversed(self._entities.of(life).winners(life, deadline)):
             if winner.version == version.number + 1:
                 entry = self._entry(life, winner, winner.version)
                 return None if entry is None else self._load_together(life, version.number, [entry], deadline)[0]
@@ -200,7 +200,7 @@ class StateLogSchemaStorage:
             raise errors.InvalidOption(f"topic {life}: {error}") from error
         after = 0 if expected is None else expected.number + 1
         try:
-            outcome = self._entities.propose(life.topic, life, after, value, deadline)
+            outcome = self._entities.of(life).propose(life, after, value, deadline)
         except errors.RecordTooLarge as error:
             kept_in = self._log.kafka_name(SCHEMAS)
             raise errors.RecordTooLarge(
@@ -212,19 +212,19 @@ class StateLogSchemaStorage:
     def delete(self, life: TopicLife, user: str, deadline: Deadline, *, forced: bool = False) -> SchemaVersion | None:
         deleted = self._mark_deleted(life, user, deadline, forced=forced)
         if forced:
-            self._entities.remove(life.topic, life, deadline, below=self._removed_to(life, deadline))
+            self._entities.of(life).remove(life, deadline, below=self._removed_to(life, deadline))
             self._definitions.clear()
         return deleted
 
     def _removed_to(self, life: TopicLife, deadline: Deadline) -> int:
         """The newest removal, as versions are counted in the log; 0 for none. What was registered after it stays."""
-        winners = self._entities.winners(life.topic, life, deadline)
+        winners = self._entities.of(life).winners(life, deadline)
         return max((one.version for one in winners if summary_of(one.value).kind is Kind.REMOVAL), default=0)
 
     def _mark_deleted(self, life: TopicLife, user: str, deadline: Deadline, *, forced: bool) -> SchemaVersion | None:
         done = (Kind.REMOVAL,) if forced else (Kind.DELETION, Kind.REMOVAL)
         while True:
-            newest = self._entities.read(life.topic, life, deadline)
+            newest = self._entities.read(life, deadline)
             if newest is None or summary_of(newest.value).kind in done:
                 return None
             after = SchemaVersion(newest.version - 1)
@@ -242,10 +242,10 @@ class StateLogSchemaStorage:
     def forget(self, topic: str, deadline: Deadline) -> None:
         for life in self._entities.beside(topic, deadline):
             if life.topic == topic:
-                self._entities.remove(topic, life, deadline)
+                self._entities.of(life).remove(life, deadline)
 
     def newest_seen(self, life: TopicLife) -> SchemaVersion | None:
-        newest = self._entities.cached(life.topic, life)
+        newest = self._entities.of(life).cached(life)
         return None if newest is None else SchemaVersion(newest.version - 1)
 
     def _entry(self, life: TopicLife, winner: Versioned, newest: int) -> SchemaEntry | None:

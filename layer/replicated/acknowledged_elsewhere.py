@@ -25,7 +25,7 @@ from pulsar_on_kafka.mapping.state.clusters.subscription_progress import (
     ProgressHead,
 )
 from pulsar_on_kafka.replicated.acks import Acks, BatchSet, in_both, news
-from pulsar_on_kafka.replicated.origins import copied
+from pulsar_on_kafka.replicated.origin_index import copied
 from pulsar_on_kafka.replicated.progress import without_begun
 from pulsar_on_kafka.replicated.progress_heads import HeadAt, ProgressHeads, Subject
 from pulsar_on_kafka.replicated.progress_log import ProgressLog, Superseded

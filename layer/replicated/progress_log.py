@@ -27,8 +27,7 @@ from pulsar_on_kafka.mapping.state.clusters.subscription_progress import (
     encode_head,
     encode_segment,
 )
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries, Holes
 from pulsar_on_kafka.mapping.state.state_keys import ProgressHeadKey, ProgressSegmentKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 from pulsar_on_kafka.replicated.acks import Acks

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from pulsar_on_kafka.exceptions import UnknownError
-from pulsar_on_kafka.mapping.routing.key_routing import partition_for_key
+from pulsar_on_kafka.mapping.routing.sticky_hash import partition_for_key
 from pulsar_on_kafka.sending.outgoing_message import OutgoingMessage
 
 MessageRouter = Callable[[OutgoingMessage, int], int]

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.base.errors import InvalidTxnStatus, NotAuthenticated, NotAuthorized, StoreError
-from pulsar_on_kafka.base.waiting import pause
 from pulsar_on_kafka.exceptions import InvalidConfiguration, PulsarException, Result
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId

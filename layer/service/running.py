@@ -13,20 +13,61 @@ from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.processes import STAND_IN
 from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.client.client import Client
+from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
-from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives
-from pulsar_on_kafka.service.housekeeping.dead_names import DeadNames
-from pulsar_on_kafka.service.housekeeping.heartbeats import HeartbeatHousekeeping
+from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives, HeartbeatHousekeeping
+from pulsar_on_kafka.service.housekeeping.dead_names import DeadNames, NonDurableHousekeeping
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
-from pulsar_on_kafka.service.housekeeping.non_durable import NonDurableHousekeeping
 from pulsar_on_kafka.service.housekeeping.rounds import HousekeepingRounds
-from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
+from pulsar_on_kafka.service.ledgers.deletion_events import VISIBLE_AFTER_S, KafkaDeletionEvents
+from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
+from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
+from pulsar_on_kafka.service.ledgers.partition_look import PartitionLook
+from pulsar_on_kafka.service.ledgers.retirement import Retirement
+from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion
+from pulsar_on_kafka.service.ledgers.worker import RETRY_S, DeletionWorker
 from pulsar_on_kafka.service.replication.replication import Replication
 from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
 
 _log: Final = logging.getLogger(__name__)
+
+
+class LedgerDeletion:
+    """`retirement`, `open_trimming` and `topics` are for the thread of `Maintenance`; the worker, once there is one,
+    has its own. Close `Maintenance` first."""
+
+    def __init__(
+        self, client: Client, node: Node, *, visible_after_s: float = VISIBLE_AFTER_S, retry_s: float = RETRY_S
+    ) -> None:
+        """`client` is of the same cluster as `node`; see `KafkaDeletionEvents` and `DeletionWorker`. Asks nothing of
+        Kafka."""
+        self._client = client
+        self._node = node
+        self._retry_s = retry_s
+        self._trusted = TrustedLedgers()
+        self._use = KafkaLogUse(node, node.memberships.cursors.read)
+        self._events = KafkaDeletionEvents(client, node, visible_after_s=visible_after_s)
+        self.retirement = Retirement(self._use, self._events, self._trusted)
+        self.open_trimming = OpenTrimming(self._use, node.clock)
+        self.topics = TopicDeletion(node.topics, node.admin, self._events)
+        self.worker: DeletionWorker | None = None
+
+    def work(self) -> DeletionWorker:
+        """Begin to delete what is asked for, here or elsewhere; once."""
+        if self.worker is None:
+            look = PartitionLook(self._node, self._use, self.topics)
+            self.worker = DeletionWorker(self._client, self._node, look, self._trusted, retry_s=self._retry_s)
+        return self.worker
+
+    def close(self, deadline: Deadline) -> None:
+        """A second call does nothing."""
+        if self.worker is not None:
+            self.worker.close(deadline)
+        self._events.close()
+
+
 _BRIEFLY_S: Final = 0.1
 
 ROLES_OF_STAND_INS: Final[Collection[RoleName]] = frozenset(RoleName) - {
@@ -79,41 +120,6 @@ class _Maintenance:
         self._housekeeping.close(deadline)
 
 
-class _Deletion:
-    """The worker; closed with `LedgerDeletion`, after the maintenance."""
-
-    def __init__(self, deletion: LedgerDeletion) -> None:
-        self._deletion = deletion
-        deletion.work()
-
-    def state(self) -> RoleState:
-        worker = self._deletion.worker
-        if worker is None:
-            return RoleState(RoleName.DELETION.value, joined=False, partitions=0)
-        dead = () if worker.is_alive() else ("pok-deletion-worker",)
-        turns = (("deletions", worker.turns.seen()),)
-        counts = tuple(worker.counts().items())
-        return RoleState(RoleName.DELETION.value, worker.answered, 0, dead, turns, deletions=counts)
-
-    def close(self, deadline: Deadline) -> None:
-        if self._deletion.worker is not None:
-            self._deletion.worker.close(deadline)
-
-
-class _Transactions:
-    """Those of the node, which ends them itself in any case."""
-
-    def __init__(self, node: Node) -> None:
-        self._transactions = node.transactions
-        self._transactions.join(Deadline.after(_BRIEFLY_S))
-
-    def state(self) -> RoleState:
-        return self._transactions.state()
-
-    def close(self, deadline: Deadline) -> None:
-        self._transactions.close(deadline)
-
-
 class RunningRoles:
     """Those of `names`, from when this is made until `close`. Thread-safe."""
 
@@ -163,9 +169,10 @@ class RunningRoles:
             case RoleName.MAINTENANCE:
                 return _Maintenance(self._node, member, self._deletion)
             case RoleName.DELETION:
-                return _Deletion(self._deletion)
+                return self._deletion.work()
             case RoleName.TRANSACTIONS:
-                return _Transactions(self._node)
+                self._node.transactions.join(Deadline.after(_BRIEFLY_S))
+                return self._node.transactions  # which the node ends in any case
             case RoleName.SUBSCRIPTIONS:
                 return ReplicatedSubscriptions(self._node, member=member, secrets=self._secrets)
             case RoleName.REPLICATION:

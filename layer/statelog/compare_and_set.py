@@ -93,8 +93,6 @@ class CompareAndSet(Generic[E]):
             log, topic, partition, lambda: VersionedEntities(keys, kept.value, kept.place_of), clock or SystemClock()
         )
 
-    # Reading ------------------------------------------------------------------------------------------------------
-
     def read(self, entity: E, deadline: Deadline) -> Versioned | None:
         """The state, read to the end first; None when the entity was never written."""
         return self._view.ask(lambda entities: entities.state(entity), deadline)
@@ -114,8 +112,6 @@ class CompareAndSet(Generic[E]):
     def cached(self, entity: E) -> Versioned | None:
         """The state when the end was last reached, without asking the broker; None when nothing is known just now."""
         return self._view.glance(lambda entities: entities.state(entity))
-
-    # Writing ------------------------------------------------------------------------------------------------------
 
     def propose(self, entity: E, expected_version: int, value: bytes, deadline: Deadline) -> Outcome:
         """Make `value` the state after version `expected_version` (0: the entity was never written).
@@ -213,8 +209,6 @@ class CompareAndSet(Generic[E]):
             threading.Event().wait(secrets.randbelow(1000) / 1000 * longest_s)
         return state
 
-    # Removing -----------------------------------------------------------------------------------------------------
-
     def remove(self, entity: E, deadline: Deadline, *, below: float = inf) -> None:
         """Take the versions below `below` out of the log, whoever won them, for good: nobody may ask for them again,
         nor propose one of them. Without it the entity was never written.
@@ -248,15 +242,13 @@ class CompareAndSet(Generic[E]):
         keys += [encode_key(EpochKey(epoch)) for epoch in epochs if epoch < needed]
         return tombstone(self._log, self._topic, self._partition, keys, deadline)
 
-    # Cleaning: what is left behind by a failure here, the next winner takes along --------------------------------
-
     def _clean(self, entity: E, deadline: Deadline) -> None:
         obsolete = self._view.glance(lambda entities: entities.to_clean(entity, keep_winners=self._keep_winners))
         if obsolete:
             self._tombstone(entity, obsolete[:_CLEANED_AT_ONCE], deadline)
 
     def _tombstone(self, entity: E, keys: list[bytes], deadline: Deadline) -> None:
-        patience = Deadline.after(min(_CLEANING_S, deadline.remaining_s()))
+        patience = deadline.at_most(_CLEANING_S)
         try:
             tombstone(self._log, self._topic, self._partition, keys, patience)
         except (StoreError, Closed) as failure:

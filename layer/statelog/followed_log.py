@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -21,9 +22,84 @@ from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, KafkaPartition, Records
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import Group, LogRecord, StateLog, log_record
-from pulsar_on_kafka.statelog.window import Window
 
 _log: Final = logging.getLogger(__name__)
+
+MOST_RECORDS: Final = 5_000
+MOST_BYTES: Final = 4 * 1024 * 1024
+
+
+class Window:
+    """Every record that the log has in [base, reached). One thread puts, any may take.
+
+    Memory: `most_records` records of `most_bytes` (keys and values), or one record that is larger; the oldest go.
+    """
+
+    def __init__(self, start: int, *, most_records: int = MOST_RECORDS, most_bytes: int = MOST_BYTES) -> None:
+        """`start` is the offset that is read first."""
+        self.start = start
+        self._most_records = most_records
+        self._most_bytes = most_bytes
+        self._base = start
+        self._reached = -1
+        """Nothing was heard yet: who would wait for the first record had better read by himself."""
+        self._records: deque[LogRecord] = deque()
+        self._bytes = 0
+        self._over = False
+        self._moved = threading.Condition()
+
+    def put(self, records: Sequence[LogRecord], reached: int) -> None:
+        """Add the records that follow in the log, and up to where (exclusive) it was read by now."""
+        with self._moved:
+            for record in records:
+                self._records.append(record)
+                self._bytes += _size(record)
+            while len(self._records) > self._most_records or (
+                self._bytes > self._most_bytes and len(self._records) > 1
+            ):
+                gone = self._records.popleft()
+                self._bytes -= _size(gone)
+                self._base = gone.offset + 1
+            self._reached = max(self._reached, reached)
+            self._moved.notify_all()
+
+    def end(self) -> None:
+        """Nothing is put any more."""
+        with self._moved:
+            self._over = True
+            self._moved.notify_all()
+
+    def take(self, start: int, end: int, patience: Deadline) -> list[LogRecord] | None:
+        """The records in [start, end), as soon as all of them were read.
+
+        None: they cannot be had here, because some are older than what is kept, nothing was read yet, reading has
+        ended, or did not come that far within `patience`.
+        """
+        with self._moved:
+            while True:
+                if self._over or self._reached < 0 or start < self._base:
+                    return None
+                if self._reached >= end:
+                    return self._between(start, end)
+                if not self._moved.wait(patience.remaining_s()):
+                    return None
+
+    def _between(self, start: int, end: int) -> list[LogRecord]:
+        """The records of [start, end), found by going back from the newest: a caller nearly always takes the last that
+        came."""
+        found: list[LogRecord] = []
+        for record in reversed(self._records):
+            if record.offset < start:
+                break
+            if record.offset < end:
+                found.append(record)
+        found.reverse()
+        return found
+
+
+def _size(record: LogRecord) -> int:
+    return len(record.key) + len(record.value or b"")
+
 
 _BATCH: Final = 500
 _POLL_S: Final = 0.1
@@ -47,8 +123,6 @@ class FollowedLog:
         self._read: dict[KafkaPartition, Moment] = {}
         """When it was read last."""
         self._follower = _Follower(reader, self._still_wanted)
-
-    # The log's own ------------------------------------------------------------------------------------------------
 
     def append(self, topic: StateTopic, partition: int, key: bytes, value: bytes | None, deadline: Deadline) -> int:
         return self._log.append(topic, partition, key, value, deadline)
@@ -74,8 +148,6 @@ class FollowedLog:
 
     def kafka_name(self, topic: StateTopic) -> str:
         return self._log.kafka_name(topic)
-
-    # Reading ------------------------------------------------------------------------------------------------------
 
     def read(
         self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
@@ -137,7 +209,7 @@ class _Follower:
             window = self._windows.get(which)
         if window is None:
             return None
-        patience = Deadline.after(min(_PATIENCE_S, deadline.remaining_s()))
+        patience = deadline.at_most(_PATIENCE_S)
         found = window.take(start, end, patience)
         if found is None and patience.passed():
             _log.info("%s: following stopped below offset %d, reading instead", which, end)

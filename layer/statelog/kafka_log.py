@@ -78,8 +78,6 @@ class KafkaStateLog:
         """For each topic: one that is being made holds up nobody who wants another one."""
         self._closed = threading.Event()
 
-    # Appending ----------------------------------------------------------------------------------------------------
-
     def append(self, topic: StateTopic, partition: int, key: bytes, value: bytes | None, deadline: Deadline) -> int:
         return self.append_many(topic, partition, [(key, value)], deadline)[0]
 
@@ -102,8 +100,6 @@ class KafkaStateLog:
             deadline,
             self._stamped,
         )
-
-    # Reading ------------------------------------------------------------------------------------------------------
 
     def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
         return self._watermarks(topic, partition, deadline)[1]
@@ -171,8 +167,6 @@ class KafkaStateLog:
 
     def kafka_name(self, topic: StateTopic) -> str:
         return self._instance.state_topic(topic)
-
-    # Topics -------------------------------------------------------------------------------------------------------
 
     def _make_ready(self, topic: StateTopic, partition: int, deadline: Deadline) -> None:
         """Whatever else is asked of a topic, this comes first; it costs nothing from the second time on."""

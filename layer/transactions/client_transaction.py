@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from pulsar_on_kafka.base.clock import Clock
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.base.errors import (
     Corrupt,
     DeadlineExceeded,
@@ -28,7 +28,6 @@ from pulsar_on_kafka.base.errors import (
     TransactionNotFound,
     TransactionOutcomeUnknown,
 )
-from pulsar_on_kafka.base.waiting import pause
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (

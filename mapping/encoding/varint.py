@@ -1,13 +1,17 @@
-"""Unsigned varints are written as in Protobuf, and read by a reader that says what ended too early."""
+"""Unsigned varints and text are written as in Protobuf, and read, as its fields are, by a reader that says what ended
+too early."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 
 _MOST: Final = 2**64 - 1
 _MOST_BYTES: Final = 10
+_VARINT, _LENGTH_DELIMITED = 0, 2
+_FIXED_SIZES: Final = {1: 8, 5: 4}  # by wire type
 
 
 def write_varint(out: bytearray, value: int) -> None:
@@ -19,6 +23,29 @@ def write_varint(out: bytearray, value: int) -> None:
         out.append(value)
     except ValueError:
         raise MappingError(f"number is {value}, expected 0 or more") from None
+
+
+def utf8(text: str, what: str) -> bytes:
+    """Raises MappingError: text with lone surrogates."""
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise MappingError(f"{what} is {text[:40]!r}, expected text without lone surrogates") from error
+
+
+def write_text(out: bytearray, text: str) -> None:
+    """Append length (varint) and UTF-8."""
+    raw = text.encode()
+    write_varint(out, len(raw))
+    out += raw
+
+
+def text_of(data: bytes, what: str) -> str:
+    """Raises CorruptRecord."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptRecord(f"{what} holds {data[:60]!r}, expected UTF-8") from error
 
 
 class Reader:
@@ -67,12 +94,32 @@ class Reader:
             return tuple(few)
         return tuple([self.varint() for _ in range(count)])
 
+    def text(self) -> str:
+        return text_of(self.take(self.varint()), self.what)
+
     def count(self, least_bytes_each: int) -> int:
         """A number of items; refused when that many cannot follow (so that garbage allocates nothing)."""
         number = self.varint()
         if number * least_bytes_each > len(self._data) - self._at:
             raise CorruptRecord(f"{self.what} announces {number} items in {len(self._data) - self._at} bytes")
         return number
+
+    def fields(self) -> Iterator[tuple[int, int | bytes]]:
+        """The fields of a Protobuf message, in their order, each with its number, and a number or bytes; those of fixed
+        size, which nobody asks for, are left out."""
+        while not self.at_end:
+            tag = self.varint()
+            number, wire_type = tag >> 3, tag & 7
+            if number == 0 or number >> 29:
+                raise CorruptRecord(f"{self.what} has a field of number {number}")
+            if wire_type == _VARINT:
+                yield number, self.varint()
+            elif wire_type == _LENGTH_DELIMITED:
+                yield number, self.take(self.varint())
+            elif wire_type in _FIXED_SIZES:
+                self.take(_FIXED_SIZES[wire_type])
+            else:
+                raise CorruptRecord(f"{self.what} has a field {number} of wire type {wire_type}")
 
     @property
     def at_end(self) -> bool:

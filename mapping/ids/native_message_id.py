@@ -5,6 +5,7 @@ official `MessageId`, which is a class around one.
 
 from __future__ import annotations
 
+from functools import total_ordering
 from operator import index
 from typing import ClassVar, Final
 
@@ -14,6 +15,7 @@ from pulsar_on_kafka.mapping.ids.message_id import FirstChunk, decode_message_id
 _LATEST: Final = 9_223_372_036_854_775_807
 
 
+@total_ordering
 class NativeMessageId:
     """Ledger id, entry id, partition (-1 on a non-partitioned topic), batch index (-1 outside of a batch)."""
 
@@ -91,25 +93,9 @@ class NativeMessageId:
         their = _order_of(other)
         return NotImplemented if their is None else self._order() == their
 
-    def __ne__(self, other: object) -> bool:
-        their = _order_of(other)
-        return NotImplemented if their is None else self._order() != their
-
     def __lt__(self, other: object) -> bool:
         their = _order_of(other)
         return NotImplemented if their is None else self._order() < their
-
-    def __le__(self, other: object) -> bool:
-        their = _order_of(other)
-        return NotImplemented if their is None else self._order() <= their
-
-    def __gt__(self, other: object) -> bool:
-        their = _order_of(other)
-        return NotImplemented if their is None else self._order() > their
-
-    def __ge__(self, other: object) -> bool:
-        their = _order_of(other)
-        return NotImplemented if their is None else self._order() >= their
 
     __hash__ = None  # type: ignore[assignment]
 

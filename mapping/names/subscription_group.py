@@ -16,6 +16,25 @@ from pulsar_on_kafka.mapping.encoding.escaping import Escaper, unprintable
 from pulsar_on_kafka.mapping.errors import InvalidSubscriptionName, InvalidTopicName
 from pulsar_on_kafka.mapping.names.topic_name import MAX_PARTITION
 
+PREFIX: Final = "pulsar.repl."
+"""Source: Pulsar's `replicatorPrefix`."""
+
+
+def replicator_subscription(cluster: str) -> str:
+    """The subscription on which a topic is copied to `cluster`."""
+    return PREFIX + cluster
+
+
+def cluster_of(subscription: str) -> str | None:
+    """The cluster that a replicator's subscription copies to; None for any other subscription."""
+    return subscription[len(PREFIX) :] if subscription.startswith(PREFIX) else None
+
+
+def copied_name(origin: str, incarnation: int) -> str:
+    """Under which name the target remembers what it has of one life of a topic of `origin`."""
+    return f"{PREFIX}{origin}/{incarnation}"
+
+
 MAX_SUBSCRIPTION_CHARS: Final = 3_000
 """A group id is then at most 249 + 1 + 9 * 3,000 = 27,250 bytes; Kafka's protocol ends at 32,767."""
 

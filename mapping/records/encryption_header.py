@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pulsar_on_kafka.mapping.encoding.varint import Reader, write_varint
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.encoding.varint import Reader, text_of, utf8, write_varint
+from pulsar_on_kafka.mapping.errors import CorruptRecord
 
 _KEY, _ALGORITHM, _PARAM = 13, 14, 15
 _NAME, _VALUE, _METADATA = 1, 2, 3
 _BYTES: Final = 2  # Protobuf's wire type for bytes, text and messages
-_FIXED_SIZES: Final = {1: 8, 5: 4}
 
 
 class EncryptedKey(NamedTuple):
@@ -105,30 +104,15 @@ def _write(out: bytearray, field: int, value: bytes | bytearray) -> None:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields that hold bytes, in their order."""
-    reader = Reader(data, "encryption header")
-    while not reader.at_end:
-        tag = reader.varint()
-        wire_type = tag & 7
-        if wire_type == _BYTES:
-            yield tag >> 3, reader.take(reader.varint())
-        elif wire_type == 0:
-            reader.varint()
-        elif wire_type in _FIXED_SIZES:
-            reader.take(_FIXED_SIZES[wire_type])
-        else:
-            raise CorruptRecord(f"encryption header {data[:40].hex()} has wire type {wire_type}")
+    """The fields that hold bytes."""
+    for field, value in Reader(data, "encryption header").fields():
+        if isinstance(value, bytes):
+            yield field, value
 
 
 def _text(data: bytes) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise CorruptRecord(f"encryption header has text {data[:40]!r} that is no UTF-8") from error
+    return text_of(data, "encryption header")
 
 
 def _utf8(text: str) -> bytes:
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise MappingError(f"encryption key {text[:40]!r}: expected text without lone surrogates") from error
+    return utf8(text, "encryption key")

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from pulsar_on_kafka.mapping.encoding.decimals import decimal
+from pulsar_on_kafka.mapping.encoding.varint import utf8
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.encryption_header import (
@@ -23,7 +24,6 @@ from pulsar_on_kafka.mapping.records.encryption_header import (
     encode_keys,
 )
 from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, decode_original, encode_original
-from pulsar_on_kafka.mapping.records.packed_headers import unpack
 from pulsar_on_kafka.mapping.records.record_headers import (
     BATCH,
     CHUNK,
@@ -42,6 +42,7 @@ from pulsar_on_kafka.mapping.records.record_headers import (
     SCHEMA_VERSION,
     TXN,
     MarkerType,
+    unpack,
 )
 
 SCHEMA_VERSION_BYTES: Final = 8
@@ -161,9 +162,9 @@ def encode_headers(metadata: MessageMetadata) -> Headers:
     for name, value in metadata.properties.items():
         if "\x00" in name:  # librdkafka's names end there
             raise MappingError(f"property name is {name!r}, expected text without NUL")
-        _utf8("property name", name)
+        utf8(name, "property name")
         stored = PROPERTY_ESCAPE + name if name.startswith(PREFIX) else name
-        headers.append((stored, _utf8(f"property {name!r}", value)))
+        headers.append((stored, utf8(value, f"property {name!r}")))
     return headers
 
 
@@ -290,7 +291,7 @@ def _schema_version(version: bytes) -> bytes:
 def _chunk_bytes(chunk: ChunkInfo) -> bytes:
     if not 0 <= chunk.chunk_id < chunk.chunks or chunk.total_bytes < 0:
         raise MappingError(f"{chunk} is out of range, expected 0 <= chunk_id < chunks and total_bytes of 0 or more")
-    return b"%d:%d:%d:%b" % (chunk.chunk_id, chunk.chunks, chunk.total_bytes, _utf8("chunk's uuid", chunk.uuid))
+    return b"%d:%d:%d:%b" % (chunk.chunk_id, chunk.chunks, chunk.total_bytes, utf8(chunk.uuid, "chunk's uuid"))
 
 
 def _batch_bytes(batch: BatchInfo) -> bytes:
@@ -304,22 +305,15 @@ def _replication_headers(metadata: MessageMetadata) -> Headers:
     if metadata.publish_time_ms is not None:
         headers.append((PUBLISH_TIME, _millis_bytes("publish time", metadata.publish_time_ms)))
     if metadata.replicated_from:
-        headers.append((REPLICATED_FROM, _utf8("name of a cluster", metadata.replicated_from)))
+        headers.append((REPLICATED_FROM, utf8(metadata.replicated_from, "name of a cluster")))
     if metadata.original_id is not None:
         headers.append((ORIGINAL_ID, encode_original(metadata.original_id)))
     if metadata.replicate_to is not None:
         if "" in metadata.replicate_to:
             raise MappingError(f"clusters to replicate to are {metadata.replicate_to!r}, expected names without ''")
         names = (name.replace("%", "%25").replace(",", "%2C") for name in metadata.replicate_to)
-        headers.append((REPLICATE_TO, _utf8("names of clusters", ",".join(names))))
+        headers.append((REPLICATE_TO, utf8(",".join(names), "names of clusters")))
     return headers
-
-
-def _utf8(what: str, text: str) -> bytes:
-    try:
-        return text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise MappingError(f"{what} is {text[:40]!r}, expected text without lone surrogates") from error
 
 
 # Bytes to values ------------------------------------------------------------------------------------------------------

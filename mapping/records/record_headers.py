@@ -30,6 +30,7 @@ from enum import Enum
 from typing import Final
 
 from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
+from pulsar_on_kafka.mapping.encoding.varint import utf8
 from pulsar_on_kafka.mapping.errors import MappingError
 
 PREFIX: Final = "__pulsar."
@@ -74,10 +75,7 @@ def producer_suffix(epoch: int, name: str) -> str:
     """
     if epoch < 0:
         raise MappingError(f"epoch of producer {name!r} is {epoch}, expected 0 or more")
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise MappingError(f"producer name is {name!r}, expected text without lone surrogates") from error
+    utf8(name, "producer name")
     return f":{epoch}:{name}"
 
 
@@ -95,3 +93,33 @@ def exclusive_epoch(headers: Iterable[tuple[str, bytes | None]] | None) -> int |
     if any(name == FENCE for name, _ in headers or ()):
         return producer_epoch(headers) or 0
     return None
+
+
+ALONE: Final = b"\x00"
+"""A producer and nothing else: this and the header's value are the packed headers. Likewise with what `and_version` and
+`and_transaction` give."""
+
+_VERSION: Final = b"\x01"
+_TRANSACTION: Final = b"\x02"
+_VERSION_END: Final = 1 + 8
+
+
+def and_version(schema_version: bytes) -> bytes:
+    """Before a producer's header of a record with this schema version, of 8 bytes."""
+    return _VERSION + schema_version
+
+
+def and_transaction(txn: bytes) -> bytes:
+    """Before a producer's header of a record in this transaction; its header's value has no NUL in it."""
+    return _TRANSACTION + txn + b"\x00"
+
+
+def unpack(headers: bytes) -> list[tuple[str, bytes | None]]:
+    """Give the headers as they were."""
+    kind = headers[:1]
+    if kind == ALONE:
+        return [(PRODUCER, headers[1:])]
+    if kind == _VERSION:
+        return [(PRODUCER, headers[_VERSION_END:]), (SCHEMA_VERSION, headers[1:_VERSION_END])]
+    txn, _, producer = headers[1:].partition(b"\x00")
+    return [(PRODUCER, producer), (TXN, txn)]

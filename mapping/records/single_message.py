@@ -12,16 +12,13 @@ Compared with pulsar-client 3.13.0 in the tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from pulsar_on_kafka.mapping.encoding.varint import Reader
+from pulsar_on_kafka.mapping.encoding.varint import Reader, text_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 
 _PROPERTY, _PARTITION_KEY, _PAYLOAD_SIZE, _EVENT_TIME, _ORDERING_KEY, _NULL_VALUE = 1, 2, 3, 5, 7, 9
-_VARINT, _LENGTH_DELIMITED = 0, 2
-_FIXED_SIZES: Final = {1: 8, 5: 4}  # by wire type
-_U64: Final = 2**64 - 1
 _MAX_PAYLOAD_BYTES: Final = 2**31 - 1
 
 LEAST_BYTES: Final = 6
@@ -61,7 +58,7 @@ def _single_message(batch: Reader) -> SingleMessage:
     numbers = {_EVENT_TIME: 0, _NULL_VALUE: 0}
     strings = {_PARTITION_KEY: b"", _ORDERING_KEY: b""}
     properties: dict[str, str] = {}
-    for field, value in _fields(metadata):
+    for field, value in metadata.fields():
         if isinstance(value, int):
             numbers[field] = value
         elif field == _PROPERTY:
@@ -78,7 +75,7 @@ def _single_message(batch: Reader) -> SingleMessage:
         batch.take(size),
         bool(numbers[_NULL_VALUE]),
         properties,
-        _text(strings[_PARTITION_KEY], metadata.what),
+        text_of(strings[_PARTITION_KEY], metadata.what),
         strings[_ORDERING_KEY],
         numbers[_EVENT_TIME],
     )
@@ -86,31 +83,7 @@ def _single_message(batch: Reader) -> SingleMessage:
 
 def _key_value(data: bytes, what: str) -> tuple[str, str]:
     reader = Reader(data, f"a property in {what}")
-    parts = {field: value for field, value in _fields(reader) if isinstance(value, bytes)}
+    parts = {field: value for field, value in reader.fields() if isinstance(value, bytes)}
     if 1 not in parts or 2 not in parts:
         raise CorruptRecord(f"{reader.what} lacks its key or its value")
-    return _text(parts[1], reader.what), _text(parts[2], reader.what)
-
-
-def _fields(reader: Reader) -> Iterator[tuple[int, int | bytes]]:
-    """(Field number, varint or bytes) in their order; fixed-size fields, which nobody asks for, are left out."""
-    while not reader.at_end:
-        tag = reader.varint()
-        number, wire_type = tag >> 3, tag & 7
-        if number == 0 or number >> 29:
-            raise CorruptRecord(f"{reader.what} has a field of number {number}")
-        if wire_type == _VARINT:
-            yield number, reader.varint() & _U64
-        elif wire_type == _LENGTH_DELIMITED:
-            yield number, reader.take(reader.varint())
-        elif wire_type in _FIXED_SIZES:
-            reader.take(_FIXED_SIZES[wire_type])
-        else:
-            raise CorruptRecord(f"{reader.what} has a field {number} of wire type {wire_type}")
-
-
-def _text(data: bytes, what: str) -> str:
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise CorruptRecord(f"{what} holds {data[:40]!r}, expected UTF-8") from error
+    return text_of(parts[1], reader.what), text_of(parts[2], reader.what)

@@ -196,21 +196,4 @@ SUBSCRIPTION_PROGRESS: Final = _compacted(
 TENANTS: Final = _compacted("tenants", 1, "anyone, by compare-and-set", "as in topics", PartitionedBy.TENANT)
 """One partition, because whoever answers for all tenants follows all of it."""
 
-ALL: Final[tuple[StateTopic, ...]] = (
-    TOPICS,
-    NAMESPACES,
-    SUBSCRIPTIONS,
-    SCHEMAS,
-    CURSORS,
-    CURSOR_CHECKPOINTS,
-    LEDGERS,
-    DELIVERIES,
-    PRODUCERS,
-    TRANSACTION_COORDINATOR_ASSIGN,
-    TRANSACTION_REQUESTS,
-    TRANSACTION_LOG,
-    TRANSACTION_BUFFER_SNAPSHOT,
-    TRANSACTION_PENDING_ACK,
-    TENANTS,
-    SUBSCRIPTION_PROGRESS,
-)
+ALL: Final = tuple(each for each in [*globals().values()] if isinstance(each, StateTopic))

@@ -26,7 +26,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.codecs.bitmaps import compressed
+from pulsar_on_kafka.mapping.state.codecs.layouts import compressed
 from pulsar_on_kafka.spark.base.errors import NotReadable
 from pulsar_on_kafka.spark.planning.chunked_messages import WholeChunkedMessage
 

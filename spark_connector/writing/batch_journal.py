@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.errors import Corrupt, InvalidTxnStatus, LayerError, TransactionNotFound
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.appends import NewRecord, append_all
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId

@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.spark.base.errors import InvalidWriteOption
 
 _PATIENCE_S: Final = 30.0

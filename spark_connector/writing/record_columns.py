@@ -1,7 +1,7 @@
 """Columns of messages become the columns of Spark's Kafka sink: key, value, partition, headers. Inside the JVM.
 
 The forms of headers are those of `mapping.records.record_headers`; keys choose partitions as in the SDK
-(`mapping.routing.key_routing`).
+(`mapping.routing.sticky_hash`).
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.kafka.settings import LIBRDKAFKA_LOG
 from pulsar_on_kafka.ledgers.deletion import DeletionVerdict
-from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
+from pulsar_on_kafka.service.running import LedgerDeletion
 from tests.benchmarks.session import run_worker
 from tests.waiting import until
 

@@ -15,8 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from tests.chaos.evidence import Testimony
 from tests.chaos.worker import Orders
 from tests.pid_namespaces import are_permitted, in_own_pid_namespace, program_of

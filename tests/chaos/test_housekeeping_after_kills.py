@@ -18,7 +18,7 @@ from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
-from pulsar_on_kafka.service.housekeeping.heartbeats import HeartbeatHousekeeping
+from pulsar_on_kafka.service.housekeeping.dead_lives import HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
 from pulsar_on_kafka.statelog.view import LogView
 from tests.chaos.stage import Stage, Stand

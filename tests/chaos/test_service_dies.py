@@ -20,7 +20,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over, stands_in
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from pulsar_on_kafka.ledgers.group import maintenance_group
+from pulsar_on_kafka.ledgers.deletion_topics import maintenance_group
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.node import standing_in

@@ -15,7 +15,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.following.moving_consumer import GRACE_S
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory
 from pulsar_on_kafka.lookup.places import LookupFailed
-from pulsar_on_kafka.metadata.tenant_moves import TenantMove
+from pulsar_on_kafka.metadata.tenants import TenantMove
 from tests.clusters.cluster import Cluster
 from tests.waiting import until
 

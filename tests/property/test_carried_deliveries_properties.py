@@ -10,11 +10,18 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
-from pulsar_on_kafka.replicated.carried_deliveries import carried, joined, offsets_there
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
+from pulsar_on_kafka.replicated.carried_deliveries import (
+    MOST,
+    carried,
+    deliveries_heard,
+    deliveries_told,
+    joined,
+    offsets_there,
+    with_news,
+)
 from pulsar_on_kafka.replicated.origin_index import OriginIndex
 from pulsar_on_kafka.replicated.progress import SubscriptionSide
-from pulsar_on_kafka.replicated.told_deliveries import MOST, deliveries_heard, deliveries_told, with_news
 
 WEST, EAST, NORTH = Origin("west", 5), Origin("east", 9), Origin("north", 2)
 

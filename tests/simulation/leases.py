@@ -35,7 +35,7 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     encode,
 )
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Saved as SavedNotice
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
 from pulsar_on_kafka.subscriptions.leases.saves import Acks

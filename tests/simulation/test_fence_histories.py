@@ -14,8 +14,7 @@ from pulsar_on_kafka.mapping.records.record_headers import FENCE, PRODUCER
 from pulsar_on_kafka.mapping.state.metadata.producer_records import EpochBounds, EpochFence
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
-from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import HeartbeatsAndFences
-from pulsar_on_kafka.metadata.producers.known_fences import Epoch, KnownFences
+from pulsar_on_kafka.metadata.producers.known_fences import Epoch, HeartbeatsAndFences, KnownFences
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.subscriptions.records.fences import Fences

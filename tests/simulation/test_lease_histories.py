@@ -15,7 +15,7 @@ import random
 
 import pytest
 
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from tests.simulation.leases import World
 
 SEEDS = 3

@@ -18,8 +18,7 @@ from pulsar_on_kafka.cursor.saved import Saved
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.message_record import Headers
-from pulsar_on_kafka.mapping.records.packed_headers import unpack
-from pulsar_on_kafka.mapping.records.record_headers import PRODUCER, TXN
+from pulsar_on_kafka.mapping.records.record_headers import PRODUCER, TXN, unpack
 from pulsar_on_kafka.mapping.records.transaction_headers import marker_headers
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.batches import is_marker

@@ -31,8 +31,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.subscriptions.occupants import Claimant
 from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType, cursor_identity
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from tests.simulation.cursors import every_reference_is_there, prepared, taken_over

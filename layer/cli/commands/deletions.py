@@ -15,7 +15,7 @@ from pulsar_on_kafka.cli.shared.connection import client_of
 from pulsar_on_kafka.cli.shared.output import news, progress_bar, show_list, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable, time_text
-from pulsar_on_kafka.service.ledgers.replaying import replay
+from pulsar_on_kafka.service.ledgers.deletion_events import replay
 
 app = typer.Typer(help="Deletions of ledgers' data: asked for, given up, tried again.", no_args_is_help=True)
 

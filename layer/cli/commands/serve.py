@@ -34,9 +34,8 @@ from pulsar_on_kafka.cli.shared.settings import (
 )
 from pulsar_on_kafka.exceptions import ConnectError, Timeout
 from pulsar_on_kafka.metrics import MetricsCollector
-from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth
+from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth, ServiceServer
 from pulsar_on_kafka.service.running import RunningRoles
-from pulsar_on_kafka.service.web import ServiceServer
 from pulsar_on_kafka.transactions.coordinator.operators_limits import parsed_limits
 
 DEFAULT_PORT: Final = 9464

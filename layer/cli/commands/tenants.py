@@ -13,7 +13,7 @@ from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import show_list, show_one, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantRecord
-from pulsar_on_kafka.metadata.tenant_moves import described
+from pulsar_on_kafka.metadata.tenants import described
 
 app = typer.Typer(
     help="Which cluster has which tenant: what the lookup services of this cluster answer.", no_args_is_help=True

@@ -29,7 +29,7 @@ from pulsar_on_kafka.cli.shared.values import printable
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.java import find_java
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
-from pulsar_on_kafka.ledgers.group import maintenance_group
+from pulsar_on_kafka.ledgers.deletion_topics import maintenance_group
 from pulsar_on_kafka.mapping.state.instances import Instance
 
 _COLOURS: Final = {Status.OK: typer.colors.GREEN, Status.WARN: typer.colors.YELLOW, Status.FAIL: typer.colors.RED}

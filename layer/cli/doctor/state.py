@@ -21,8 +21,7 @@ from pulsar_on_kafka.mapping.errors import UnreadableKey
 from pulsar_on_kafka.mapping.state import state_keys as keys
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import decode_clusters
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import decode_import, decode_migration, decode_tenant
-from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import decode_checkpoint
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_segment
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_checkpoint, decode_segment
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import decode_ledger_value
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import decode_namespace, decode_subscription, decode_topic
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (

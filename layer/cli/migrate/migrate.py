@@ -25,8 +25,8 @@ from pulsar_on_kafka.cli.shared.settings import (
 )
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import MigrationRecord
 from pulsar_on_kafka.migration.acls import carry
+from pulsar_on_kafka.migration.both_sides import MigrationReport
 from pulsar_on_kafka.migration.inventory import inventory, lacking, not_persistent
-from pulsar_on_kafka.migration.report import MigrationReport
 from pulsar_on_kafka.migration.worker import MigrationWorker
 
 app = typer.Typer(

@@ -9,8 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, Final, cast
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
 from pulsar_on_kafka.client.consumer.places import Places

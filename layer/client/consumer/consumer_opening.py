@@ -21,7 +21,7 @@ from pulsar_on_kafka.client.values.enums import (
 from pulsar_on_kafka.client.values.key_shared import key_shared_rule
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.sending.arguments import check_range
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Final
 
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.base.side_by_side import side_by_side
-from pulsar_on_kafka.base.worker import aside
+from pulsar_on_kafka.base.worker import aside, side_by_side
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.exceptions import PulsarException
 from pulsar_on_kafka.lookup.places import TenantPlace

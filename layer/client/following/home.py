@@ -10,8 +10,7 @@ from typing import Final, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.base.side_by_side import side_by_side
-from pulsar_on_kafka.base.worker import Retry, Worker, aside
+from pulsar_on_kafka.base.worker import Retry, Worker, aside, side_by_side
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.ahead import Ahead
 from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, PulsarException, Timeout

@@ -10,9 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.meters import SendCounts
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.metadata_ahead import producer_ahead

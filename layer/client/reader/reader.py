@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.client.connection.listener import ListenerTask
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.receiving.start_position import inside_batches, offsets_at_time, start_offsets

@@ -21,8 +21,7 @@ from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import pause
+from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription
 
 GroupOffsets = Mapping[str, Mapping[int, CommittedOffset]]
@@ -139,8 +138,6 @@ class IdleOffsets:
             writers, self._kept = list(self._kept.values()), OrderedDict()
         for writer in writers:
             writer.close()
-
-    # Inside -------------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _turn(self, author: str, deadline: Deadline) -> Iterator[None]:

@@ -16,8 +16,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.kafka.errors import translate
-from pulsar_on_kafka.kafka.events import ErrorEvents
+from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
 from pulsar_on_kafka.kafka.reading.assigned import known_end, watermarks
 from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, events_of, next_batch
 from pulsar_on_kafka.kafka.records import CommittedOffset

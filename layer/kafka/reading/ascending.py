@@ -118,8 +118,6 @@ class AscendingReader:
         self._reader.release()
         self._fetcher.close()
 
-    # Inside -------------------------------------------------------------------------------------------------------
-
     def _where(self, partition: int) -> KafkaPartition:
         return KafkaPartition(self._topic, partition)
 

@@ -9,8 +9,7 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.kafka.errors import translate
-from pulsar_on_kafka.kafka.events import ErrorEvents
+from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
 from pulsar_on_kafka.kafka.reading.events import Event, Gone, KafkaPartition, events_of, next_batch
 from pulsar_on_kafka.kafka.rights import Right, on_topic
 
@@ -40,8 +39,6 @@ class AssignedReader:
             self._handle = Consumer({**self._config, "error_cb": self._errors})
             handles.track(self._handle)
         return self._handle
-
-    # What is read -------------------------------------------------------------------------------------------------
 
     def assign(self, starts: Mapping[KafkaPartition, int]) -> None:
         """Read these partitions from these offsets on, and no others; none: not even a handle is made for that."""

@@ -8,9 +8,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, LayerError, NoLeaderNow, NoSuchTopic
-from pulsar_on_kafka.base.waiting import pause
 from pulsar_on_kafka.kafka.errors import is_of_old_metadata
 from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.kafka.reading.events import End, Failed, KafkaPartition, Records
@@ -62,7 +61,7 @@ class Fetcher:
             NoSuchTopic, NoLeaderNow: so it was for two seconds, or until the deadline. Other StoreErrors at once.
         """
         where = KafkaPartition(topic, partition)
-        patience = Deadline.after(min(_JUST_MADE_S, deadline.remaining_s()))
+        patience = deadline.at_most(_JUST_MADE_S)
         while True:
             try:
                 return self._watermarks(where, deadline)

@@ -112,8 +112,6 @@ class RangeReader:
         self._closed = True
         self._reader.release()
 
-    # Inside -------------------------------------------------------------------------------------------------------
-
     def _fill(self) -> bool:
         """Begin with as many ranges as there is room for, one of each partition; whether any was begun."""
         free = AT_ONCE - len(self._active)

@@ -1,4 +1,4 @@
-"""Writes, looks for and cleans what `producers` says of exclusive epochs (see `known_fences`)."""
+"""Writes, looks for and cleans what `producers` says of epochs (see `known_fences`)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,25 @@ from typing import Any, Final, Protocol
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka.mapping.records.epoch_fences import Claimed, Fence, begun_by
 from pulsar_on_kafka.mapping.records.record_headers import exclusive_epoch
-from pulsar_on_kafka.mapping.state.metadata.producer_records import EpochBounds, EpochFence, encode_bounds, encode_fence
-from pulsar_on_kafka.mapping.state.state_keys import ProducerBoundsKey, ProducerKey, encode_key
+from pulsar_on_kafka.mapping.state.metadata.producer_records import (
+    EpochBounds,
+    EpochFence,
+    ReplicatorFence,
+    encode_bounds,
+    encode_fence,
+    encode_replicator_fence,
+)
+from pulsar_on_kafka.mapping.state.state_keys import ProducerBoundsKey, ProducerKey, ReplicatorFenceKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
-from pulsar_on_kafka.metadata.producers.known_fences import Epoch, KnownFences, Unresolved
+from pulsar_on_kafka.metadata.producers.known_fences import (
+    Epoch,
+    KnownFences,
+    KnownReplicators,
+    ReplicatorEpoch,
+    Unresolved,
+)
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import StateLog, tombstone
 
@@ -45,7 +59,7 @@ class DataLog(Protocol):
 
 
 class FenceRecords:
-    """One process's hand in it. Thread-safe."""
+    """Those of exclusive epochs: one process's hand in it. Thread-safe."""
 
     def __init__(
         self,
@@ -60,8 +74,6 @@ class FenceRecords:
         self._offsets = offsets
         self._known = known
 
-    # The producer's -----------------------------------------------------------------------------------------------
-
     def begin(self, topic: Topic, epoch: Epoch, deadline: Deadline) -> None:
         """Record the bounds of an epoch, before its first record is sent."""
         ends = self._offsets.end_offsets(topic.kafka_topic, range(topic.partitions), deadline)
@@ -75,8 +87,6 @@ class FenceRecords:
     def over(self, topic: Topic, epoch: Epoch, deadline: Deadline) -> None:
         """No record of this epoch comes any more, and its fences are recorded: take the bounds back."""
         self._append(topic, ProducerBoundsKey(str(topic.name), epoch.name, epoch.number), None, deadline)
-
-    # A reader's ---------------------------------------------------------------------------------------------------
 
     def of_partition(self, topic: Topic, partition: int, deadline: Deadline) -> list[tuple[int, int]]:
         """Where exclusive epochs begin in a partition as it is now: (offset, epoch number).
@@ -134,8 +144,6 @@ class FenceRecords:
         except errors.StoreError as failure:
             _log.debug("where an exclusive epoch begins could not be recorded: %s", failure)
 
-    # Cleaning -----------------------------------------------------------------------------------------------------
-
     def clean(self, topic: Topic, deadline: Deadline) -> int:
         """Remove up to 500 records that nobody needs any more; gives how many it removed."""
         name = str(topic.name)
@@ -156,3 +164,63 @@ class FenceRecords:
         self, topic: Topic, key: ProducerKey | ProducerBoundsKey, value: bytes | None, deadline: Deadline
     ) -> None:
         self._log.append(PRODUCERS, PRODUCERS.partition_for(str(topic.name)), encode_key(key), value, deadline)
+
+
+class ReplicatorFences:
+    """Where replicators took over: one process's hand in it. Thread-safe."""
+
+    def __init__(
+        self,
+        log: StateLog,
+        data: DataLog,
+        known: Callable[[str, Callable[[KnownReplicators], Any], Deadline], Any],
+    ) -> None:
+        """`known` puts a question to what is on record of a topic now (read to the end)."""
+        self._log = log
+        self._data = data
+        self._known = known
+
+    def raise_one(
+        self, topic: Topic, partition: int, origin: str, epoch: int, append: Callable[[], int], deadline: Deadline
+    ) -> int:
+        """Begin an epoch; gives the offset of its marker, which `append` appends. Then tidies what it makes
+        superfluous."""
+        life = topic.layout.incarnation
+        key = ReplicatorFenceKey(str(topic.name), partition, origin, epoch)
+        log_start, end = self._data.watermarks(topic.kafka_topic, partition, deadline)
+        self._write(key, ReplicatorFence(life, end, exact=False), deadline)
+        offset = append()
+        self._write(key, ReplicatorFence(life, offset, exact=True), deadline)
+        place = str(topic.name)
+        gone = self._known(place, lambda known: list(known.superfluous(place, life, partition, log_start)), deadline)
+        tombstone(self._log, PRODUCERS, PRODUCERS.partition_for(place), [encode_key(each) for each in gone], deadline)
+        return offset
+
+    def of_partition(self, topic: Topic, partition: int, deadline: Deadline) -> list[Fence]:
+        """Where replicators took over in a partition as it is now.
+
+        Costs one reading of `producers` to its end; and, where a replicator died while it took over, a reading of the
+        partition from where that one found it ending.
+        """
+        known = self._known(str(topic.name), lambda all_of: all_of.of(topic.layout.incarnation, partition), deadline)
+        found = []
+        for epoch, fence in known.items():
+            offset = fence.offset if fence.exact else self._looked_for(topic, partition, epoch, fence.offset, deadline)
+            if offset is not None:
+                found.append(Fence(offset, epoch.number, epoch.origin))
+        return found
+
+    def _looked_for(
+        self, topic: Topic, partition: int, epoch: ReplicatorEpoch, not_below: int, deadline: Deadline
+    ) -> int | None:
+        log_start, end = self._data.watermarks(topic.kafka_topic, partition, deadline)
+        wanted = Claimed(epoch.origin, epoch.number)
+        for batch in self._data.read(topic.kafka_topic, partition, max(not_below, log_start), end, deadline):
+            for record in batch:
+                if begun_by(headers_of(record)) == wanted:
+                    return int(record.offset())
+        return None
+
+    def _write(self, key: ReplicatorFenceKey, fence: ReplicatorFence, deadline: Deadline) -> None:
+        place = PRODUCERS.partition_for(key.topic)
+        self._log.append(PRODUCERS, place, encode_key(key), encode_replicator_fence(fence), deadline)

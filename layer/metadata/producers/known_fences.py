@@ -1,4 +1,5 @@
-"""Known fences say where exclusive epochs begin in a topic's partitions, and which of their records nobody needs. Pure.
+"""Known fences say where epochs of exclusive producers and of replicators begin in a topic's partitions, and which of
+their records nobody needs. Pure.
 
 A producer that has a topic for itself writes the *bounds* of its epoch first (where each partition ended), then its
 records, and before its first receipt in a partition the *fence* there: the offset of its first record. So whoever finds
@@ -8,6 +9,10 @@ record by itself, and all agree, wherever they begin to read.
 Superfluous is a fence when another, of a higher epoch, lies before it, or both lie at or before the log's start: then
 every record that the one makes void is void by the other as well. That never changes back, so it does not matter who
 removes it, when, or whether its producer writes it once more.
+
+A replicator that takes over from one that may still write records a *bound* (where the partition ended), appends its
+marker, and records where that lies, under one key, before it copies anything. Who finds a bound alone looks for the
+marker from there on, so all agree where the epoch begins, whoever dies in between.
 """
 
 from __future__ import annotations
@@ -15,8 +20,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pulsar_on_kafka.mapping.state.metadata.producer_records import EpochBounds, EpochFence
-from pulsar_on_kafka.mapping.state.state_keys import ProducerBoundsKey, ProducerKey
+from pulsar_on_kafka.mapping.state.metadata.producer_records import (
+    EpochBounds,
+    EpochFence,
+    ProducerHeartbeat,
+    ReplicatorFence,
+    decode_bounds,
+    decode_fence,
+    decode_producer_heartbeat,
+    decode_replicator_fence,
+)
+from pulsar_on_kafka.mapping.state.state_keys import (
+    ProducerBoundsKey,
+    ProducerKey,
+    ProducerSessionKey,
+    ReplicatorFenceKey,
+    decode_key,
+)
+from pulsar_on_kafka.statelog.api import LogRecord
 
 
 class Epoch(NamedTuple):
@@ -106,3 +127,72 @@ class KnownFences:
             of_life = bounds.topic_incarnation
             if of_life < life or (of_life == life and epoch not in looked_for):
                 yield ProducerBoundsKey(topic, epoch.name, epoch.number)
+
+
+class ReplicatorEpoch(NamedTuple):
+    """An epoch of a replicator. The later one of two with one origin has the higher number."""
+
+    origin: str
+    number: int
+
+
+class KnownReplicators:
+    """Replicators' take-overs in one topic, in all its lives. Memory: one entry for each epoch and partition that is on
+    record."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, dict[ReplicatorEpoch, ReplicatorFence]] = {}
+
+    def put(self, key: ReplicatorFenceKey, fence: ReplicatorFence | None) -> None:
+        of_partition = self._of.setdefault(key.partition, {})
+        if fence is None:
+            of_partition.pop(ReplicatorEpoch(key.origin, key.epoch), None)
+        else:
+            of_partition[ReplicatorEpoch(key.origin, key.epoch)] = fence
+
+    def of(self, life: int, partition: int) -> dict[ReplicatorEpoch, ReplicatorFence]:
+        """Those of one life of the topic."""
+        found = self._of.get(partition, {})
+        return {epoch: fence for epoch, fence in found.items() if fence.topic_incarnation == life}
+
+    def superfluous(self, topic: str, life: int, partition: int, log_start: int) -> Iterator[ReplicatorFenceKey]:
+        """Keys whose records nobody needs: of former lives, and before the log's start all but each origin's newest."""
+        for epoch, fence in self._of.get(partition, {}).items():
+            later = (
+                other.number > epoch.number
+                and other.origin == epoch.origin
+                and begun.exact
+                and begun.offset < log_start
+                for other, begun in self.of(life, partition).items()
+            )
+            if fence.topic_incarnation < life or (fence.topic_incarnation == life and any(later)):
+                yield ReplicatorFenceKey(topic, partition, epoch.origin, epoch.number)
+
+
+class HeartbeatsAndFences:
+    """Fold of one partition of `producers`: the sessions' heartbeats, and where epochs of exclusive producers and of
+    replicators begin."""
+
+    def __init__(self) -> None:
+        self.heartbeats: dict[tuple[str, str], ProducerHeartbeat] = {}
+        self.fences: dict[str, KnownFences] = {}
+        self.replicators: dict[str, KnownReplicators] = {}
+
+    def apply(self, record: LogRecord) -> None:
+        key = decode_key(record.key)
+        if isinstance(key, ProducerSessionKey):
+            if record.value is None:
+                self.heartbeats.pop((key.topic, key.session), None)
+            else:
+                self.heartbeats[key.topic, key.session] = decode_producer_heartbeat(record.value)
+        elif isinstance(key, ProducerKey):
+            fence = None if record.value is None else decode_fence(record.value)
+            epoch = Epoch(key.producer_name, key.epoch)
+            self.fences.setdefault(key.topic, KnownFences()).put_fence(key.partition, epoch, fence)
+        elif isinstance(key, ProducerBoundsKey):
+            bounds = None if record.value is None else decode_bounds(record.value)
+            epoch = Epoch(key.producer_name, key.epoch)
+            self.fences.setdefault(key.topic, KnownFences()).put_bounds(epoch, bounds)
+        elif isinstance(key, ReplicatorFenceKey):
+            found = None if record.value is None else decode_replicator_fence(record.value)
+            self.replicators.setdefault(key.topic, KnownReplicators()).put(key, found)

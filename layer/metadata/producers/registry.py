@@ -16,9 +16,8 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock, learn_time
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.processes import is_dead_process, this_process
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.mapping.records.epoch_fences import Fence
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
@@ -42,19 +41,22 @@ from pulsar_on_kafka.metadata.producers.admission import (
     renewed,
     stands,
 )
-from pulsar_on_kafka.metadata.producers.fence_records import MOST_CLEANED, DataLog, FenceRecords, Offsets
-from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import HeartbeatsAndFences
-from pulsar_on_kafka.metadata.producers.known_fences import Epoch, KnownFences
-from pulsar_on_kafka.metadata.producers.known_replicators import KnownReplicators
+from pulsar_on_kafka.metadata.producers.fence_records import (
+    MOST_CLEANED,
+    DataLog,
+    FenceRecords,
+    Offsets,
+    ReplicatorFences,
+)
+from pulsar_on_kafka.metadata.producers.known_fences import Epoch, HeartbeatsAndFences, KnownFences, KnownReplicators
 from pulsar_on_kafka.metadata.producers.membership import Membership, thrown_out
-from pulsar_on_kafka.metadata.producers.replicator_fences import ReplicatorFences
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.views import LogViews
 
 _log = logging.getLogger(__name__)
 
-CLAIMS_KEYS: Final[EntityKeys[str]] = EntityKeys(ProducerClaimsKey, lambda key: str(key.topic), lambda name: (name,))
+CLAIMS_KEYS: Final[EntityKeys[str]] = EntityKeys(ProducerClaimsKey)
 
 LIFE_MS: Final = 10_000
 """How long a heartbeat counts."""
@@ -172,10 +174,10 @@ class ProducerRegistry:
             admission[:] = [admit(claims, applicant, lambda other, claim: self._lives(place, other, claim, deadline))]
             return encode_claims(admission[0].claims)
 
-        learn_time(self._clock, lambda: self._entities.touch(place, place, deadline))
+        learn_time(self._clock, lambda: self._entities.touch(place, deadline))
         if not self._holds(place):
             self._send_heartbeat(place, deadline)
-        self._entities.update(place, place, admitted, deadline)
+        self._entities.update(place, admitted, deadline)
         displaced = admission[0].displaced
         for other in displaced:
             self._throw_out(self._held.pop((place, other), []))
@@ -203,7 +205,7 @@ class ProducerRegistry:
 
         claim: list[ProducerClaim] = []
         with self._lock:
-            self._entities.update(membership.topic, membership.topic, raised, deadline)
+            self._entities.update(membership.topic, raised, deadline)
             membership.claim = claim[0]
 
     def more_than_plain(self, topic: Topic, deadline: Deadline, *, chunks: bool = False) -> None:
@@ -238,7 +240,7 @@ class ProducerRegistry:
             )
             return None if left == known else encode_claims(left)
 
-        self._entities.update(place, place, told, deadline)
+        self._entities.update(place, told, deadline)
         self._taken_back.add((place, life, what))
 
     def leave(self, membership: Membership, deadline: Deadline) -> None:
@@ -258,7 +260,7 @@ class ProducerRegistry:
                 rest = dismiss(claims, membership.name, self._session)
                 return None if rest is claims else encode_claims(rest)
 
-            self._entities.amend(membership.topic, membership.topic, left, deadline)
+            self._entities.amend(membership.topic, left, deadline)
             if self._holds(membership.topic):
                 self.tell_soon(membership.topic)
             else:
@@ -272,7 +274,7 @@ class ProducerRegistry:
             living = {name: claim for name, claim in claims.claims.items() if claim.session != session}
             return None if len(living) == len(claims.claims) else encode_claims(replace(claims, claims=living))
 
-        self._entities.amend(topic, topic, dismissed, deadline)
+        self._entities.amend(topic, dismissed, deadline)
 
     def unclaimed(self, partition: int, deadline: Deadline) -> dict[str, Versioned]:
         """What one partition of `producers` says of topics on which nobody claims anything, and nobody ever had an
@@ -314,7 +316,7 @@ class ProducerRegistry:
 
     def claims_of(self, topic: str, deadline: Deadline) -> ProducerClaims:
         """The topic's claims as they stand in the log now."""
-        current = self._entities.read(topic, topic, deadline)
+        current = self._entities.read(topic, deadline)
         return ProducerClaims(topic, 0) if current is None else decode_claims(current.value)
 
     def fences(self, topic: Topic, partition: int, deadline: Deadline) -> list[Fence]:
@@ -332,7 +334,7 @@ class ProducerRegistry:
 
     def close(self, deadline: Deadline) -> None:
         """Leave with every producer that has not."""
-        self._keeper.close(Deadline.after(min(_HEARTBEAT_EVERY_S, deadline.remaining_s())))
+        self._keeper.close(deadline.at_most(_HEARTBEAT_EVERY_S))
         for membership in [membership for held in list(self._held.values()) for membership in list(held)]:
             self.leave(membership, deadline)
 
@@ -363,7 +365,7 @@ class ProducerRegistry:
             waiting[:] = [c for c in waiting if (self._heartbeat_of(topic, c.session, deadline) or 0) > now]
             return not waiting
 
-        if waiting and not wait_until(gone, Deadline.after(min(_LEAVING_S, deadline.remaining_s()))):
+        if waiting and not wait_until(gone, deadline.at_most(_LEAVING_S)):
             _log.warning(
                 "topic=%s %d producers that were thrown out have not said that they stopped", topic, len(waiting)
             )

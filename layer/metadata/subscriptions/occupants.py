@@ -8,13 +8,12 @@ from typing import Final, Protocol
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.processes import is_dead_process, is_over, this_process
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import Claim, SubscriptionRecord
 from pulsar_on_kafka.metadata.subscriptions.seats import other_seats, seat_group, seat_of, serves
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.metadata.topics import Topic
 
 CLAIM_MS: Final = 10_000
@@ -111,7 +110,7 @@ class Occupants:
             return not others
 
         if seats:
-            wait_until(left, Deadline.after(min(self._leaving_s, deadline.remaining_s())))
+            wait_until(left, deadline.at_most(self._leaving_s))
         return others
 
     def _other_members(

@@ -6,7 +6,6 @@ import builtins
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from typing import Final, Protocol, TypeAlias
 
 from pulsar_on_kafka.base import errors
@@ -43,8 +42,7 @@ from pulsar_on_kafka.metadata.subscriptions.seats import (
     spread,
     taken,
 )
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType
 from pulsar_on_kafka.metadata.topics import Topic
 
 _log = logging.getLogger(__name__)
@@ -52,10 +50,7 @@ _log = logging.getLogger(__name__)
 _MARK: Final = b'"replicated":true'
 """In the value of every record of a replicated subscription, so that others need not be decoded to be passed over."""
 
-SUBSCRIPTION_KEYS: Final[EntityKeys[tuple[str, str]]] = EntityKeys(
-    SubscriptionKey, lambda key: (str(key.topic), str(key.subscription)), lambda names: names
-)
-SUBSCRIPTION_PLACE: Final[Callable[[tuple[str, str]], str]] = itemgetter(0)
+SUBSCRIPTION_KEYS: Final[EntityKeys[tuple[str, str]]] = EntityKeys(SubscriptionKey)
 
 
 class GroupsAndLogs(Groups, Protocol):
@@ -190,7 +185,7 @@ class Subscriptions:
             return encode_subscription(changed)
 
         self._learn_time(topic, name, deadline)
-        current = self._entities.update(str(topic.name), (str(topic.name), name), opened, deadline)
+        current = self._entities.update((str(topic.name), name), opened, deadline)
         current = self._behind_what_goes(topic, name, current, starts, deadline)
         record = decode_subscription(current.value)
         if record.incarnation >= 0:  # somebody may have it open
@@ -221,9 +216,20 @@ class Subscriptions:
                 replace(self._new(topic, name, SubscriptionType.EXCLUSIVE, offsets), follows=follows)
             )
 
-        current = self._entities.update(str(topic.name), (str(topic.name), name), created, deadline)
+        current = self._entities.update((str(topic.name), name), created, deadline)
         current = self._behind_what_goes(topic, name, current, offsets, deadline)
         return self._opened(topic, current, decode_subscription(current.value))
+
+    def find_or_create(self, topic: Topic, name: str, deadline: Deadline, *, follows: bool = False) -> Subscription:
+        """The subscription as it is, or made at the log's start: several may do so at once."""
+        found = self.find(topic, name, deadline)
+        while found is None:
+            starts = self._admin.start_offsets(topic.kafka_topic, range(topic.partitions), deadline)
+            try:
+                return self.create(topic, name, starts, deadline, follows=follows)
+            except errors.AlreadyExists:
+                found = self.find(topic, name, deadline)
+        return found
 
     def remember(
         self,
@@ -251,7 +257,7 @@ class Subscriptions:
             return None if changed == record else encode_subscription(changed)
 
         topic = str(subscription.topic.name)
-        self._entities.amend(topic, (topic, subscription.name), remembered, deadline)
+        self._entities.amend((topic, subscription.name), remembered, deadline)
 
     def stop_replicating(self, subscription: Subscription, deadline: Deadline) -> None:
         """Until a consumer or an administrator says otherwise. What is no subscription any more is left alone."""
@@ -263,7 +269,7 @@ class Subscriptions:
             return encode_subscription(replace(record, replicated=False, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
-        self._entities.amend(topic, (topic, subscription.name), stopped, deadline)
+        self._entities.amend((topic, subscription.name), stopped, deadline)
 
     def release(self, subscription: Subscription, session: str, deadline: Deadline) -> None:
         """Give a claim back, so that the next consumer need not wait for anything."""
@@ -277,7 +283,7 @@ class Subscriptions:
             return encode_subscription(replace(changed, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
-        self._entities.amend(topic, (topic, subscription.name), released, deadline)
+        self._entities.amend((topic, subscription.name), released, deadline)
 
     def delete(self, subscription: Subscription, deadline: Deadline) -> None:
         """Record that it is gone, then delete its groups with the committed offsets. Of a subscription that was opened
@@ -310,7 +316,7 @@ class Subscriptions:
             return encode_subscription(replace(record, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
-        written = self._entities.amend(topic, (topic, subscription.name), deleted, deadline)
+        written = self._entities.amend((topic, subscription.name), deleted, deadline)
         if written is None:
             return  # somebody else deleted it long ago
         if any(self._admin.describe_group(group, deadline).members for group in concerned):
@@ -359,8 +365,6 @@ class Subscriptions:
             raise errors.SubscriptionBusy(served_otherwise(subscription.name, subscription.topic, None))
         return now
 
-    # Inside -------------------------------------------------------------------------------------------------------
-
     def _behind_what_goes(
         self, topic: Topic, name: str, current: Versioned, starts: Mapping[int, int], deadline: Deadline
     ) -> Versioned:
@@ -386,17 +390,17 @@ class Subscriptions:
             )
 
         _log.info("subscription=%s of %s begins behind what is being deleted: %s", name, topic.name, raised)
-        found = self._entities.amend(str(topic.name), (str(topic.name), name), begun_later, deadline)
+        found = self._entities.amend((str(topic.name), name), begun_later, deadline)
         return current if found is None else found
 
     def _current(self, topic: Topic, name: str, deadline: Deadline) -> Versioned | None:
-        return self._entities.read(str(topic.name), (str(topic.name), name), deadline)
+        return self._entities.read((str(topic.name), name), deadline)
 
     def _learn_time(self, topic: Topic, name: str, deadline: Deadline) -> None:
         """What claims say of time is said, and judged, by the brokers' clock."""
         entity = str(topic.name), name
         try:
-            learn_time(self._clock, lambda: self._entities.touch(str(topic.name), entity, deadline))
+            learn_time(self._clock, lambda: self._entities.touch(entity, deadline))
         except errors.NotAuthorized:
             return  # it changes nothing then, and what it reads it judges by its own clock
 
@@ -412,7 +416,7 @@ class Subscriptions:
             return encode_subscription(replace(held, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
-        self._entities.update(topic, (topic, subscription.name), renewed, deadline)
+        self._entities.update((topic, subscription.name), renewed, deadline)
 
     def _look_again(
         self,
@@ -450,7 +454,7 @@ class Subscriptions:
                 return None
             return encode_subscription(replace(replaced, incarnation=decode_subscription(found.value).incarnation))
 
-        self._entities.amend(topic, (topic, decode_subscription(written.value).subscription), as_before, deadline)
+        self._entities.amend((topic, decode_subscription(written.value).subscription), as_before, deadline)
 
     def _resolve(
         self,

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.mapping.names.subscription_group import group_id
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.metadata.topics import Topic
+
+
+class SubscriptionType(str, Enum):
+    EXCLUSIVE = "Exclusive"
+    SHARED = "Shared"
+    FAILOVER = "Failover"
+    KEY_SHARED = "Key_Shared"
+
+    @property
+    def is_shared(self) -> bool:
+        return self in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
+
+    @property
+    def is_leased(self) -> bool:
+        """Consumers of processes that do not own a partition may get messages of it."""
+        return self is not SubscriptionType.EXCLUSIVE
+
 
 _REBIRTH: Final = 1 << 40
 """Far above every incarnation: records of `subscriptions` times its partitions."""

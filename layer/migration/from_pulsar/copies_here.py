@@ -19,8 +19,7 @@ from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.migration.from_pulsar.entries import INCARNATION, Digest
 from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, acknowledged_copies
 from pulsar_on_kafka.replicated.acks import Acks
-from pulsar_on_kafka.replicated.origin_index import CopiedRun, OriginIndex
-from pulsar_on_kafka.replicated.origins import is_marker
+from pulsar_on_kafka.replicated.origin_index import CopiedRun, OriginIndex, is_marker
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 
 _MOST_CHUNKS_KEPT: Final = 10_000

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.kafka.errors import translate
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.migration.from_pulsar.entries import Entry, Origin, copies
 from pulsar_on_kafka.migration.from_pulsar.places import place_of
-from pulsar_on_kafka.migration.from_pulsar.schemas_here import SchemasHere
+from pulsar_on_kafka.migration.from_pulsar.schemas import SchemasHere
 from pulsar_on_kafka.node.sides.target import Copied, Target
 from pulsar_on_kafka.node.sides.under_way import CopiesUnderWay, raise_ours
 

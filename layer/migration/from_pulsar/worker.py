@@ -17,7 +17,7 @@ from typing import Any, Final
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.names.replicator_names import copied_name
+from pulsar_on_kafka.mapping.names.subscription_group import copied_name
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin as CopyOrigin
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import ImportRecord, ImportStep
@@ -36,7 +36,7 @@ from pulsar_on_kafka.migration.from_pulsar.copying import CopiedCounts, Partitio
 from pulsar_on_kafka.migration.from_pulsar.entries import INCARNATION, Entry, Origin, copies, digest_of
 from pulsar_on_kafka.migration.from_pulsar.places import Position, place_of, position_at
 from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress, PulsarReading
-from pulsar_on_kafka.migration.from_pulsar.schemas_here import SchemasHere
+from pulsar_on_kafka.migration.from_pulsar.schemas import SchemasHere
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.sides.target import Target
 from pulsar_on_kafka.replicated.progress import SubscriptionSide, without_acknowledged, without_message
@@ -115,8 +115,6 @@ class ImportWorker:
         self.record = record
         self._told = told
 
-    # Steps --------------------------------------------------------------------------------------------------------
-
     def run(self) -> ImportRecord:
         """Bring everything that Pulsar has now.
 
@@ -155,24 +153,12 @@ class ImportWorker:
 
     def _bring_topic(self, topic: PulsarTopic) -> SchemasHere:
         node = self._node
-        here = node.topics.find_or_create(topic.name, topic.partitions, self._call())
-        if here.partitioned != bool(topic.partitions) or here.partitions > max(1, topic.partitions):
-            raise errors.Refused(
-                f"topic {topic.name} has {here.partitions if here.partitioned else 'no'} partitions here and "
-                f"{topic.partitions or 'none'} in Pulsar: delete it here"
-            )
-        if here.partitions < topic.partitions:
-            here = node.topics.grow_to(topic.name, topic.partitions, self._call())
+        sides = "here", "in Pulsar: delete it here"
+        here = node.topics.find_or_create_like(topic.name, topic.partitions, self._call(), sides=sides)
         schemas = self._schemas(topic)
         for name, told in topic.subscriptions.items():
-            found = node.subscriptions.find(here, name, self._call())
-            if found is None:
-                try:
-                    starts = node.admin.start_offsets(here.kafka_topic, list(range(here.partitions)), self._call())
-                    found = node.subscriptions.create(here, name, starts, self._call())
-                except errors.AlreadyExists:
-                    found = node.subscriptions.find(here, name, self._call())
-            if found is not None and (told.properties or told.replicated):
+            found = node.subscriptions.find_or_create(here, name, self._call())
+            if told.properties or told.replicated:
                 node.subscriptions.remember(found, told.properties, told.replicated, self._call())
         return schemas
 
@@ -241,8 +227,6 @@ class ImportWorker:
         if left:
             live = node.memberships.live_cursors
             acknowledge_ledgers(live, node.admin, subscription, {number: left.blocks()}, deadline)
-
-    # Looking ------------------------------------------------------------------------------------------------------
 
     def lacking(self) -> list[str]:
         """Pulsar's metadata that are not here, or otherwise, one sentence each."""
@@ -322,8 +306,6 @@ class ImportWorker:
                 node.memberships.live_cursors.change(found, {number: SaveNow()}, self._call())
                 cursor = node.memberships.cursors.read(found, self._call())[number].state
                 yield compared_subscription(name, done, cursor, copied, entries.places)
-
-    # Little things ------------------------------------------------------------------------------------------------
 
     def _topics(self) -> list[PulsarTopic]:
         return [each for name in self._pulsar.namespaces(self.record.tenant) for each in self._pulsar.topics(name)]

@@ -1,20 +1,53 @@
 """Counts of this process on each cluster, whatever the topic, become metrics: transactions whose coordinators it serves
-(names with `pulsar` are Pulsar's), its roles, as `pok serve` or as a stand-in, and what it replicates."""
+(names with `pulsar` are Pulsar's), its roles, as `pok serve` or as a stand-in, and what it replicates.
+
+Metrics are tables: a row for each family, with what it says of each subject.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.meters import CoordinatorMeter
 from pulsar_on_kafka.base.role_state import ReplicatorState, RoleState
 from pulsar_on_kafka.base.turns import TurnsSeen
-from pulsar_on_kafka.node.metrics.families import COUNTER, GAUGE, Row, families
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.registry.registry import RegistryCounts
+
+S = TypeVar("S")
+
+COUNTER, GAUGE = CounterMetricFamily, GaugeMetricFamily
+Row = tuple[type[CounterMetricFamily] | type[GaugeMetricFamily], str, str, Callable[[S], float]]
+"""The kind of a metric, its name, what it is, and its value."""
+
+
+def families(
+    rows: Iterable[Row[S]], labels: Sequence[str], subjects: Iterable[tuple[Sequence[str], S]]
+) -> Iterator[Metric]:
+    """A family for each row. `subjects` come with the values of their labels."""
+    found = list(subjects)
+    for kind, name, text, value in rows:
+        family = kind(name, text, labels=labels)
+        for of, subject in found:
+            family.add_metric(of, value(subject))
+        yield family
+
+
+def answer(asked: Future[S], deadline: Deadline) -> S | None:
+    """None when it did not come in time, or its thread has ended."""
+    with suppress(FutureTimeoutError, LayerError):
+        return asked.result(max(0.01, deadline.remaining_s()))
+    return None
+
 
 _CLUSTER: Final = ("cluster",)
 _COORDINATOR: Final = ("cluster", "coordinator_id")

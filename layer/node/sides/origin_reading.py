@@ -14,8 +14,7 @@ from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.epoch_fences import begun_by
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.replicated.origin_index import OriginIndex
-from pulsar_on_kafka.replicated.origins import Copied, copied, is_marker
+from pulsar_on_kafka.replicated.origin_index import Copied, OriginIndex, copied, is_marker
 
 _log: Final = logging.getLogger(__name__)
 

@@ -15,12 +15,11 @@ from typing import Any, Final
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.deduplication.journal import Recovered
-from pulsar_on_kafka.kafka.producer import KafkaProducer, Waiting
+from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.mapping.names.replicator_names import copied_name
+from pulsar_on_kafka.mapping.names.subscription_group import copied_name
 from pulsar_on_kafka.mapping.records.epoch_fences import begun_by, replicator_marker
 from pulsar_on_kafka.mapping.records.original_position import CopyHeaders, original_of
 from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
@@ -93,24 +92,8 @@ class Target:
         self.node.sequences.save(self.topic, self._name, epoch, {partition: snapshot}, deadline, final=final)
 
     def _append_marker(self, partition: int, epoch: int, deadline: Deadline) -> int:
-        headers = replicator_marker(self._origin, epoch)
-        outcome: list[tuple[Any, Any]] = []
-        waiting = Waiting()
-
-        def delivered(error: Any, record: Any) -> None:
-            outcome.append((error, record.offset()))
-            waiting.settle()
-
-        producer, what = self.producer(), f"the marker of a replicator in {self.topic.kafka_topic}-{partition}"
-        producer.enqueue(self.topic.kafka_topic, partition, None, None, delivered, headers)
-        if not producer.wait_for(waiting, deadline):
-            raise errors.AppendOutcomeUnknown(f"{what} was not answered in time")
-        error, offset = outcome[0]
-        if error is not None:
-            raise producer.why_refused(error, self.topic.kafka_topic, what)
-        if offset is None:
-            raise errors.AppendOutcomeUnknown(f"{what}: stored by an earlier try, offset unknown")
-        return int(offset)
+        topic, headers = self.topic.kafka_topic, replicator_marker(self._origin, epoch)
+        return self.producer().append(topic, partition, None, None, deadline, headers)
 
     def _read(self, partition: int, copied: Copied, end: int, deadline: Deadline) -> None:
         """Find the copies in [copied.upto, end) that count."""
@@ -132,25 +115,3 @@ class Target:
                 original = read[1]
                 if original.incarnation == self._incarnation and original.kafka_offset > copied.highest:
                     copied.present.add(original.kafka_offset)
-
-
-def target_topic(there: Node, here: Topic, deadline: Deadline) -> Topic:
-    """The topic of the same name on the other cluster, made, or grown to as many partitions.
-
-    Raises:
-        Refused: it is partitioned on one cluster alone, or its namespace does not exist there.
-    """
-    found = there.topics.find_or_create(
-        here.name,
-        here.partitions if here.partitioned else 0,
-        deadline,
-        entries_per_ledger=here.layout.entries_per_ledger,
-    )
-    if found.partitioned != here.partitioned:
-        raise errors.Refused(
-            f"topic {here.name} has {here.partitions if here.partitioned else 'no'} partitions here and "
-            f"{found.partitions if found.partitioned else 'none'} there: it must be partitioned on both or neither"
-        )
-    if found.partitions < here.partitions:
-        found = there.topics.grow_to(here.name, here.partitions, deadline)
-    return found

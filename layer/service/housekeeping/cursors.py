@@ -20,7 +20,7 @@ from pulsar_on_kafka.cursor.leftovers import CursorOf, FoundSegments, SegmentNam
 from pulsar_on_kafka.cursor.segments import CursorSegments
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import CursorCheckpoint
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import CursorCheckpoint
 from pulsar_on_kafka.mapping.state.state_keys import CursorCheckpointKey, CursorSegmentKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS, CURSORS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
@@ -110,7 +110,7 @@ class CursorHousekeeping:
                     found.get(cursor, set()),
                     checkpoints.get(cursor, {}),
                     before_ms,
-                    Deadline.after(min(_CURSOR_S, deadline.remaining_s())),
+                    deadline.at_most(_CURSOR_S),
                 )
             except LayerError as failure:
                 self._tell(cursor, failure)

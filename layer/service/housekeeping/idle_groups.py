@@ -21,11 +21,12 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.leftovers import of_this_life
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
     CommitMetadata,
+    CursorCheckpoint,
     Holes,
     decode_commit_metadata,
+    encode_checkpoint,
     encode_commit_metadata,
 )
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
@@ -102,7 +103,7 @@ class IdleGroups:
 
     def _copied(self, subscription: Subscription, copies: _Copies, deadline: Deadline) -> int:
         try:
-            return self._copy(subscription, copies, Deadline.after(min(_SUBSCRIPTION_S, deadline.remaining_s())))
+            return self._copy(subscription, copies, deadline.at_most(_SUBSCRIPTION_S))
         except LayerError as failure:
             _log.warning("cursor=%s/%s cannot be copied now: %s", subscription.place, subscription.name, failure)
             return 0

@@ -9,7 +9,6 @@ from typing import Final, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError
-from pulsar_on_kafka.base.turns import Turns
 from pulsar_on_kafka.base.worker import Retry, Worker
 
 _log: Final = logging.getLogger(__name__)
@@ -45,7 +44,7 @@ class Work(Protocol):
         ...
 
 
-class HousekeepingRounds:
+class HousekeepingRounds(Worker):
     """Each partition ten minutes after it was assigned, then every six hours; what fails, ten minutes later."""
 
     def __init__(
@@ -57,49 +56,40 @@ class HousekeepingRounds:
         every_s: float = EVERY_S,
         look_s: float = _LOOK_S,
     ) -> None:
-        self._work = work
+        failed = "what dead processes left could not be looked through"
+        super().__init__("pok-housekeeping", self._round, failed, first_s=look_s, retry=Retry(look_s))
+        self._kinds = work
         self._owned = owned
-        self._first_s = first_s
+        self._after_s = first_s
         self._every_s = every_s
         self._look_s = look_s
         self._due_s: dict[int, float] = {}
-        self.turns = Turns()
         self.written = {each.name: 0 for each in work}
         """Records, by kind of work. Counts go up only."""
-        failed = "what dead processes left could not be looked through"
-        self._thread = Worker("pok-housekeeping", self._round, failed, first_s=look_s, retry=Retry(look_s))
-        self._thread.start()
-
-    def is_alive(self) -> bool:
-        """Its thread is; it ends with `close` only."""
-        return self._thread.is_alive()
-
-    def close(self, deadline: Deadline) -> None:
-        """End it, after what it is doing; a second call does nothing."""
-        self._thread.close(deadline)
+        self.start()
 
     def _round(self) -> float:
         for partition in self._due():
             pause_s = self._every_s if self._kept_house(partition) else min(_AGAIN_S, self._every_s)
             self._due_s[partition] = time.monotonic() + pause_s
-            if self._thread.ended:
+            if self.ended:
                 break
         return self._look_s
 
     def _due(self) -> list[int]:
         now_s, owned = time.monotonic(), self._owned()
-        self._due_s = {number: self._due_s.get(number, now_s + self._first_s) for number in owned}
+        self._due_s = {number: self._due_s.get(number, now_s + self._after_s) for number in owned}
         return [number for number, due_s in self._due_s.items() if due_s <= now_s]
 
     def _kept_house(self, partition: int) -> bool:
         good = True
-        for work in self._work:
+        for work in self._kinds:
             try:
                 with self.turns.one():
                     self.written[work.name] += work.run(partition, Deadline.after(_PARTITION_S))
             except LayerError as failure:
                 good = False
-                level = logging.DEBUG if isinstance(failure, Closed) or self._thread.ended else logging.WARNING
+                level = logging.DEBUG if isinstance(failure, Closed) or self.ended else logging.WARNING
                 _log.log(level, "partition=%d %s: housekeeping is put off: %s", partition, work.name, failure)
             except Exception:  # one work's fault keeps no other one from being done
                 good = False

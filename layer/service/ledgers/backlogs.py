@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
@@ -25,7 +25,7 @@ from pulsar_on_kafka.ledgers.quotas import (
     evicted_by_size,
     evicted_by_time,
 )
-from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
+from pulsar_on_kafka.mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import AcknowledgeUpTo, Wish
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded, TopicRecord
@@ -33,9 +33,33 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.service.ledgers.expiring import ChangeCursors, ReadCursors
-from pulsar_on_kafka.service.ledgers.sizes import Measure, Sizes
 
 _log: Final = logging.getLogger(__name__)
+
+Measure: TypeAlias = Callable[[Sequence[Stretch], Deadline], Sequence[Measured | LayerError]]
+
+
+class Sizes:
+    """For one thread. Memory: an entry for each stretch that was asked for the last time."""
+
+    def __init__(self, measure: Measure) -> None:
+        self._measure = measure
+        self._known: dict[Stretch, Measured] = {}
+
+    def of(self, stretches: Iterable[Stretch], deadline: Deadline) -> dict[Stretch, Measured]:
+        """Those that cannot be measured now are missing, and the log says why."""
+        wanted = list(stretches)
+        unknown = [stretch for stretch in wanted if stretch not in self._known]
+        fresh: dict[Stretch, Measured] = {}
+        for stretch, found in zip(unknown, self._measure(unknown, deadline) if unknown else (), strict=True):
+            if isinstance(found, LayerError):
+                _log.warning("%s-%d could not be measured now: %s", stretch.kafka_topic, stretch.partition, found)
+            else:
+                fresh[stretch] = found
+        known = {**self._known, **fresh}
+        self._known = {stretch: known[stretch] for stretch in wanted if stretch in known}
+        return self._known
+
 
 TOLD_MS: Final = 300_000
 """How long producers believe what they are told."""
@@ -95,8 +119,6 @@ class BacklogKeeper:
         measured = self._sizes.of([stretch for each in limited for stretch in each.stretches().values()], deadline)
         return sum(self._hold(each, measured, deadline) for each in limited)
 
-    # Looking ------------------------------------------------------------------------------------------------------
-
     def _limited(self, topics: Mapping[TopicName, TopicLogs], deadline: Deadline) -> list[_Limited]:
         records = self._services.topics.records_of(topics, deadline)
         inherited = self._services.namespaces.policies_of({name.namespace_name for name in topics}, deadline)
@@ -131,8 +153,6 @@ class BacklogKeeper:
         }
         all_known = all(partition in logs.logs for partition in cursors)
         return _Limited(topic, quotas, record.backlog_exceeded, subscriptions, backlogs, all_known)
-
-    # Acting -------------------------------------------------------------------------------------------------------
 
     def _hold(self, limited: _Limited, measured: Mapping[Stretch, Measured], deadline: Deadline) -> int:
         now_ms = self._services.clock.now_ms()

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, DeadlineExceeded, StoreError
 from pulsar_on_kafka.client.client import Client
+from pulsar_on_kafka.client.consumer.retry_letters import DELAY_TIME, RECONSUMETIMES
 from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.exceptions import PulsarException, Result
-from pulsar_on_kafka.ledgers.deletion_topics import DEAD_LETTERS, OPERATOR, RETRIES, event_of, event_schema
-from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
+from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
+from pulsar_on_kafka.exceptions import PulsarException, Result, Timeout
+from pulsar_on_kafka.ledgers.deletion_topics import (
+    DEAD_LETTERS,
+    EVENTS,
+    OPERATOR,
+    REASON,
+    RETRIES,
+    WORKER,
+    event_of,
+    event_schema,
+)
 from pulsar_on_kafka.ledgers.model import Ledger
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.services import Services
@@ -29,19 +38,8 @@ _PENDING: Final = 1_000
 def make_topics(services: Services, deadline: Deadline) -> None:
     """Make what is missing of topics and subscriptions. Raises LayerErrors; a second call goes on."""
     for name, subscription in ((EVENTS, WORKER), (RETRIES, WORKER), (DEAD_LETTERS, OPERATOR)):
-        parsed = TopicName.parse(name)
-        topic = services.topics.find(parsed, deadline)
-        if topic is None:
-            try:
-                topic = services.topics.create(parsed, PARTITIONS, deadline)
-            except errors.AlreadyExists:
-                topic = services.topics.open(parsed, deadline)
-        if services.subscriptions.find(topic, subscription, deadline) is None:
-            starts = services.admin.start_offsets(topic.kafka_topic, range(topic.partitions), deadline)
-            try:
-                services.subscriptions.create(topic, subscription, starts, deadline)
-            except errors.AlreadyExists:
-                continue
+        topic = services.topics.find_or_create(TopicName.parse(name), PARTITIONS, deadline)
+        services.subscriptions.find_or_create(topic, subscription, deadline)
 
 
 class KafkaDeletionEvents:
@@ -113,3 +111,34 @@ class _Answers:
                 raise DeadlineExceeded(f"{self._missing} deletions that were asked for had no answer in time")
             if self._failure is not None:
                 raise AppendOutcomeUnknown(f"deletions may not have been asked for: {self._failure.name}")
+
+
+_DROPPED: Final = (RECONSUMETIMES, DELAY_TIME, REASON)
+_QUIET_MS: Final = 5_000
+
+
+def replay(client: Client, most: int, told: Callable[[int], None] = lambda more: None) -> int:
+    """Publish up to `most` dead letters as events again, each with all its attempts, and acknowledge them; gives how
+    many there were. A crash between the two leaves both, which does no harm.
+
+    Ends before `most` when nothing came for 5 s: another process has the rest in its hands. `told` hears of each.
+    Raises PulsarExceptions: what was replayed stays so.
+    """
+    consumer = client.subscribe(DEAD_LETTERS, OPERATOR, ConsumerType.Shared, initial_position=InitialPosition.Earliest)
+    producer = client.create_producer(EVENTS, block_if_queue_full=True)
+    done = 0
+    try:
+        while done < most:
+            try:
+                letter = consumer.receive(_QUIET_MS)
+            except Timeout:
+                break
+            properties = {name: value for name, value in letter.properties().items() if name not in _DROPPED}
+            producer.send(letter.data(), properties=properties, partition_key=letter.partition_key() or None)
+            consumer.acknowledge(letter)
+            done += 1
+            told(1)
+    finally:
+        producer.close()
+        consumer.close()
+    return done

@@ -16,7 +16,7 @@ from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.ledgers.expiry import acknowledged_by_ttl, expiry_horizon_ms
 from pulsar_on_kafka.ledgers.owner import TopicLogs
-from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
+from pulsar_on_kafka.mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import AcknowledgeUpTo, Wish
 from pulsar_on_kafka.metadata.policies import MESSAGE_TTL_IN_SECONDS

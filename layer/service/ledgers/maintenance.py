@@ -8,26 +8,26 @@ a process, round by round.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, Corrupt, Fenced, LayerError
-from pulsar_on_kafka.base.role_state import RoleName, RoleState
-from pulsar_on_kafka.base.turns import Turns
-from pulsar_on_kafka.base.worker import Retry, Worker
-from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
-from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
+from pulsar_on_kafka.base.role_state import RoleName
+from pulsar_on_kafka.base.worker import Retry
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
-from pulsar_on_kafka.ledgers.group import maintenance_group
+from pulsar_on_kafka.ledgers.deletion_topics import MAINTENANCE
 from pulsar_on_kafka.ledgers.kafka_topics import KafkaDataTopics
-from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs, Turn
+from pulsar_on_kafka.ledgers.owner import LedgerOwner, Stretch, TopicLogs, Turn
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
+from pulsar_on_kafka.metadata.policies import COMPACTION_THRESHOLD
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.service.ledgers.backlogs import BacklogKeeper
-from pulsar_on_kafka.service.ledgers.compacting import Compacting
+from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.node.shared_role import SharedRole
+from pulsar_on_kafka.service.ledgers.backlogs import BacklogKeeper, Measure, Sizes
 from pulsar_on_kafka.service.ledgers.expiring import MessageExpiry
 from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
 from pulsar_on_kafka.service.ledgers.retirement import Retired, Retirement
@@ -35,6 +35,61 @@ from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion
 from pulsar_on_kafka.service.ledgers.unused import UnusedThings
 
 _log: Final = logging.getLogger(__name__)
+
+
+class Compacting:
+    """Topics are compacted by themselves once so much has come since the last time (`compaction_threshold`). Compacted
+    reads fold, so to compact is to note where the log ends now: no message is read, copied or removed.
+
+    For one thread. Memory: some numbers for each partition of the topics that have a threshold."""
+
+    def __init__(self, services: Services, measure: Measure) -> None:
+        self._services = services
+        self._sizes = Sizes(measure)
+
+    def run(self, topics: Iterable[TopicLogs], deadline: Deadline) -> int:
+        """Compact those of which a partition got more than the threshold; gives how many. What cannot be done now is
+        logged, and left to the next run."""
+        by_name = {TopicName.parse(topic.name): topic for topic in topics}
+        thresholds = self._thresholds(by_name, deadline)
+        records = self._services.topics.records_of(thresholds, deadline) if thresholds else {}
+        grown = {
+            name: stretches
+            for name, record in records.items()
+            if record is not None and (stretches := _since_last(by_name[name], record))
+        }
+        sizes = self._sizes.of([each for stretches in grown.values() for each in stretches], deadline)
+        compacted = 0
+        for name, stretches in grown.items():
+            most = max((sizes[each].bytes for each in stretches if each in sizes), default=0)
+            if most > thresholds[name]:
+                compacted += self._compact(name, most, deadline)
+        return compacted
+
+    def _thresholds(self, topics: Mapping[TopicName, TopicLogs], deadline: Deadline) -> dict[TopicName, int]:
+        found = self._services.applied_to(topics, COMPACTION_THRESHOLD, deadline)
+        return {name: threshold for name, threshold in found.items() if threshold > 0}
+
+    def _compact(self, name: TopicName, size: int, deadline: Deadline) -> int:
+        try:
+            self._services.topics.compact(name, deadline)
+        except LayerError as failure:
+            deadline.check("topics to be compacted")
+            _log.warning("topic=%s cannot be compacted now: %s", name, failure)
+            return 0
+        _log.info("topic=%s compacted: about %d bytes came since the last time", name, size)
+        return 1
+
+
+def _since_last(logs: TopicLogs, record: TopicRecord) -> list[Stretch]:
+    """What came into each partition since it was compacted last."""
+    found = []
+    for partition, log in logs.logs.items():
+        start = max(log.start, record.compacted_to.get(str(partition), 0))
+        if start < log.end:
+            found.append(Stretch(logs.kafka_topic, partition, start, log.end))
+    return found
+
 
 EVERY_S: Final = 60.0
 _ROUND_S: Final = 300.0
@@ -62,13 +117,21 @@ class Round(NamedTuple):
     more: bool
 
 
-class Maintenance:
+class Maintenance(SharedRole):
     """Thread-safe; joins the group when it is made, and leaves it in `close`.
 
     A round a minute, the next one at once while there is more to do, and when partitions are assigned. First in a round
     comes what users wait for, then ledgers are measured for some seconds. What cannot be done in one is left to the
     next. Memory: `LedgerLists` of the partitions owned, and a picture of the topics in them.
     """
+
+    role = RoleName.MAINTENANCE
+    topic = LEDGERS
+    work = MAINTENANCE
+    thread = "pok-maintenance"
+    turns = "ledgers"
+    failing = "lists of ledgers could not be kept"
+    without = "this process keeps no lists of ledgers, and no topic's policies (message TTL, quotas ...)"
 
     def __init__(
         self,
@@ -86,47 +149,28 @@ class Maintenance:
         self._retirement = retirement
         self._open_trimming = open_trimming
         self._topic_deletion = topic_deletion
-        self._services = services = node
-        self._member = member
-        self._every_s = every_s
-        self._lock = threading.Lock()
-        self._assigned: set[int] = set()
+        super().__init__(node, member, every_s, Retry(min(_AGAIN_S, every_s), min(_AGAIN_MOST_S, every_s)))
         self._owners: dict[int, LedgerOwner] = {}
         self._unreadable: dict[int, str] = {}
         self._rounds = self._all_listed = 0
         self._next = 0
         """The state partition that is first to be measured."""
-        self._turns = Turns()
-        self._moved = threading.Condition()
-        self._reader = RangeReader(services.settings.sampler())
-        self._data = KafkaDataTopics(services.topics, services.admin, self._reader)
+        self._reader = RangeReader(node.settings.sampler())
+        self._data = KafkaDataTopics(node.topics, node.admin, self._reader)
         self._backlogs = BacklogKeeper(
             node, node.memberships.cursors.read, node.memberships.live_cursors.change, self._data.measure
         )
         self._over = Deadline.never()
         """When the round that is under way has to end."""
         self._exceeded = 0
-        self._work = {
-            name: Share(lambda topics, run=run: run(topics, self._over), services.clock)  # type: ignore[misc]
+        self._kinds = {
+            name: Share(lambda topics, run=run: run(topics, self._over), node.clock)  # type: ignore[misc]
             for name, run in self._kinds_of_work().items()
         }
-        self._thread = Worker(
-            "pok-maintenance",
-            self._run,
-            "lists of ledgers could not be kept",
-            retry=Retry(min(_AGAIN_S, every_s), min(_AGAIN_MOST_S, every_s)),
-        )
-        self._thread.start()
-        self._group = SharedWork(
-            maintenance_group(services.settings.instance),
-            self._open_member,
-            Assignment(self._on_assigned, self._on_revoked),
-            name="pok-maintenance-group",
-            without="this process keeps no lists of ledgers, and no topic's policies (message TTL, quotas ...)",
-        )
+        self.begin()
 
     def _kinds_of_work(self) -> dict[str, Callable[[Sequence[TopicLogs], Deadline], int]]:
-        node, memberships = self._services, self._services.memberships
+        node, memberships = self._node, self._node.memberships
         cursors, change = memberships.cursors.read, memberships.live_cursors.change
         return {
             "messages that expire": MessageExpiry(node, cursors, change).run,
@@ -139,11 +183,6 @@ class Maintenance:
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
-    def owned(self) -> list[int]:
-        """The state partitions assigned to this process, in order."""
-        with self._lock:
-            return sorted(self._assigned)
-
     @property
     def rounds(self) -> int:
         """How many over all of this process's partitions ended well so far."""
@@ -152,42 +191,20 @@ class Maintenance:
     def wait_for_round(self, deadline: Deadline) -> bool:
         """Whether a round that begins after this call, over at least one partition, ended well in time; it begins at
         once."""
-        return self._wait_for(deadline, lambda: self._rounds)
+        return self._wait_for(lambda: self._rounds, deadline)
 
     def wait_until_listed(self, deadline: Deadline) -> bool:
         """The same for a round that leaves no ledger to be measured."""
-        return self._wait_for(deadline, lambda: self._all_listed)
-
-    def _wait_for(self, deadline: Deadline, counted: Callable[[], int]) -> bool:
-        with self._moved:
-            wanted = counted() + 2  # one may be under way
-            self._thread.wake()
-            while counted() < wanted and not deadline.passed():
-                self._moved.wait(deadline.remaining_s())
-                self._thread.wake()
-            return counted() >= wanted
-
-    def state(self) -> RoleState:
-        threads = ((self._thread.name, self._thread.is_alive()), ("pok-maintenance-group", self._group.is_alive()))
-        return RoleState(
-            RoleName.MAINTENANCE.value,
-            self._group.answered,
-            len(self.owned()),
-            tuple(name for name, alive in threads if not alive and not self._thread.ended),
-            (("ledgers", self._turns.seen()),),
-        )
+        return self._wait_for(lambda: self._all_listed, deadline)
 
     def close(self, deadline: Deadline) -> None:
-        """Leave the group, and end the threads; a second call does nothing."""
-        self._thread.end()
-        self._group.close(deadline)
-        self._thread.close(deadline)
+        super().close(deadline)
         self._reader.close()
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> float:
-        with self._turns.one():
+        with self._worker.turns.one():
             done = self._round(Deadline.after(_ROUND_S)) if self.owned() else None
         if done is None:
             return self._every_s
@@ -212,7 +229,7 @@ class Maintenance:
         if self._topic_deletion is not None:
             changed = self._topic_deletion.run([owner.state_partition for owner in owners], deadline)
         self._over, self._exceeded = deadline, 0
-        done = [self._done(name, topics, deadline) for name in self._work]
+        done = [self._done(name, topics, deadline) for name in self._kinds]
         changed += sum(number for number, _ in done)
         turns, failed, unmeasured = self._measured(owners, deadline)
         retired = self._retire(owners, deadline)
@@ -237,7 +254,7 @@ class Maintenance:
         """How much one kind of work changed, and whether it has topics left; what keeps it from being done keeps no
         other one."""
         try:
-            return self._work[name].run(topics)
+            return self._kinds[name].run(topics)
         except Closed:
             raise
         except LayerError as failure:
@@ -259,7 +276,7 @@ class Maintenance:
             except Fenced as fenced:
                 failed += 1
                 _log.info("%s", fenced)
-                self._thread.wake()
+                self._worker.wake()
             except Corrupt as unreadable:
                 failed += 1
                 self._tell_unreadable(owner.state_partition, unreadable)
@@ -277,7 +294,7 @@ class Maintenance:
                         self._open_trimming.run(owner, topics, deadline)
             except Fenced as fenced:
                 _log.info("%s", fenced)
-                self._thread.wake()
+                self._worker.wake()
             except LayerError as failure:
                 deadline.check(f"ledgers of {owner.state_partition} to be retired")
                 _log.warning("ledgers=%d none can be deleted now: %s", owner.state_partition, failure)
@@ -292,7 +309,7 @@ class Maintenance:
         for number in assigned:
             owner = self._owners.get(number)
             if owner is None:
-                owner = LedgerOwner(self._services.log, number, self._data, self._services.clock)
+                owner = LedgerOwner(self._node.log, number, self._data, self._node.clock)
                 self._owners[number] = owner
             try:
                 if owner.owner is None:
@@ -300,7 +317,7 @@ class Maintenance:
                     _log.info("ledgers=%d taken over as %s", number, owner.owner)
             except Fenced as fenced:
                 _log.info("%s", fenced)
-                self._thread.wake()
+                self._worker.wake()
             except Corrupt as unreadable:
                 self._tell_unreadable(number, unreadable)
             else:
@@ -313,21 +330,6 @@ class Maintenance:
         level = logging.DEBUG if self._unreadable.get(number) == told else logging.ERROR
         self._unreadable[number] = told
         _log.log(level, "ledgers=%d its lists are not kept: %s", number, told)
-
-    # The group ----------------------------------------------------------------------------------------------------
-
-    def _on_assigned(self, partitions: Iterable[int]) -> None:
-        with self._lock:
-            self._assigned.update(partitions)
-        self._thread.wake()
-
-    def _on_revoked(self, partitions: Iterable[int]) -> None:
-        with self._lock:
-            self._assigned.difference_update(partitions)
-
-    def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
-        group = maintenance_group(self._services.settings.instance)
-        return self._services.member_sharing(LEDGERS, group, callbacks, self._member)
 
 
 class Share:

@@ -25,7 +25,7 @@ from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.ledgers.trimming import MINUTE_MS, Needs, Rollover, is_full, open_trim
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
-from pulsar_on_kafka.service.ledgers.retirement import KeptByRule
+from pulsar_on_kafka.service.ledgers import retirement
 
 _log: Final = logging.getLogger(__name__)
 
@@ -36,9 +36,8 @@ _AGAIN_SHARE: Final = 10
 later: each time is a record on its list."""
 
 
-class LogUse(Protocol):
-    """The calls on the cluster that trimming uses, for topics whose data is this project's to delete. They raise
-    LayerErrors."""
+class LogUse(retirement.LogUse, Protocol):
+    """The calls on the cluster that trimming uses besides. They raise LayerErrors."""
 
     def rollovers(self, topics: Sequence[TopicLogs], deadline: Deadline) -> Mapping[str, Rollover]:
         """By topic; one that cannot be told now is missing."""
@@ -49,14 +48,6 @@ class LogUse(Protocol):
     ) -> Mapping[str, Mapping[int, int]]:
         """By topic and partition: the first offset whose message is not older than the topic's rollover time; the log's
         end when all are. What cannot be told now is missing."""
-        ...
-
-    def rules(self, topics: Sequence[TopicLogs], deadline: Deadline) -> Mapping[str, Mapping[int, KeptByRule]]:
-        """By topic and partition what retention keeps (`retirement.LogUse.rules`)."""
-        ...
-
-    def needs(self, topic: TopicLogs, partitions: Sequence[int], deadline: Deadline) -> Mapping[int, Needs]:
-        """Who needs these partitions (`retirement.LogUse.needs`)."""
         ...
 
     def delete_below(self, topic: TopicLogs, before: Mapping[int, int], deadline: Deadline) -> None:

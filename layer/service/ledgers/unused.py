@@ -22,7 +22,7 @@ from pulsar_on_kafka.ledgers.expiry import (
     unused_since,
 )
 from pulsar_on_kafka.ledgers.owner import TopicLogs
-from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
+from pulsar_on_kafka.mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka.metadata.policies import (

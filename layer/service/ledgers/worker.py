@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
-from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.base.worker import Worker
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.client.consumer.consumer import Consumer
@@ -29,14 +29,15 @@ from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, Judgement, judge
 from pulsar_on_kafka.ledgers.deletion_topics import (
     DATA,
     DEAD_LETTERS,
+    EVENTS,
     MAX_REDELIVERIES,
     REASON,
     RETRIES,
+    WORKER,
     DeletionEvent,
     event_in,
     event_schema,
 )
-from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
 from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -83,8 +84,6 @@ class DeletionWorker:
         self._trusted = trusted
         self._retry_ms = round(retry_s * 1000)
         self._counts: Counter[str] = Counter()
-        self.turns = Turns()
-        """Its work on one batch of events each."""
         self.answered = False
         """Kafka has let it in, or has said that it may not be."""
         self._dead_letters: Producer | None = None
@@ -102,9 +101,11 @@ class DeletionWorker:
         """Events since the worker was made: by `DeletionVerdict`, each time that one was judged, and FAILED."""
         return {**dict.fromkeys((*(verdict.value for verdict in DeletionVerdict), FAILED), 0), **self._counts}
 
-    def is_alive(self) -> bool:
-        """Whether its thread works; true also after `close`, which ends it."""
-        return self._worker.is_alive() or self._worker.ended
+    def state(self) -> RoleState:
+        dead = () if self._worker.is_alive() or self._worker.ended else (self._worker.name,)
+        turns = (("deletions", self._worker.turns.seen()),)
+        counts = tuple(self.counts().items())
+        return RoleState(RoleName.DELETION.value, self.answered, 0, dead, turns, deletions=counts)
 
     def close(self, deadline: Deadline) -> None:
         """End after the batch at hand; what was acknowledged is saved. A second call does nothing."""
@@ -139,7 +140,7 @@ class DeletionWorker:
             while not self._worker.ended:
                 messages = consumer.batch_receive()
                 if messages:
-                    with self.turns.one():
+                    with self._worker.turns.one():  # a batch of events
                         self._process(consumer, messages)
         finally:
             consumer.close()

@@ -15,8 +15,8 @@ from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.message_record import decode_headers
 from pulsar_on_kafka.mapping.records.original_position import original_suffix
-from pulsar_on_kafka.mapping.records.packed_headers import ALONE, unpack
 from pulsar_on_kafka.mapping.records.record_headers import (
+    ALONE,
     CHUNK,
     FENCE,
     MARKER,
@@ -27,6 +27,7 @@ from pulsar_on_kafka.mapping.records.record_headers import (
     REPLICATED_FROM,
     SCHEMA_VERSION,
     TXN,
+    unpack,
 )
 from pulsar_on_kafka.mapping.records.subscription_markers import is_carried
 from pulsar_on_kafka.node.node import Node

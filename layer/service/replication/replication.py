@@ -7,32 +7,122 @@ that their policies name. What keeps two from copying one partition is the group
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.role_state import ReplicatorState, RoleName, RoleState
-from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.base.role_state import ReplicatorState, RoleName
 from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.client.connection.connection import peer_settings
-from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
-from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
-from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.names.subscription_group import cluster_of, replicator_subscription
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterRegistry
 from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, applied
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType
 from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.shared_role import SharedRole
+from pulsar_on_kafka.node.sides.target import Target
 from pulsar_on_kafka.service.replication.remote import RemoteCluster
-from pulsar_on_kafka.service.replication.replicator import Replicator
+from pulsar_on_kafka.service.replication.session import ReplicationCounts, ReplicatorSession
 
 _log: Final = logging.getLogger(__name__)
 
-_WORK: Final = "replication"
+_OPEN_S: Final = 60.0
+_AGAIN_S: Final = 0.5
+_AGAIN_MOST_S: Final = 15.0
+
+
+class Replicator:
+    """Thread-safe; begins when it is made. A cluster that is away is waited for."""
+
+    def __init__(self, node: Node, topic: TopicName, remote: RemoteCluster, origin: str, member: str) -> None:
+        """`origin`: this cluster's name. `member` begins the client ids of its memberships."""
+        self.topic = topic
+        self.cluster = remote.name
+        self.settings = remote.settings
+        """How the other cluster is reached."""
+        self.counts = ReplicationCounts()
+        self.waits_for = "it has not begun yet"
+        """Why nothing is copied; '' while it is."""
+        self._node = node
+        self._remote = remote
+        self._origin = origin
+        self._member = member
+        self._worker = Worker(
+            f"pok-replicator {topic} {remote.name}",
+            self._copy,
+            f"topic={topic} is not copied to {remote.name} now",
+            retry=Retry(_AGAIN_S, _AGAIN_MOST_S),
+            expected=(errors.LayerError, MappingError),
+        )
+        self._worker.start()
+
+    def is_alive(self) -> bool:
+        return self._worker.is_alive()
+
+    def end(self) -> None:
+        """Begin to end; see `close`."""
+        self._worker.end()
+
+    def close(self, deadline: Deadline) -> None:
+        """Let what is under way arrive, save, leave the group and end the thread. A second call does nothing."""
+        self._worker.close(deadline)
+
+    def _copy(self) -> float:
+        before = self.counts.records
+        try:
+            session = self._session(Deadline.after(_OPEN_S))
+            self.waits_for = ""
+            session.run()
+        except Exception as failure:  # stats tell it
+            self.waits_for = f"{type(failure).__name__}: {failure}"
+            self.counts.failures += 1
+            raise
+        finally:
+            if self.counts.records > before:
+                self._worker.well()
+        return _AGAIN_S
+
+    def _session(self, deadline: Deadline) -> ReplicatorSession:
+        here = self._node.topics.find(self.topic, deadline)
+        if here is None:
+            raise errors.NoSuchTopic(f"topic {self.topic} does not exist")
+        # First: from now on nothing is removed that has not been copied, also while the other cluster is away.
+        subscription = self._node.subscriptions.open(
+            here,
+            replicator_subscription(self.cluster),
+            SubscriptionType.FAILOVER,
+            from_earliest=True,
+            claimant=None,
+            deadline=deadline,
+        )
+        there = self._remote.node(lambda: self._worker.ended)
+        topic = there.topics.find_or_create_like(
+            here.name,
+            here.partitions if here.partitioned else 0,
+            deadline,
+            entries_per_ledger=here.layout.entries_per_ledger,
+            sides=("there", "here: it must be partitioned on both or neither"),
+            or_more=True,
+        )
+        target = Target(there, topic, self._origin, here.layout.incarnation, self._remote.compression)
+        target.producer().learn_partitions(topic.kafka_topic, here.partitions, deadline)
+        return ReplicatorSession(
+            self._node,
+            subscription,
+            target,
+            self._origin,
+            self.cluster,
+            lambda: self._worker.ended,
+            self.counts,
+            self._member,
+        )
+
+
 EVERY_S: Final = 2.0
 _ROUND_S: Final = 60.0
 _LOOK_FOR_OBSOLETE_S: Final = 60.0
@@ -42,12 +132,20 @@ Wanted: TypeAlias = tuple[str, str]
 """A topic and a cluster that it is copied to."""
 
 
-class Replication:
+class Replication(SharedRole):
     """Thread-safe; joins the group when it is made, leaves it in `close`. A round every two seconds.
 
     Memory: for each topic and cluster what `ReplicatorSession` says, with a thread of its own and a group membership
     (4 threads of librdkafka, 8 file descriptors).
     """
+
+    role = RoleName.REPLICATION
+    topic = SUBSCRIPTIONS
+    work = "replication"
+    thread = "pok-replication"
+    turns = "replication"
+    failing = "what is to be copied to other clusters is not known now"
+    without = "this process copies nothing to other clusters"
 
     def __init__(
         self,
@@ -58,48 +156,24 @@ class Replication:
         every_s: float = EVERY_S,
     ) -> None:
         """`member`: see `Services.member_sharing`. `secrets`: more of librdkafka's options, by cluster."""
-        self._node = node
-        self._member = member
+        super().__init__(node, member, every_s, Retry(every_s))
         self._secrets = secrets
-        self._every_s = every_s
-        self._lock = threading.Lock()
-        self._assigned: set[int] = set()
         self._remotes: dict[str, RemoteCluster] = {}
-        self._replicators: dict[Wanted, Replicator] = {}
+        self._running: dict[Wanted, Replicator] = {}
         self._obsolete_looked_s = float("-inf")
-        self._turns = Turns()
-        failing = "what is to be copied to other clusters is not known now"
-        self._worker = Worker("pok-replication", self._run, failing, retry=Retry(every_s))
-        self._worker.start()
-        self._group = SharedWork(
-            node.settings.instance.group(SUBSCRIPTIONS, _WORK),
-            self._open_member,
-            Assignment(self._on_assigned, self._on_revoked),
-            name="pok-replication-group",
-            without="this process copies nothing to other clusters",
-        )
+        self.begin()
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
-    def state(self) -> RoleState:
-        threads = ((self._worker.name, self._worker.is_alive()), ("pok-replication-group", self._group.is_alive()))
+    def _replicators(self) -> tuple[ReplicatorState, ...]:
         with self._lock:
-            running, partitions = list(self._replicators.values()), len(self._assigned)
-        return RoleState(
-            RoleName.REPLICATION.value,
-            self._group.answered,
-            partitions,
-            tuple(name for name, alive in threads if not alive and not self._worker.ended),
-            (("replication", self._turns.seen()),),
-            replicators=tuple(_state_of(each) for each in running),
-        )
+            running = list(self._running.values())
+        return tuple(_state_of(each) for each in running)
 
     def close(self, deadline: Deadline) -> None:
         """Let what is under way arrive, leave all groups, and end the threads; a second call does nothing."""
-        self._worker.end()
-        self._group.close(deadline)
-        self._worker.close(deadline)
-        self._end(list(self._replicators), deadline)
+        super().close(deadline)
+        self._end(list(self._running), deadline)
         for remote in self._remotes.values():
             remote.close()
         self._remotes.clear()
@@ -107,13 +181,12 @@ class Replication:
     # Its own thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> float:
-        with self._turns.one():
+        with self._worker.turns.one():
             self._round(Deadline.after(_ROUND_S))
         return self._every_s
 
     def _round(self, deadline: Deadline) -> None:
-        with self._lock:
-            partitions = set(self._assigned)
+        partitions = set(self.owned())
         registry = self._node.clusters.registry(deadline)
         named = self._named(partitions, deadline) if partitions else {}
         retired = self._connect(registry)
@@ -125,7 +198,7 @@ class Replication:
         }
         over = [
             each
-            for each, replicator in self._replicators.items()
+            for each, replicator in self._running.items()
             if each not in wanted
             or self._remotes[each[1]].settings is not replicator.settings
             or not replicator.is_alive()
@@ -133,12 +206,12 @@ class Replication:
         self._end(over, Deadline.after(_CLOSE_S))
         for remote in retired:
             remote.close()
-        for topic, cluster in sorted(wanted - self._replicators.keys()):
+        for topic, cluster in sorted(wanted - self._running.keys()):
             if self._worker.ended:
                 return
             made = Replicator(self._node, TopicName.parse(topic), self._remotes[cluster], registry.local, self._member)
             with self._lock:
-                self._replicators[topic, cluster] = made
+                self._running[topic, cluster] = made
         self._remove_obsolete(named, bool(over), deadline)
 
     def _named(self, partitions: set[int], deadline: Deadline) -> Mapping[str, Iterable[str]]:
@@ -176,13 +249,13 @@ class Replication:
         return retired
 
     def _end(self, over: Iterable[Wanted], deadline: Deadline) -> None:
-        ending = {each: self._replicators[each] for each in over}
+        ending = {each: self._running[each] for each in over}
         for replicator in ending.values():
             replicator.end()
         for each, replicator in ending.items():
             replicator.close(deadline)
             with self._lock:
-                self._replicators.pop(each, None)
+                self._running.pop(each, None)
 
     def _remove_obsolete(self, named: Mapping[str, Iterable[str]], ended: bool, deadline: Deadline) -> None:
         """Delete the subscriptions of replicators that no policy wants any more, which keep data from being removed.
@@ -210,22 +283,6 @@ class Replication:
         """Replicators commit as soon as they own a partition."""
         topic, partitions = subscription.topic.kafka_topic, list(subscription.served)
         return bool(self._node.admin.committed(subscription.whole_group, topic, partitions, deadline))
-
-    # The group's thread -------------------------------------------------------------------------------------------
-
-    def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
-        group = self._node.settings.instance.group(SUBSCRIPTIONS, _WORK)
-        return self._node.member_sharing(SUBSCRIPTIONS, group, callbacks, self._member)
-
-    def _on_assigned(self, partitions: list[int]) -> None:
-        with self._lock:
-            self._assigned.update(partitions)
-        self._worker.wake()
-
-    def _on_revoked(self, partitions: list[int]) -> None:
-        with self._lock:
-            self._assigned.difference_update(partitions)
-        self._worker.wake()
 
 
 def _state_of(replicator: Replicator) -> ReplicatorState:

@@ -28,8 +28,7 @@ from pulsar_on_kafka.node.readers import buffer_access, data_partition
 from pulsar_on_kafka.node.services import FETCH_QUEUE_KBYTES
 from pulsar_on_kafka.node.sides.target import Target
 from pulsar_on_kafka.service.replication.copying import Copying, SchemasThere
-from pulsar_on_kafka.service.replication.cursor import ANSWER_S, PlaceSaves, ReplicationCursor
-from pulsar_on_kafka.service.replication.lane import Lane
+from pulsar_on_kafka.service.replication.lane import ANSWER_S, Lane, PlaceSaves, ReplicationCursor
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.subscriptions.records.read_committed import ReadCommitted
 

@@ -12,7 +12,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
 from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import DeadLettering
 from pulsar_on_kafka.subscriptions.dispatching.negative_acks import NegativeAcks
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard, Departure

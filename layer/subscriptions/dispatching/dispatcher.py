@@ -17,7 +17,7 @@ from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks, below
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import BatchRefusals, HeldHere
 from pulsar_on_kafka.subscriptions.dispatching.counting import DeliveryCounting
 from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import DeadLettering

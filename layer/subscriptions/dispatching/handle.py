@@ -11,7 +11,7 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.kafka.groups.membership import Company
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.records.epoch_fences import Fence
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.partition.terms import AcknowledgedElsewhere
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot

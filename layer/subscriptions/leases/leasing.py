@@ -36,7 +36,7 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     is_report,
 )
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.leases.claims import LeaseClaims

@@ -25,7 +25,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     ToldConsumer,
 )
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.member.services import MemberServices
 from pulsar_on_kafka.subscriptions.member.serving import Serving

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
 
 LEAST_RESERVE: Final = 100
 MOST_RESERVE: Final = 50_000

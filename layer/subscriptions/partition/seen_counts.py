@@ -11,8 +11,8 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.state.codecs.bitmaps import compressed
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.codecs.layouts import compressed
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
 
 MOST_BYTES: Final = 1_000
 """Of bitmaps in one save, so that they fit a commit beside some holes. Neighbours take next to nothing, single messages

@@ -17,9 +17,8 @@ from contextlib import ExitStack
 from typing import Final
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.base.processes import is_over
-from pulsar_on_kafka.base.waiting import pause
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.saved import Recovered, Save, UnreadableCursor
@@ -46,8 +45,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     decode,
     encode_request,
 )
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import REQUEST_ID_BYTES
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import REQUEST_ID_BYTES, Deliveries
 from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription

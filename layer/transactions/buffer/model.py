@@ -13,8 +13,17 @@ from pulsar_on_kafka.kafka.records import HEADERS, UNREADABLE, mend_headers
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.message_record import SCHEMA_VERSION_BYTES
-from pulsar_on_kafka.mapping.records.packed_headers import ALONE, and_transaction, and_version, unpack
-from pulsar_on_kafka.mapping.records.record_headers import PREFIX, PRODUCER, SCHEMA_VERSION, TXN, MarkerType
+from pulsar_on_kafka.mapping.records.record_headers import (
+    ALONE,
+    PREFIX,
+    PRODUCER,
+    SCHEMA_VERSION,
+    TXN,
+    MarkerType,
+    and_transaction,
+    and_version,
+    unpack,
+)
 from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction
 
 _PREFIX_CHARS: Final = len(PREFIX)
@@ -65,7 +74,7 @@ def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:
     """Look at the headers of a run of records: done for every record of every topic, so what our producers usually
     write is told first: a producer alone, with a schema version, or with a transaction that was met before.
 
-    The headers of these are packed on the way (`mapping.records.packed_headers`): whoever asks for headers of records
+    The headers of these are packed on the way (`mapping.records.record_headers`): whoever asks for headers of records
     that were looked over goes by `headers_of`."""
     try:
         return _look_over(offsets, records)

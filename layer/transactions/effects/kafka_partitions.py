@@ -13,9 +13,8 @@ from typing import Any, Final
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.clock import Clock
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.errors import LayerError, NoSuchTopic, NotAuthorized, StoreError
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.appends import Group, NewRecord, SomeNotAppended, append_apart
 from pulsar_on_kafka.kafka.producer import KafkaProducer

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from pulsar_on_kafka.base.clock import Clock
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.base.errors import (
     AppendFailed,
     AppendOutcomeUnknown,
@@ -31,7 +31,6 @@ from pulsar_on_kafka.base.errors import (
     TransactionNotFound,
     TransactionOutcomeUnknown,
 )
-from pulsar_on_kafka.base.waiting import pause
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_keys import TransactionRequestKey, encode_key

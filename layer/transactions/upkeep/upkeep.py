@@ -20,7 +20,6 @@ from typing import Final, NamedTuple, Protocol
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.base.turns import Turns
 from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_keys import encode_key
@@ -303,7 +302,7 @@ class StateSizes:
         _log.warning("partition=%s has %d records of %s", where, records, why)
 
 
-class UpkeepRounds:
+class UpkeepRounds(Worker):
     """The thread that seals and cleans for the coordinators that this process serves. A round a minute after it is
     made, then one every five minutes; nothing is read as long as nothing is served."""
 
@@ -320,18 +319,9 @@ class UpkeepRounds:
         self._sealing = sealing
         self._served = served
         self._every_s = every_s
-        self.turns = Turns()
         failed = "state of transactions could not be cleaned"
-        self._thread = Worker("pok-transaction-upkeep", self._round, failed, first_s=first_s, retry=Retry(every_s))
-        self._thread.start()
-
-    def is_alive(self) -> bool:
-        """Its thread is; it ends with `close` only."""
-        return self._thread.is_alive()
-
-    def close(self, deadline: Deadline) -> None:
-        """End it, after what it is doing; a second call does nothing."""
-        self._thread.close(deadline)
+        super().__init__("pok-transaction-upkeep", self._round, failed, first_s=first_s, retry=Retry(every_s))
+        self.start()
 
     def _round(self) -> float:
         with self.turns.one():

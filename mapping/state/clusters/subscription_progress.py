@@ -21,8 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.mapping.state.codecs.layouts import TEXT, VARINT, Whole, if_any, listed, record, row, table
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import HOLES, Holes
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import DELIVERIES, Deliveries
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import DELIVERIES, HOLES, Deliveries, Holes
 
 FORMAT: Final = 1
 BLOCK: Final = 1 << 18

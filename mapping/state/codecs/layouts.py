@@ -16,10 +16,50 @@ from zlib import crc32
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.encoding.varint import Reader, write_varint
+from pulsar_on_kafka.mapping.encoding.varint import Reader, write_text, write_varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.codecs.bitmaps import read_bitmap, write_bitmap
 from pulsar_on_kafka.mapping.state.codecs.formats import expect_format
+
+
+def write_bitmap(out: bytearray, offsets: BitMap64) -> None:
+    """Append length (varint) and bytes."""
+    raw = compressed(offsets)
+    write_varint(out, len(raw))
+    out += raw
+
+
+def read_bitmap(reader: Reader) -> BitMap64:
+    """Raises CorruptRecord."""
+    raw = reader.take(reader.varint())
+    if not raw:
+        return BitMap64()
+    try:
+        return BitMap64.deserialize(raw)
+    except (ValueError, IndexError) as error:  # IndexError: of no bytes
+        raise CorruptRecord(f"{reader.what} holds no readable bitmap: {error}") from error
+
+
+def compressed(offsets: BitMap64) -> bytes:
+    """The portable form, as small as it gets."""
+    if not offsets:
+        return b""
+    optimized = offsets.copy()
+    optimized.run_optimize()
+    return bytes(optimized.serialize())
+
+
+def pieces(offsets: BitMap64, largest_bytes: int) -> list[BitMap64]:
+    """The same offsets in ascending bitmaps, none of which is longer than `largest_bytes` (1,000 or more) as bytes; one
+    empty bitmap for none."""
+    if len(compressed(offsets)) <= largest_bytes:
+        return [offsets]
+    low, high = int(offsets.min()), int(offsets.max())
+    middle = low + (high - low + 1) // 2
+    lower, upper = offsets.copy(), offsets.copy()
+    lower.remove_range(middle, high + 1)
+    upper.remove_range(low, middle)
+    return pieces(lower, largest_bytes) + pieces(upper, largest_bytes)
+
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -38,20 +78,6 @@ class Layout(NamedTuple, Generic[T]):
 # Parts ----------------------------------------------------------------------------------------------------------------
 
 
-def _write_text(out: bytearray, text: str) -> None:
-    raw = text.encode()
-    write_varint(out, len(raw))
-    out += raw
-
-
-def _read_text(reader: Reader) -> str:
-    raw = reader.take(reader.varint())
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        raise CorruptRecord(f"{reader.what} holds {raw[:60]!r}, expected UTF-8") from error
-
-
 def _read_flag(reader: Reader) -> bool:
     found = reader.take(1)[0]
     if found > 1:
@@ -65,7 +91,7 @@ U64: Final = Layout[int](
     lambda out, number: out.extend(_U64.pack(number)), lambda reader: int(_U64.unpack(reader.take(8))[0]), 8
 )
 """Eight bytes, big endian."""
-TEXT: Final = Layout(_write_text, _read_text, 1)
+TEXT: Final = Layout(write_text, Reader.text, 1)
 """Length (varint) and UTF-8."""
 FLAG: Final = Layout[bool](lambda out, flag: out.append(flag), _read_flag, 1)
 """0 u8 or 1 u8."""

@@ -25,8 +25,7 @@ from pulsar_on_kafka.mapping.encoding.varint import Reader
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.codecs.formats import expect_format
 from pulsar_on_kafka.mapping.state.codecs.layouts import VARINT, Whole, listed, raw, record, row
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import DELIVERIES_IF_ANY, FORMAT, LINEAGE, Lineage
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import DELIVERIES_IF_ANY, FORMAT, LINEAGE, Deliveries, Lineage
 
 _WHOLE: Final = 0
 _IN_PAGES: Final = 1

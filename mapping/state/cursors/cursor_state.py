@@ -13,7 +13,14 @@
     batch ack sets = count varint | (offset delta varint, batch size varint, acked bits: length varint, bytes)*
 
     segment  = format u8 | lineage | ledger index u64 | holes        offsets are entry ids of that ledger
-    deliveries = nothing, or what `mapping.state.cursors.delivery_counts` says
+    deliveries = nothing
+             | limit varint | suspects bitmap
+             | counts: count varint, (deliveries varint, redeliveries varint, bitmap)*
+             | put off: count varint, (Unix ms varint, bitmap)*
+               each bitmap here = length varint | portable 64-bit roaring bitmap of offsets
+
+How often messages were delivered is all on record where a dead letter policy is set; elsewhere only redeliveries as the
+application saw them (`only_seen`).
 
 A ledger whose holes do not fit one record has several segments, each with a part of them. The marker, which indexes
 all live segments, is in `mapping.state.cursors.cursor_marker`.
@@ -27,15 +34,64 @@ import base64
 import binascii
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Final, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, cast
 
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
 from pulsar_on_kafka.mapping.encoding.varint import Reader, write_varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.codecs.layouts import U64, VARINT, Layout, Whole, if_any, raw, record, table
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import DELIVERIES, Deliveries
+from pulsar_on_kafka.mapping.state.codecs.json_records import Count, Int64, json_record
+from pulsar_on_kafka.mapping.state.codecs.layouts import (
+    BITMAP,
+    U64,
+    VARINT,
+    Layout,
+    Whole,
+    as_other,
+    if_any,
+    raw,
+    record,
+    row,
+    table,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Deliveries:
+    """A new owner must know this of what the former one may have handed out.
+
+    `limit`: no offset at or above it was handed out; 0 after an orderly end, when nobody holds anything.
+    `suspects`: offsets that were held by a process that died.
+    `counts`: offsets by (deliveries up to and including the one that this save permits, redeliveries as the application
+    sees them); an offset below `limit` that is not named was delivered once at most. 0 deliveries: nobody counted.
+    `put_off`: offsets that nobody holds and that come again, by Unix time in ms.
+    """
+
+    limit: int
+    suspects: BitMap64 = field(default_factory=BitMap64)
+    counts: Mapping[tuple[int, int], BitMap64] = field(default_factory=dict)
+    put_off: Mapping[int, BitMap64] = field(default_factory=dict)
+
+    @property
+    def only_seen(self) -> bool:
+        """Nobody counted deliveries."""
+        counted = self.limit or self.suspects or self.put_off
+        return not counted and all(delivered == 0 for delivered, _ in self.counts)
+
+    def matter_from(self, next_unacked: int) -> bool:
+        """They say something of an offset at or above this one."""
+        return self.limit > next_unacked or bool(self.suspects or self.counts or self.put_off)
+
+
+DELIVERIES: Final = record(
+    Deliveries,
+    limit=VARINT,
+    suspects=BITMAP,
+    counts=table(row(VARINT, VARINT), BITMAP),
+    put_off=table(VARINT, BITMAP),
+)
+
 
 METADATA_PREFIX: Final = "pok1:"
 MAX_METADATA_CHARS: Final = 4095
@@ -50,7 +106,6 @@ _KIND_MARKER_AND_HOLES: Final = 2
 _WITH_REQUESTS: Final = 128
 _WITH_PENDING_ACKS: Final = 64
 _WITH_LEASES: Final = 32
-_LINEAGE: Final = struct.Struct(">22sQQ16sQQ")
 _U32: Final = struct.Struct(">I")
 
 
@@ -124,22 +179,17 @@ class Segment:
 
 def encode_commit_metadata(metadata: CommitMetadata) -> str:
     """Text for the group commit; may come out longer than `MAX_METADATA_CHARS` (then use a marker)."""
-    out = bytearray(_lineage_bytes(metadata.lineage))
-    kind = _KIND_HOLES
-    if metadata.marker_offset is not None:
-        kind = _KIND_MARKER if metadata.holes is None else _KIND_MARKER_AND_HOLES
-    marks = (_WITH_REQUESTS if metadata.requests else 0) | (_WITH_PENDING_ACKS if metadata.pending_acks else 0)
-    marks |= 0 if metadata.leased_from is None else _WITH_LEASES
-    out.append(kind | marks)
-    if metadata.requests:
-        _REQUESTS.write(out, metadata.requests)
-    if metadata.leased_from is not None:
-        write_varint(out, metadata.leased_from)
-    if metadata.marker_offset is not None:
-        U64.write(out, metadata.marker_offset)
-    if kind != _KIND_MARKER:
-        _write_holes(out, metadata.holes or Holes(BitMap()))
-        DELIVERIES_IF_ANY.write(out, metadata.deliveries)
+    said = _KIND_MARKER if metadata.holes is None else _KIND_MARKER_AND_HOLES
+    if metadata.marker_offset is None:
+        said, metadata = _KIND_HOLES, replace(metadata, holes=metadata.holes or Holes(BitMap()))
+    said |= _WITH_REQUESTS if metadata.requests else 0
+    said |= _WITH_PENDING_ACKS if metadata.pending_acks else 0
+    said |= _WITH_LEASES if metadata.leased_from is not None else 0
+    out = bytearray()
+    LINEAGE.write(out, metadata.lineage)
+    out.append(said)
+    for name, part in _parts(said).items():
+        part.write(out, getattr(metadata, name))
     return METADATA_PREFIX + base64.b85encode(bytes(out)).decode("ascii")
 
 
@@ -156,49 +206,33 @@ def decode_commit_metadata(text: str) -> CommitMetadata | None:
     except (ValueError, binascii.Error) as error:
         raise CorruptRecord(f"commit metadata {text[:40]!r}... is no base85: {error}") from error
     reader = Reader(data, "commit metadata")
-    lineage = _read_lineage(reader)
-    kind = reader.take(1)[0]
-    requests: Mapping[bytes, int] = {}
-    pending_acks = bool(kind & _WITH_PENDING_ACKS)
-    leased = bool(kind & _WITH_LEASES)
-    kind &= ~(_WITH_PENDING_ACKS | _WITH_LEASES)
-    if kind & _WITH_REQUESTS:
-        kind ^= _WITH_REQUESTS
-        requests = _REQUESTS.read(reader)
-    leased_from = reader.varint() if leased else None
-    marker_offset: int | None
-    if kind == _KIND_MARKER:
-        marker_offset = U64.read(reader)
-        metadata = CommitMetadata(lineage, None, marker_offset, None, requests, pending_acks, leased_from)
-    elif kind in (_KIND_HOLES, _KIND_MARKER_AND_HOLES):
-        marker_offset = U64.read(reader) if kind == _KIND_MARKER_AND_HOLES else None
-        holes = _read_holes(reader)
-        deliveries = DELIVERIES_IF_ANY.read(reader)
-        metadata = CommitMetadata(lineage, holes, marker_offset, deliveries, requests, pending_acks, leased_from)
-    else:
-        raise CorruptRecord(f"commit metadata is of kind {kind}, expected {_KIND_HOLES} to {_KIND_MARKER_AND_HOLES}")
+    lineage = LINEAGE.read(reader)
+    said = reader.take(1)[0]
+    fields = {"holes": None, **{name: part.read(reader) for name, part in _parts(said).items()}}
     reader.expect_end()
-    return metadata
+    return CommitMetadata(lineage, **fields, pending_acks=bool(said & _WITH_PENDING_ACKS))
 
 
-def _lineage_bytes(lineage: Lineage) -> bytes:
-    return _LINEAGE.pack(
-        lineage.topic_id.encode("ascii").ljust(22),
-        lineage.topic_incarnation,
-        lineage.subscription_incarnation,
-        lineage.session,
-        lineage.version,
-        lineage.save,
-    )
+def _parts(said: int) -> dict[str, Layout[Any]]:
+    """The fields that stand behind a kind, in their order."""
+    kind = said & ~(_WITH_REQUESTS | _WITH_PENDING_ACKS | _WITH_LEASES)
+    if kind > _KIND_MARKER_AND_HOLES:
+        raise CorruptRecord(f"commit metadata is of kind {kind}, expected {_KIND_HOLES} to {_KIND_MARKER_AND_HOLES}")
+    parts: dict[str, Layout[Any]] = {"requests": _REQUESTS} if said & _WITH_REQUESTS else {}
+    if said & _WITH_LEASES:
+        parts["leased_from"] = VARINT
+    if kind != _KIND_HOLES:
+        parts["marker_offset"] = U64
+    if kind != _KIND_MARKER:
+        parts |= {"holes": HOLES, "deliveries": DELIVERIES_IF_ANY}
+    return parts
 
 
-def _read_lineage(reader: Reader) -> Lineage:
-    topic_id, topic, subscription, session, version, save = _LINEAGE.unpack(reader.take(_LINEAGE.size))
+def _topic_id(written: bytes) -> str:
     try:
-        name = topic_id.decode("ascii").rstrip()
+        return written.decode("ascii").rstrip()
     except UnicodeDecodeError as error:
-        raise CorruptRecord(f"{reader.what} names topic id {topic_id!r}, expected ASCII") from error
-    return Lineage(name, topic, subscription, session, version, save)
+        raise CorruptRecord(f"a cursor's state names topic id {written!r}, expected ASCII") from error
 
 
 def _write_ack_set(out: bytearray, batch: tuple[int, int]) -> None:
@@ -251,9 +285,38 @@ ACK_SET: Final = Layout(_write_ack_set, _read_ack_set, 1)
 """Batch size and acknowledged bits, most significant byte first; a size of 0 stands alone."""
 HOLES: Final = Layout(_write_holes, _read_holes, 5)
 """Positions count from wherever the record says."""
-LINEAGE: Final = Layout[Lineage](lambda out, lineage: out.extend(_lineage_bytes(lineage)), _read_lineage, _LINEAGE.size)
+LINEAGE: Final = record(
+    Lineage,
+    topic_id=as_other(raw(22), lambda name: name.encode("ascii").ljust(22), _topic_id),
+    topic_incarnation=U64,
+    subscription_incarnation=U64,
+    session=raw(16),
+    version=U64,
+    save=U64,
+)
 _REQUESTS: Final = table(raw(REQUEST_ID_BYTES), VARINT, ordered=False)
 _SEGMENTS: Final = Whole("cursor segment", record(Segment, lineage=LINEAGE, ledger_index=U64, holes=HOLES), FORMAT)
 
 encode_segment: Final = _SEGMENTS.encode
 decode_segment: Final = _SEGMENTS.decode
+
+
+@dataclass(frozen=True, slots=True)
+class CursorCheckpoint:
+    """A value of the `cursor_checkpoints` state topic is a copy of an accepted group commit, as JSON:
+
+    {"v":1,"version":5,"save":300,"kafka_offset":120,"metadata":"pok1:...","written_ms":1700000000000}
+
+    It counts if it has the highest (`version`, `save`) of its cursor."""
+
+    version: Count
+    save: Count
+    kafka_offset: Int64
+    metadata: str
+    written_ms: Int64
+
+
+_CHECKPOINTS: Final = json_record("cursor checkpoint", CursorCheckpoint)
+
+encode_checkpoint: Final = _CHECKPOINTS.encode
+decode_checkpoint: Final = _CHECKPOINTS.decode

@@ -1,7 +1,7 @@
 """An owner leases messages, by values of the `deliveries` state topic, to processes that do not own their partition.
 
     record  = format u8 | kind u8 | fields, see `_KINDS`
-    text    = length varint | UTF-8          bitmap = see `bitmaps`          number = varint
+    text    = length varint | UTF-8          bitmap = see `BITMAP`          number = varint
     entries = count | (redeliveries, bitmap of offsets)*                   one message, one record each
             | count | (offset, redeliveries, messages, ack set, chunks)*   batch entries, and messages in chunks
     ack set = batch size | bits: length, bytes          nothing but a size of 0 where nothing is acknowledged

@@ -22,7 +22,6 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.encoding.varint import Reader, write_varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.state.codecs.bitmaps import pieces
 from pulsar_on_kafka.mapping.state.codecs.layouts import (
     BITMAP,
     FLAG,
@@ -31,6 +30,7 @@ from pulsar_on_kafka.mapping.state.codecs.layouts import (
     Layout,
     as_other,
     optional,
+    pieces,
     record,
     row,
     table,

@@ -21,8 +21,7 @@ import msgspec
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.state.codecs.bitmaps import pieces
-from pulsar_on_kafka.mapping.state.codecs.layouts import BITMAP, FLAG, VARINT, Checked, record
+from pulsar_on_kafka.mapping.state.codecs.layouts import BITMAP, FLAG, VARINT, Checked, pieces, record
 from pulsar_on_kafka.mapping.state.state_keys import TransactionBufferKey
 
 MOST_BITMAP_BYTES: Final = 900_000

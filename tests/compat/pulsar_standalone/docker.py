@@ -8,9 +8,8 @@ import warnings
 from importlib import resources
 from typing import TYPE_CHECKING, Final
 
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.lifetimes import Startable
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded.ports import free_port
 from pulsar_on_kafka.embedded.progress import Progress, to_stderr
 from tests.compat.pulsar_standalone.errors import PulsarDidNotStart, PulsarNotRunning, PulsarStandaloneError

@@ -24,9 +24,8 @@ from pathlib import Path
 from typing import Final
 
 import pulsar_on_kafka.embedded
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.lifetimes import Startable
-from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded.download import last_lines
 from pulsar_on_kafka.embedded.java import find_java
 from pulsar_on_kafka.embedded.ports import free_port

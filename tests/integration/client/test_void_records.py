@@ -12,8 +12,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
-from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import HeartbeatsAndFences
-from pulsar_on_kafka.metadata.producers.known_fences import KnownFences
+from pulsar_on_kafka.metadata.producers.known_fences import HeartbeatsAndFences, KnownFences
 from pulsar_on_kafka.statelog.view import LogView
 from tests.programs import a_program
 from tests.steps import Unique, nothing_comes, payloads, receive

@@ -74,7 +74,7 @@ def test_a_claim_of_an_exclusive_consumer_lasts_seconds(processes: list[pulsar.C
         second.subscribe(topic, "s")
     subscriptions = second._session.node().subscriptions
     name = f"persistent://public/default/{topic}"
-    current = subscriptions._entities.read(name, (name, "s"), Deadline.after(20))
+    current = subscriptions._entities.read((name, "s"), Deadline.after(20))
     assert current is not None
     claim = decode_subscription(current.value).claim
     assert claim is not None

@@ -15,8 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, download, readiness
 from pulsar_on_kafka.embedded.errors import (
     BrokerDidNotStart,

@@ -22,7 +22,7 @@ from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.ledgers.group import maintenance_group
+from pulsar_on_kafka.ledgers.deletion_topics import maintenance_group
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import ALL, TOPICS
 from pulsar_on_kafka.service.running import RunningRoles

@@ -16,9 +16,8 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS, TOPICS
 from pulsar_on_kafka.metadata.entities import Versioned
 from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
-from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives
+from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives, HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.dead_names import DeadNames
-from pulsar_on_kafka.service.housekeeping.heartbeats import HeartbeatHousekeeping
 from tests.steps import payloads, receive, send
 
 pytestmark = pytest.mark.kafka
@@ -58,7 +57,7 @@ def _on_record(node: Any) -> tuple[set[str], set[tuple[str, str]]]:
 
 
 def _claims(node: Any, topic: str) -> Versioned | None:
-    found: Versioned | None = node.producers._entities.read(topic, topic, _soon())
+    found: Versioned | None = node.producers._entities.read(topic, _soon())
     return found
 
 

@@ -12,8 +12,14 @@ from confluent_kafka import Producer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.ledgers.deletion_topics import DEAD_LETTERS, RETRIES, PendingDeleteLedger, event_schema
-from pulsar_on_kafka.ledgers.group import EVENTS, deletion_group
+from pulsar_on_kafka.ledgers.deletion_topics import (
+    DEAD_LETTERS,
+    EVENTS,
+    RETRIES,
+    PendingDeleteLedger,
+    deletion_group,
+    event_schema,
+)
 from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import LedgerPlace
 from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
@@ -22,8 +28,8 @@ from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import DATA_TOPIC_CONFIGS
-from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
+from pulsar_on_kafka.service.running import LedgerDeletion
 from pulsar_on_kafka.statelog.view import LogView
 from tests.integration.command_line import CommandLine
 from tests.steps import EARLIEST, Unique

@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.service.housekeeping.non_durable import NonDurableHousekeeping
+from pulsar_on_kafka.service.housekeeping.dead_names import NonDurableHousekeeping
 from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse
 from tests.programs import a_program
 from tests.steps import EARLIEST, Unique, nothing_comes, payloads, receive, receive_rest, send

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from pulsar_on_kafka.base.side_by_side import side_by_side
+from pulsar_on_kafka.base.worker import side_by_side
 
 
 def test_they_are_made_at_the_same_time_and_answered_in_order() -> None:

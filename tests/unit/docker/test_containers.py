@@ -13,7 +13,7 @@ from pulsar_on_kafka.cli.commands import serve
 from pulsar_on_kafka.embedded.docker import IMAGE
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metrics import MetricsCollector
-from pulsar_on_kafka.service.web import LIVE, READY
+from pulsar_on_kafka.service.health import LIVE, READY
 from pulsar_on_kafka.spark.base.spark_session import CONNECTOR_VERSION
 
 _ROOT = Path(__file__).resolve().parents[3]

@@ -18,8 +18,7 @@ from pulsar_on_kafka.mapping.state.clusters.tenant_records import (
 )
 from pulsar_on_kafka.mapping.state.state_topics import TENANTS
 from pulsar_on_kafka.metadata.entities import Entities
-from pulsar_on_kafka.metadata.tenant_moves import TRANSITIONS, TenantMove, moved
-from pulsar_on_kafka.metadata.tenants import TENANT_KEYS, Tenants
+from pulsar_on_kafka.metadata.tenants import TENANT_KEYS, TRANSITIONS, TenantMove, Tenants, moved
 from tests.memory_log import MemoryStateLog
 
 RECORDS = {

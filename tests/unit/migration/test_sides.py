@@ -15,9 +15,8 @@ from pulsar_on_kafka.base.errors import DeadlineExceeded, Refused
 from pulsar_on_kafka.mapping.records.epoch_fences import replicator_marker
 from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, encode_original
 from pulsar_on_kafka.mapping.records.record_headers import MARKER, ORIGINAL_ID, REPLICATE_TO, REPLICATED_FROM, TXN
-from pulsar_on_kafka.migration.both_sides import BothSides
+from pulsar_on_kafka.migration.both_sides import BothSides, Compared, SideBySide
 from pulsar_on_kafka.migration.inventory import Inventory, SubscriptionEntry, TopicEntry, lacking
-from pulsar_on_kafka.migration.sides import Compared, SideBySide
 
 LIFE = 5
 

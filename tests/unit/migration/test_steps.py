@@ -19,8 +19,7 @@ from pulsar_on_kafka.mapping.state.clusters.tenant_records import (
 )
 from pulsar_on_kafka.mapping.state.state_topics import TENANTS
 from pulsar_on_kafka.metadata.entities import Entities
-from pulsar_on_kafka.metadata.migration_model import OVER, TRANSITIONS, Event, after, begun
-from pulsar_on_kafka.metadata.steps import MIGRATION_KEYS, Migrations
+from pulsar_on_kafka.metadata.steps import MIGRATION_KEYS, OVER, TRANSITIONS, Event, Migrations, after, begun
 from tests.memory_log import MemoryStateLog
 from tests.seeds import for_each_seed
 

@@ -231,7 +231,7 @@ def test_a_forced_deletion_removes_the_definitions_and_numbers_go_on() -> None:
     for version in (V(3), V(41)):
         with pytest.raises(errors.NoSuchSchema, match=f"no schema version {version}"):
             registry.schema(TOPIC, version, soon())
-    winners = StateLogSchemaStorage(log, SystemClock())._entities.winners(str(TOPIC), LIFE, soon())
+    winners = StateLogSchemaStorage(log, SystemClock())._entities.of(LIFE).winners(LIFE, soon())
     assert [winner.version - 1 for winner in winners] == [42]
     assert registry.for_producer(TOPIC, avro("b", defaults=False), soon()) == V(43)
     assert [entry.version for entry in process(log).index(TOPIC, soon())] == [V(43)]

@@ -21,7 +21,7 @@ from pulsar_on_kafka.mapping.state.clusters.subscription_progress import (
     decode_head,
     encode_head,
 )
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
 from pulsar_on_kafka.mapping.state.state_keys import ProgressSegmentKey, decode_key
 from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 from pulsar_on_kafka.replicated.acks import Acks

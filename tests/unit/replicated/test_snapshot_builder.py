@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsar_on_kafka.mapping.records.subscription_markers import Snapshot, SnapshotRequest, SnapshotResponse
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
-from pulsar_on_kafka.replicated.snapshot_builder import TIMEOUT_MS, SnapshotBuilder
+from pulsar_on_kafka.replicated.snapshot_exchange import TIMEOUT_MS, SnapshotBuilder
 
 EAST, SOUTH = Origin("east", 1), Origin("south", 2)
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.statelog.window import Window
+from pulsar_on_kafka.statelog.followed_log import Window
 
 NOW = Deadline.after(0)
 

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import KNOWS, LEFT, SAYS, SNAPSHOTS
@@ -19,7 +18,7 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, wh
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.replicated.progress_heads import HeadAt, Subject
-from pulsar_on_kafka.service.replication.subscriptions.progress_words import ProgressWords
+from pulsar_on_kafka.service.replication.subscriptions.progress_words import Part, ProgressWords
 
 _log: Final = logging.getLogger(__name__)
 
@@ -69,14 +68,12 @@ class MadeForOthers:
                 self._node.progress.forget(subject, deadline)
             self._met(here, found, deadline)
 
-    # Inside -------------------------------------------------------------------------------------------------------
-
     def _met(self, here: Subscription, heard: _OnRecord, deadline: Deadline) -> None:
         """Have it on record that whoever speaks of it was heard: who finds that without the subscription knows that it
         was left."""
         for subject in heard.speaking:
             if (subject.cluster, subject.partition) not in heard.known and subject.partition in here.served:
-                self._words.know(here, subject.partition, subject.cluster, {}, deadline)
+                self._words.know(Part(here, subject.partition), subject.cluster, {}, deadline)
 
     def _not_here(self, names: Names, found: _OnRecord, deadline: Deadline) -> None:
         speaking: dict[str, _Life] = {}
@@ -102,11 +99,7 @@ class MadeForOthers:
         Source: Pulsar's ReplicatedSubscriptionsController, receiveSubscriptionUpdated."""
         found = self._node.subscriptions.find(topic, name, deadline)
         if found is None:
-            starts = self._node.admin.start_offsets(topic.kafka_topic, range(topic.partitions), deadline)
-            try:
-                found = self._node.subscriptions.create(topic, name, starts, deadline, follows=True)
-            except errors.AlreadyExists:
-                return
+            found = self._node.subscriptions.find_or_create(topic, name, deadline, follows=True)
             _log.info("subscription=%s/%s made, because other clusters have it", topic.name, name)
         said = any(subject.about == SAYS for subject in heard.speaking)
         way = ReplicatedBy.ACKNOWLEDGEMENTS if said else ReplicatedBy.SNAPSHOTS

@@ -3,16 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import BEGINS, KNOWS, Origin
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
 from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.replicated.progress import Progress
 from pulsar_on_kafka.replicated.progress_heads import Subject
 from pulsar_on_kafka.replicated.progress_log import ProgressLog, ProgressWriter
+
+STALE_S: Final = 5.0
+"""Who was stopped for longer between looking and asking does nothing: there may have been a seek."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRound:
+    """`subscriptions`: partitions of subscriptions that were looked at; `behind`: records that were not read yet."""
+
+    subscriptions: int
+    told: int
+    taken_over: int
+    behind: int
+
+    def plus(self, other: SyncRound) -> SyncRound:
+        return SyncRound(
+            self.subscriptions + other.subscriptions,
+            self.told + other.told,
+            self.taken_over + other.taken_over,
+            self.behind + other.behind,
+        )
+
+
+NOTHING_DONE: Final = SyncRound(0, 0, 0, 0)
+
+
+class Part(NamedTuple):
+    """One partition of a replicated subscription."""
+
+    subscription: Subscription
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.subscription.topic.name}/{self.subscription.name}[{self.partition}]"
+
+    @property
+    def life(self) -> tuple[int, int]:
+        """The incarnations of topic and subscription."""
+        return self.subscription.topic.layout.incarnation, self.subscription.life(self.partition)
+
+    def subject(self, cluster: str, about: str) -> Subject:
+        return Subject(str(self.subscription.topic.name), self.partition, self.subscription.name, cluster, about)
 
 
 class ProgressWords:
@@ -23,48 +67,43 @@ class ProgressWords:
         self._writers: dict[tuple[str, Subject], ProgressWriter] = {}
         """By where they write ('' here), and what."""
 
-    def known(self, subscription: Subscription, partition: int, cluster: str, deadline: Deadline) -> Progress:
+    def known(self, part: Part, cluster: str, deadline: Deadline) -> Progress:
         """What is no news from this cluster; nothing for a subscription that was made anew since. Raises as
         `ProgressLog.head`."""
-        return self._own(subscription, subject_of(subscription, partition, cluster, KNOWS), deadline)
+        return self._own(part, KNOWS, cluster, deadline)
 
-    def followed(self, subscription: Subscription, partition: int, local: str, deadline: Deadline) -> Progress:
+    def know(self, part: Part, cluster: str, progress: Progress, deadline: Deadline) -> None:
+        """From now on this is no news from that cluster. Raises as `ProgressWriter.write`."""
+        self.say("", self._here, part, part.subject(cluster, KNOWS), progress, deadline)
+
+    def followed(self, part: Part, local: str, deadline: Deadline) -> Progress:
         """What is not wanted here because it lies below other sides' beginnings. Raises as `ProgressLog.head`."""
-        return self._own(subscription, subject_of(subscription, partition, local, BEGINS), deadline)
+        return self._own(part, BEGINS, local, deadline)
 
-    def follow(
-        self, subscription: Subscription, partition: int, local: str, progress: Progress, deadline: Deadline
-    ) -> None:
+    def follow(self, part: Part, local: str, progress: Progress, deadline: Deadline) -> None:
         """All that is not wanted from now on. Raises as `ProgressWriter.write`."""
-        self._write(
-            "", self._here, subscription, subject_of(subscription, partition, local, BEGINS), progress, deadline
-        )
+        self.say("", self._here, part, part.subject(local, BEGINS), progress, deadline)
 
     def leave(self, subject: Subject, life: tuple[int, int], deadline: Deadline) -> None:
         """This life of a subscription elsewhere is not heard from now on. Raises as `ProgressWriter.write`."""
         ProgressWriter(self._here, subject).write(life, {}, {}, deadline)
 
-    def know(
-        self, subscription: Subscription, partition: int, cluster: str, progress: Progress, deadline: Deadline
-    ) -> None:
-        """From now on this is no news from that cluster. Raises as `ProgressWriter.write`."""
-        self._write(
-            "", self._here, subscription, subject_of(subscription, partition, cluster, KNOWS), progress, deadline
-        )
-
     def say(
         self,
         to: str,
         log: ProgressLog,
-        subscription: Subscription,
+        part: Part,
         said: Subject,
         progress: Progress,
         deadline: Deadline,
         deliveries: Mapping[Origin, Deliveries] = MappingProxyType({}),
     ) -> None:
-        """Tell the cluster `to`, whose state topic this is. What says the same as the last time is not written again.
-        Raises as `ProgressWriter.write`."""
-        self._write(to, log, subscription, said, progress, deadline, deliveries)
+        """Tell the cluster `to` ('': this one), whose state topic this is. What says the same as the last time is not
+        written again. Raises as `ProgressWriter.write`."""
+        writer = self._writers.get((to, said))
+        if writer is None or writer.log is not log:
+            writer = self._writers[to, said] = ProgressWriter(log, said)
+        writer.write(part.life, progress, deliveries, deadline)
 
     def unsaid(self, to: str, said: Subject) -> None:
         """The cluster `to` was made to forget it."""
@@ -79,32 +118,9 @@ class ProgressWords:
             if SUBSCRIPTION_PROGRESS.partition_for(each[1].topic) not in lost
         }
 
-    def _own(self, subscription: Subscription, subject: Subject, deadline: Deadline) -> Progress:
+    def _own(self, part: Part, about: str, cluster: str, deadline: Deadline) -> Progress:
+        subject = part.subject(cluster, about)
         found = self._here.newest(subject, deadline)
-        if found is None or found[1].life != life_of(subscription, subject.partition):
+        if found is None or found[1].life != part.life:
             return {}
         return self._here.all_of(subject, found[1], deadline)
-
-    def _write(
-        self,
-        where: str,
-        log: ProgressLog,
-        subscription: Subscription,
-        subject: Subject,
-        progress: Progress,
-        deadline: Deadline,
-        deliveries: Mapping[Origin, Deliveries] = MappingProxyType({}),
-    ) -> None:
-        writer = self._writers.get((where, subject))
-        if writer is None or writer.log is not log:
-            writer = self._writers[where, subject] = ProgressWriter(log, subject)
-        writer.write(life_of(subscription, subject.partition), progress, deliveries, deadline)
-
-
-def subject_of(subscription: Subscription, partition: int, cluster: str, about: str) -> Subject:
-    return Subject(str(subscription.topic.name), partition, subscription.name, cluster, about)
-
-
-def life_of(subscription: Subscription, partition: int) -> tuple[int, int]:
-    """The incarnations of topic and subscription."""
-    return subscription.topic.layout.incarnation, subscription.life(partition)

@@ -41,8 +41,13 @@ from pulsar_on_kafka.replicated.progress import tell
 from pulsar_on_kafka.replicated.progress_heads import HeadAt, Subject
 from pulsar_on_kafka.replicated.progress_log import ProgressLog
 from pulsar_on_kafka.replicated.snapshot_exchange import SnapshotExchange, Wished
-from pulsar_on_kafka.service.replication.subscriptions.progress_words import ProgressWords, life_of, subject_of
-from pulsar_on_kafka.service.replication.subscriptions.sync_round import NOTHING_DONE, STALE_S, SyncRound
+from pulsar_on_kafka.service.replication.subscriptions.progress_words import (
+    NOTHING_DONE,
+    STALE_S,
+    Part,
+    ProgressWords,
+    SyncRound,
+)
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
 
@@ -106,8 +111,6 @@ class SnapshotSync:
                 _log.warning("topic=%s its snapshots are not exchanged now: %s", name, failure)
         return done
 
-    # Inside -------------------------------------------------------------------------------------------------------
-
     def _of_topic(
         self,
         local: str,
@@ -124,7 +127,7 @@ class SnapshotSync:
         telling = [each for each in subscriptions if each.replicated_by is ReplicatedBy.SNAPSHOTS]
         for partition, exchange in exchanges.items():
             exchange.follow({each.name for each in telling if partition in stands[each.name]})
-        behind = self._read_on(topic, exchanges, ends, Deadline.after(min(_READ_S, deadline.remaining_s())))
+        behind = self._read_on(topic, exchanges, ends, deadline.at_most(_READ_S))
         others = self._announced(local, telling, frozenset(policy) - {local}, deadline)
         markers: dict[int, list[SubscriptionMarker]] = {}
         told = taken = 0
@@ -133,9 +136,10 @@ class SnapshotSync:
                 one = [_on(each, partition) for each in subscriptions if partition in stands[each.name]]
                 taken += self._take_over(partition, exchange, {each.name: each for each in one}, heads, deadline)
                 for each in one:
-                    self._pass_markers(each, partition, exchange, ends, stands[each.name][partition], deadline)
+                    stand = stands[each.name][partition]
+                    self._pass_markers(Part(each, partition), exchange, ends, stand, deadline)
                 updates = [
-                    self._update(each, partition, exchange, stands[each.name][partition], deadline)
+                    self._update(Part(each, partition), exchange, stands[each.name][partition], deadline)
                     for each in one
                     if each.replicated_by is ReplicatedBy.SNAPSHOTS
                 ]
@@ -227,8 +231,8 @@ class SnapshotSync:
             try:
                 for each in telling:
                     for partition in each.served:
-                        said = subject_of(each, partition, local, SNAPSHOTS)
-                        self._words.say(cluster, log, each, said, {}, deadline)
+                        part = Part(each, partition)
+                        self._words.say(cluster, log, part, part.subject(local, SNAPSHOTS), {}, deadline)
             except errors.LayerError as failure:
                 _log.warning(
                     "topic=%s cluster %s is asked for no snapshot: %s", telling[0].topic.name, cluster, failure
@@ -250,30 +254,21 @@ class SnapshotSync:
             subscription = subscriptions.get(wished.subscription)
             if subscription is None:
                 continue
-            at = heads.get(subject_of(subscription, partition, wished.cluster, SNAPSHOTS))
+            part = Part(subscription, partition)
+            subject = part.subject(wished.cluster, SNAPSHOTS)
+            at = heads.get(subject)
             if at is None:
                 continue  # its word is on the way; or it is gone there
-            life = self._node.progress.head(
-                subject_of(subscription, partition, wished.cluster, SNAPSHOTS), at, deadline
-            ).life
-            if life == wished.life:
-                done += self._apply(subscription, partition, exchange, wished, upto, deadline)
+            if self._node.progress.head(subject, at, deadline).life == wished.life:
+                done += self._apply(part, exchange, wished, upto, deadline)
             exchange.applied(wished, upto)
         return done
 
-    def _apply(
-        self,
-        subscription: Subscription,
-        partition: int,
-        exchange: SnapshotExchange,
-        wished: Wished,
-        upto: int,
-        deadline: Deadline,
-    ) -> bool:
+    def _apply(self, part: Part, exchange: SnapshotExchange, wished: Wished, upto: int, deadline: Deadline) -> bool:
         """Acknowledge what another cluster newly says, but for messages that it never had. Whether there was any."""
-        node, here = self._node, exchange.here
+        node, here, (subscription, partition) = self._node, exchange.here, part
         looked = Deadline.after(STALE_S)
-        known = self._words.known(subscription, partition, wished.cluster, deadline)
+        known = self._words.known(part, wished.cluster, deadline)
         below = known[here].below if here in known else 0
         if upto < below:
             return False
@@ -282,15 +277,14 @@ class SnapshotSync:
         if left:
             if looked.passed():
                 raise errors.DeadlineExceeded(f"it took too long to look at {subscription.name}")
-            self._acknowledge(subscription, partition, start, left, deadline)
+            self._acknowledge(part, start, left, deadline)
         tell(known, {here: Acks(BLOCK, upto + 1)})
-        self._words.know(subscription, partition, wished.cluster, known, deadline)
+        self._words.know(part, wished.cluster, known, deadline)
         return bool(left)
 
     def _pass_markers(
         self,
-        subscription: Subscription,
-        partition: int,
+        part: Part,
         exchange: SnapshotExchange,
         ends: Mapping[int, int],
         next_unacked: int,
@@ -298,47 +292,43 @@ class SnapshotSync:
     ) -> None:
         """Where nobody consumes, nobody else acknowledges markers behind the last message. Those who do are given a
         round's time to."""
+        subscription, partition = part
         place = (subscription.topic.kafka_topic_id, partition, subscription.name)
         idle = self._idle.get(place) == (exchange.position, next_unacked)
         self._idle[place] = exchange.position, next_unacked
         if idle and exchange.position >= ends[partition] and exchange.only_markers_from(next_unacked):
             left = BitMap()
             left.add_range(0, exchange.position - next_unacked)
-            self._acknowledge(subscription, partition, next_unacked, left, deadline)
+            self._acknowledge(part, next_unacked, left, deadline)
 
-    def _acknowledge(
-        self, subscription: Subscription, partition: int, start: int, left: BitMap, deadline: Deadline
-    ) -> None:
+    def _acknowledge(self, part: Part, start: int, left: BitMap, deadline: Deadline) -> None:
         """`left`: offsets that count from `start`."""
+        subscription, partition = part
         acks = Acks(subscription.topic.layout.entries_per_ledger)
         acks.add(start, left)
         cursors = self._node.memberships.live_cursors
         acknowledge_ledgers(cursors, self._node.admin, subscription, {partition: acks.blocks()}, deadline)
 
     def _update(
-        self,
-        subscription: Subscription,
-        partition: int,
-        exchange: SnapshotExchange,
-        next_unacked: int,
-        deadline: Deadline,
+        self, part: Part, exchange: SnapshotExchange, next_unacked: int, deadline: Deadline
     ) -> SubscriptionUpdate | None:
         """What others are to be told, because mark-delete passed a snapshot. From now on that is no news from them."""
-        snapshot = exchange.passed(subscription.name, next_unacked)
+        name = part.subscription.name
+        snapshot = exchange.passed(name, next_unacked)
         if snapshot is None:
             return None
         news: dict[Origin, int] = {}
         for origin, upto in snapshot.upto.items():
-            known = self._words.known(subscription, partition, origin.cluster, deadline)
+            known = self._words.known(part, origin.cluster, deadline)
             if exchange.here in known and known[exchange.here].below > snapshot.local:
                 continue
             tell(known, {exchange.here: Acks(BLOCK, snapshot.local + 1)})
-            self._words.know(subscription, partition, origin.cluster, known, deadline)
+            self._words.know(part, origin.cluster, known, deadline)
             news[origin] = upto
-        exchange.told(subscription.name, snapshot)
+        exchange.told(name, snapshot)
         if not news:
             return None
-        return SubscriptionUpdate(subscription.name, exchange.here.cluster, life_of(subscription, partition), news)
+        return SubscriptionUpdate(name, exchange.here.cluster, part.life, news)
 
     def _write(self, topic: Topic, markers: Mapping[int, Sequence[SubscriptionMarker]], deadline: Deadline) -> None:
         groups: list[Group] = []

@@ -32,6 +32,7 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.sides.origin_reading import OriginReading
 from pulsar_on_kafka.replicated.acks import Acks
+from pulsar_on_kafka.replicated.carried_deliveries import deliveries_heard, deliveries_told, with_news
 from pulsar_on_kafka.replicated.progress import (
     Progress,
     SubscriptionSide,
@@ -45,14 +46,66 @@ from pulsar_on_kafka.replicated.progress import (
 )
 from pulsar_on_kafka.replicated.progress_heads import HeadAt, Subject
 from pulsar_on_kafka.replicated.progress_log import ProgressLog
-from pulsar_on_kafka.service.replication.subscriptions.deliveries_sync import DeliveriesSync
 from pulsar_on_kafka.service.replication.subscriptions.made_for_others import MadeForOthers
-from pulsar_on_kafka.service.replication.subscriptions.progress_words import ProgressWords, subject_of
+from pulsar_on_kafka.service.replication.subscriptions.progress_words import (
+    NOTHING_DONE,
+    STALE_S,
+    Part,
+    ProgressWords,
+    SyncRound,
+)
 from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import SnapshotSync
-from pulsar_on_kafka.service.replication.subscriptions.sync_round import NOTHING_DONE, STALE_S, SyncRound
 from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
 
 _log: Final = logging.getLogger(__name__)
+
+
+class DeliveriesSync:
+    """For one thread. Memory: what is told of one partition (`told_deliveries.MOST`)."""
+
+    def __init__(self, node: Node, words: ProgressWords) -> None:
+        self._node = node
+        self._words = words
+
+    def take_over(
+        self, part: Part, side: SubscriptionSide, heads: Sequence[tuple[Subject, HeadAt]], deadline: Deadline
+    ) -> bool:
+        """Lay down what others say for whoever consumes here next. False: somebody consumes, who counts himself; so it
+        waits until he has ended.
+
+        Raises:
+            LayerError: it cannot be read, or laid down, now.
+        """
+        found = [self._node.progress.head(subject, at, deadline).deliveries for subject, at in heads]
+        if not any(found):
+            return True
+        memberships, (subscription, partition) = self._node.memberships, part
+        now = replace(side, cursor=memberships.cursors.read(subscription, deadline)[partition].state)
+        all_of_them = now.cursor.deliveries
+        for each in found:
+            news = deliveries_heard(now, each)
+            if news is not None:
+                all_of_them = with_news(all_of_them, news)
+        if all_of_them is None or all_of_them == now.cursor.deliveries:
+            return True
+        try:
+            memberships.live_cursors.lay_down_deliveries(subscription, {partition: all_of_them}, deadline)
+        except errors.SubscriptionBusy:
+            _log.debug("subscription=%s is consumed, others' deliveries wait", part)
+            return False
+        return True
+
+    def tell(self, cluster: str, log: ProgressLog, part: Part, side: SubscriptionSide, deadline: Deadline) -> None:
+        """Nothing is written where none are on record, and none were ever told of.
+
+        Raises:
+            LayerError: that cluster cannot be told now.
+        """
+        mine = part.subject(side.origin.cluster, DELIVERED)
+        found = deliveries_told(side)
+        if found or log.heads.ask(mine.topic, lambda heads: heads.newest(mine), deadline) is not None:
+            self._words.say(cluster, log, part, mine, {}, deadline, found)
+
 
 _TOLD_BY_ACKS: Final = frozenset({SAYS, DELIVERED, BEGINS})
 _TOLD_BY_SNAPSHOTS: Final = frozenset({SNAPSHOTS})
@@ -152,8 +205,6 @@ class SubscriptionSync:
             if SUBSCRIPTION_PROGRESS.partition_for(place[0]) not in lost
         }
 
-    # Inside -------------------------------------------------------------------------------------------------------
-
     @staticmethod
     def _subjects(log: ProgressLog, owned: frozenset[int], deadline: Deadline) -> dict[Subject, HeadAt]:
         found: dict[Subject, HeadAt] = {}
@@ -215,7 +266,7 @@ class SubscriptionSync:
             self._node.memberships.live_cursors.settle_transactions(subscription, deadline)
         commits = admin.committed(subscription.whole_group, topic.kafka_topic, list(subscription.served), deadline)
         ends = admin.end_offsets(topic.kafka_topic, list(subscription.served), deadline)
-        indexes = self._origins.read_on(topic, ends, Deadline.after(min(_READ_S, deadline.remaining_s())))
+        indexes = self._origins.read_on(topic, ends, deadline.at_most(_READ_S))
         told = taken = behind = 0
         for partition, index in indexes.items():
             behind += ends[partition] - index.end
@@ -229,11 +280,12 @@ class SubscriptionSync:
             cursor = self._node.memberships.cursors.read(one, deadline)[partition].state
             side = SubscriptionSide(Origin(local, topic.layout.incarnation), cursor, index, ends[partition])
             heard = self._heard(dict(others), deadline)
-            begins = self._begins(one, partition, side, heard, deadline)
-            taken += self._take_over(one, partition, side, heard, begins, looked, deadline)
+            part = Part(one, partition)
+            begins = self._begins(part, side, heard, deadline)
+            taken += self._take_over(part, side, heard, begins, looked, deadline)
             counted = [each for each in others if each[0].about == DELIVERED]
-            laid_down = self._deliveries.take_over(one, partition, side, counted, deadline)
-            newly, all_told = self._tell(one, partition, side, begins, peers, deadline)
+            laid_down = self._deliveries.take_over(part, side, counted, deadline)
+            newly, all_told = self._tell(part, side, begins, peers, deadline)
             told += newly
             if all_told and laid_down:
                 self._seen[place] = seen
@@ -254,29 +306,21 @@ class SubscriptionSync:
                 found[subject.cluster] = _Word(log.all_of(subject, head, deadline), begun)
         return found
 
-    def _begins(
-        self,
-        subscription: Subscription,
-        partition: int,
-        side: SubscriptionSide,
-        heard: Mapping[str, _Word],
-        deadline: Deadline,
-    ) -> Progress:
+    def _begins(self, part: Part, side: SubscriptionSide, heard: Mapping[str, _Word], deadline: Deadline) -> Progress:
         """What the cursor has passed, or is about to, though nobody acknowledged it: what lies below the
         subscription's beginning, and below the beginnings of those for whom it was made."""
-        found = begun(side, subscription.start_offset(partition))
-        if subscription.follows:
+        found = begun(side, part.subscription.start_offset(part.partition))
+        if part.subscription.follows:
             local = side.origin.cluster
-            followed = self._words.followed(subscription, partition, local, deadline)
+            followed = self._words.followed(part, local, deadline)
             if tell(followed, begun_everywhere([word.begins for word in heard.values()])):
-                self._words.follow(subscription, partition, local, followed, deadline)
+                self._words.follow(part, local, followed, deadline)
             tell(found, followed)
         return found
 
     def _take_over(
         self,
-        subscription: Subscription,
-        partition: int,
+        part: Part,
         side: SubscriptionSide,
         heard: Mapping[str, _Word],
         begins: Progress,
@@ -284,12 +328,13 @@ class SubscriptionSync:
         deadline: Deadline,
     ) -> int:
         """How many entries, and batch entries in part, were acknowledged."""
-        node, topic = self._node, subscription.topic
+        node, (subscription, partition) = self._node, part
+        topic = subscription.topic
         news: dict[str, Progress] = {}
         left = Acks(topic.layout.entries_per_ledger)
         follows = begins if subscription.follows else {}
         for cluster, word in heard.items():
-            known = self._words.known(subscription, partition, cluster, deadline)
+            known = self._words.known(part, cluster, deadline)
             found = take_over(side, word.says, known, word.begins, follows)
             if found:
                 news[cluster] = known
@@ -301,17 +346,11 @@ class SubscriptionSync:
             change = node.memberships.live_cursors
             acknowledge_ledgers(change, node.admin, subscription, {partition: left.blocks()}, deadline)
         for cluster, known in news.items():
-            self._words.know(subscription, partition, cluster, known, deadline)
+            self._words.know(part, cluster, known, deadline)
         return len(left) + len(left.batches)
 
     def _tell(
-        self,
-        subscription: Subscription,
-        partition: int,
-        side: SubscriptionSide,
-        begins: Progress,
-        peers: Sequence[str],
-        deadline: Deadline,
+        self, part: Part, side: SubscriptionSide, begins: Progress, peers: Sequence[str], deadline: Deadline
     ) -> tuple[int, bool]:
         """How many clusters were told something, and whether all could be reached."""
         progress = said(side)
@@ -321,22 +360,19 @@ class SubscriptionSync:
             if log is None:
                 everybody = False
                 continue
-            known = self._words.known(subscription, partition, cluster, deadline)
+            known = self._words.known(part, cluster, deadline)
             if tell(known, progress):
-                self._words.know(subscription, partition, cluster, known, deadline)
+                self._words.know(part, cluster, known, deadline)
             try:
-                mine = subject_of(subscription, partition, side.origin.cluster, SAYS)
+                mine = part.subject(side.origin.cluster, SAYS)
                 beginning = mine._replace(about=BEGINS)
-                self._words.say(cluster, log, subscription, beginning, begins, deadline)
-                self._words.say(cluster, log, subscription, mine, progress, deadline)
-                self._deliveries.tell(cluster, log, subscription, partition, side, deadline)
+                self._words.say(cluster, log, part, beginning, begins, deadline)
+                self._words.say(cluster, log, part, mine, progress, deadline)
+                self._deliveries.tell(cluster, log, part, side, deadline)
                 done += 1
             except errors.LayerError as failure:
                 everybody = False
-                _log.warning(
-                    "subscription=%s/%s cannot tell cluster %s its progress: %s",
-                    subscription.topic.name, subscription.name, cluster, failure,
-                )  # fmt: skip
+                _log.warning("subscription=%s cannot tell cluster %s its progress: %s", part, cluster, failure)
         return done, everybody
 
 

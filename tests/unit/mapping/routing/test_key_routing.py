@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.routing.key_routing import partition_for_key
+from pulsar_on_kafka.mapping.routing.sticky_hash import partition_for_key
 
 
 def test_the_partition_is_the_unsigned_crc32_modulo_their_number() -> None:

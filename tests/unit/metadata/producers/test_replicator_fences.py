@@ -14,9 +14,8 @@ from pulsar_on_kafka.mapping.records.epoch_fences import Fence, replicator_marke
 from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, PRODUCER, REPLICATED_FROM
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
-from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import HeartbeatsAndFences
-from pulsar_on_kafka.metadata.producers.known_replicators import KnownReplicators
-from pulsar_on_kafka.metadata.producers.replicator_fences import ReplicatorFences
+from pulsar_on_kafka.metadata.producers.fence_records import ReplicatorFences
+from pulsar_on_kafka.metadata.producers.known_fences import HeartbeatsAndFences, KnownReplicators
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.subscriptions.records.fences import Fences

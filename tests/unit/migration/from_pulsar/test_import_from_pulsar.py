@@ -15,10 +15,9 @@ from pulsar_on_kafka.mapping.state.clusters.tenant_records import ImportRecord, 
 from pulsar_on_kafka.mapping.state.state_topics import TENANTS
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.steps import IMPORT_KEYS, Imports
-from pulsar_on_kafka.migration.from_pulsar.admin import EntryKind, PulsarAdmin, PulsarTopic
+from pulsar_on_kafka.migration.from_pulsar.admin import EntryKind, PulsarAdmin, PulsarTopic, namespace_policies
 from pulsar_on_kafka.migration.from_pulsar.entries import Entry, Origin, PulsarMessage, copies
 from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, Position, place_of
-from pulsar_on_kafka.migration.from_pulsar.policies import namespace_policies
 from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress
 from pulsar_on_kafka.migration.from_pulsar.schemas import schema_of, separates_keys
 from pulsar_on_kafka.schema_compat import SchemaType

@@ -20,7 +20,7 @@ from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import CursorCheckpoint, encode_checkpoint
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, TopicRecord
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     EpochBounds,
@@ -42,12 +42,10 @@ from pulsar_on_kafka.mapping.state.state_keys import (
     encode_key,
 )
 from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS, CURSORS, PRODUCERS
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType, cursor_identity
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
-from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives
-from pulsar_on_kafka.service.housekeeping.heartbeats import HeartbeatHousekeeping
+from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives, HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
 from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, HousekeepingRounds
 from pulsar_on_kafka.statelog.view import LogView

@@ -20,7 +20,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import AcknowledgeUpT
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded, LifeState, TopicRecord
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.service.ledgers.backlogs import TOLD_MS, BacklogKeeper
-from pulsar_on_kafka.service.ledgers.compacting import Compacting
+from pulsar_on_kafka.service.ledgers.maintenance import Compacting
 
 NAME = TopicName.parse("persistent://a/b/c")
 LAYOUT = LedgerLayout(1, 100)

@@ -15,8 +15,7 @@ from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
 from pulsar_on_kafka.node.sides.target import Copied
 from pulsar_on_kafka.service.replication.copying import Copying
-from pulsar_on_kafka.service.replication.cursor import ReplicationCursor
-from pulsar_on_kafka.service.replication.lane import Lane
+from pulsar_on_kafka.service.replication.lane import Lane, ReplicationCursor
 
 IDENTITY = CursorIdentity("t", 0, "pulsar.repl.us", "k", "i", 1, 9, 100)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.strategy import ROUND_ROBIN_BATCH, RoundRobin, active_consumer
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint
 

@@ -29,7 +29,7 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     decode,
     encode,
 )
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from tests.simulation.leases import DEADLINE, LIFE, Inbox, Process, World

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.mapping.records.packed_headers import unpack
-from pulsar_on_kafka.mapping.records.record_headers import DELIVER_AT, PRODUCER
+from pulsar_on_kafka.mapping.records.record_headers import DELIVER_AT, PRODUCER, unpack
 from pulsar_on_kafka.subscriptions.partition.delayed import TICK_MS, DelayedMessages, deliver_at_ms
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint

@@ -6,7 +6,7 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
 
 

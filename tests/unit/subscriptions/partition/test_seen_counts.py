@@ -9,8 +9,8 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.cursor.store import CursorStore
-from pulsar_on_kafka.mapping.state.codecs.bitmaps import compressed
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.codecs.layouts import compressed
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
 from pulsar_on_kafka.subscriptions.partition import seen_counts
 from tests.memory_log import MemoryStateLog
 from tests.simulation.cursors import DEADLINE, an_identity, prepared, taken_over

@@ -33,8 +33,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     encode_pending_ack,
 )
 from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import BufferEntry, buffer_records, encode_low_water
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.transactions.buffer.cleaning import KEPT_FOR_MS
 from pulsar_on_kafka.transactions.buffer.model import DataPartition

@@ -11,13 +11,14 @@ from pulsar_on_kafka.mapping.encoding.varint import Reader
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import Marker, decode_index, encode_index
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
+    DELIVERIES,
     CommitMetadata,
+    Deliveries,
     Holes,
     Lineage,
     decode_commit_metadata,
     encode_commit_metadata,
 )
-from pulsar_on_kafka.mapping.state.cursors.delivery_counts import DELIVERIES, Deliveries
 from tests.seeds import for_each_seed
 
 LINEAGE = Lineage("t" * 22, 1, 2, b"s" * 16, 3, 4)

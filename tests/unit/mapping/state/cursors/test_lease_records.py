@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.codecs.bitmaps import write_bitmap
+from pulsar_on_kafka.mapping.state.codecs.layouts import write_bitmap
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import Answer, CursorLife, encode_answer
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
     CommitMetadata,
