@@ -20,8 +20,6 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's own clocks."""
-
     def monotonic(self) -> float:
         return time.monotonic()
 

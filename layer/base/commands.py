@@ -16,8 +16,6 @@ _T = TypeVar("_T")
 
 
 class _Command(Generic[_T]):
-    """A wish of another thread's, and where its outcome goes."""
-
     __slots__ = ("_action", "_future")
 
     def __init__(self, future: Future[_T], action: Callable[[], _T]) -> None:
@@ -68,7 +66,6 @@ class Commands:
     # The serving thread -------------------------------------------------------------------------------------------
 
     def execute(self) -> None:
-        """Everything that is there."""
         while self._commands:
             self._commands.popleft().execute()
 

@@ -133,7 +133,6 @@ class _Sum(Generic[U, C]):
                 self._closed += self._kept(self._counted(user))
 
     def counts(self) -> tuple[C, int]:
-        """All together, and how many are open."""
         with self._lock:
             total, users = self._closed, list(self._open)
         for user in users:
@@ -171,7 +170,6 @@ class ReaderMeter(_Sum[CountsReads, ReadCounts]):
             self._views.remove(view)
 
     def views(self) -> list[int]:
-        """How many keys each open table view has."""
         with self._lock:
             return [len(view) for view in self._views]
 

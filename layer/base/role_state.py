@@ -82,8 +82,6 @@ class RoleState:
 
 
 class RunsRoles(Protocol):
-    """The runner of roles on a node, as the node sees it."""
-
     def states(self) -> Sequence[RoleState]:
         """In no order; nothing while none runs."""
         ...

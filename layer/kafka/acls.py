@@ -45,7 +45,6 @@ _PATTERNS = {ResourcePatternType.LITERAL: False, ResourcePatternType.PREFIXED: T
 
 
 def filters() -> list[AclBindingFilter]:
-    """Everything of these kinds."""
     any_text: Any = None  # confluent-kafka's own types do not know it
     return [
         AclBindingFilter(

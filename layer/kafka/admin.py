@@ -158,12 +158,10 @@ class KafkaAdmin:
         return False
 
     def grow_topic(self, topic: str, partitions: int, deadline: Deadline) -> None:
-        """Raise the number of partitions to `partitions`."""
         future = self._handle.create_partitions([NewPartitions(topic, partitions)], **self._budget(deadline))[topic]
         self._result(future, deadline, f"growing topic {topic} to {partitions} partitions", on_topic("Alter", topic))
 
     def delete_topic(self, topic: str, deadline: Deadline) -> bool:
-        """True when the topic was there."""
         future = self._handle.delete_topics([topic], **self._budget(deadline))[topic]
         with suppress(errors.NoSuchTopic):
             self._result(future, deadline, f"deleting topic {topic}", on_topic("Delete", topic))
@@ -202,7 +200,6 @@ class KafkaAdmin:
     # Offsets ------------------------------------------------------------------------------------------------------
 
     def start_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]:
-        """Log start offset per partition."""
         return self._offsets(topic, partitions, OffsetSpec.earliest(), deadline)
 
     def end_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]:
@@ -281,7 +278,6 @@ class KafkaAdmin:
         return found
 
     def delete_records(self, topic: str, before: Mapping[int, int], deadline: Deadline) -> None:
-        """Give back everything below the given offset of each partition."""
         futures = self._handle.delete_records(
             [TopicPartition(topic, partition, offset) for partition, offset in before.items()], **self._budget(deadline)
         )
@@ -382,7 +378,6 @@ class KafkaAdmin:
 
 @contextmanager
 def _answer(what: str, *needed: Right) -> Iterator[None]:
-    """Turns what a request for `what` raises into ours."""
     try:
         yield
     except KafkaException as failure:

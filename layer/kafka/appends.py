@@ -127,7 +127,6 @@ def _hand_over(
     index: int,
     deadline: Deadline,
 ) -> KafkaProducer:
-    """Gives the producer that took it."""
     while True:
         used = producer()
         delivered = bound(appends.delivered, index, used)

@@ -94,7 +94,6 @@ class GroupRequests:
         return self._ask(group_id, lambda handle: request(handle, _NEVER_S), deadline)
 
     def delete(self, group_id: str, deadline: Deadline) -> None:
-        """Raises as `describe`."""
         self._ask(
             group_id,
             lambda handle: handle.delete_consumer_groups([group_id], request_timeout=_NEVER_S)[group_id],

@@ -132,7 +132,6 @@ class KafkaProducer:
         return waiting.settled
 
     def _may_serve(self, waiting: Waiting) -> bool:
-        """Whether it polls for all that wait."""
         if self._serving is waiting:
             return True
         with self._turns:
@@ -216,7 +215,6 @@ class KafkaProducer:
         self._give_up_rest()
 
     def _give_up_rest(self) -> None:
-        """Let every record that is still unanswered fail, and hear of it."""
         self._handle.purge()
         deadline = Deadline.after(_GIVE_UP_S)
         while len(self._handle) > 0 and not deadline.passed():
@@ -291,7 +289,6 @@ class KafkaProducer:
         return translate(error, what, on_topic("Write", topic))
 
     def outstanding(self) -> int:
-        """Records handed over and not yet answered."""
         return len(self._handle)
 
     def close(self, deadline: Deadline) -> int:

@@ -67,7 +67,6 @@ class TokenSource:
         return token
 
     def __call__(self, _config: str) -> tuple[str, float, str, dict[str, str]]:
-        """librdkafka's `oauth_cb`."""
         try:
             token = self.current()
         except NoCredentials as failure:

@@ -28,7 +28,6 @@ def maintenance_group(instance: Instance) -> str:
 
 
 def deletion_group(instance: Instance) -> str:
-    """The group of those who delete data."""
     return group_id(instance.kafka_topic(TopicName.parse(EVENTS)), WORKER)
 
 

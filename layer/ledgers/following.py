@@ -91,7 +91,6 @@ def changes(
 
 
 def removal(ledger: Ledger) -> Change:
-    """The change that removes a ledger whose topic is gone."""
     return Change(ledger.id, replace(ledger.record, state=LedgerState.REMOVED), ledger.end)
 
 
@@ -118,7 +117,6 @@ def _change(ledger: Ledger, layout: LedgerLayout, log: LogRange, open_index: int
 
 
 def _open(ledger: Ledger, layout: LedgerLayout, log: LogRange, *, look_again: bool) -> list[Change]:
-    """Changes of the ledger that the log's end lies in."""
     record = ledger.record
     if record.state is not LedgerState.OPEN or record.end > log.end:  # the partition lost its end: all is new
         fresh = _new(record.topic, layout, log, ledger.ledger_index, ledger.ledger_index)

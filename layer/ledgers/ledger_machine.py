@@ -112,7 +112,6 @@ class LedgerLists:
         self._settle(ledger_id, before)
 
     def _settle(self, ledger_id: int, before: LedgerPlace | None) -> None:
-        """Bring what is derived from a ledger's records in line with them."""
         records = self._records[ledger_id]
         place = _place(ledger_id, records)
         if before is not None and before != place:
@@ -143,7 +142,6 @@ class LedgerLists:
         return self._fence.next_version
 
     def __len__(self) -> int:
-        """How many ledgers are listed."""
         return sum(map(len, self._places.values()))
 
     def places(self) -> Iterator[LedgerPlace]:
@@ -173,7 +171,6 @@ def _last(records: dict[bytes, LedgerRecord]) -> LedgerRecord:
 
 
 def _place(ledger_id: int, records: dict[bytes, LedgerRecord]) -> LedgerPlace | None:
-    """The list that the ledger stands on; None for none."""
     if not records or (last := _last(records)).state is LedgerState.REMOVED:
         return None
     return Ledger(ledger_id, last).place

@@ -64,8 +64,6 @@ class TopicLogs(NamedTuple):
 
 
 class DataTopics(Protocol):
-    """The calls on Kafka's topics that an owner uses."""
-
     def living(self, state_partition: int, deadline: Deadline) -> Sequence[TopicLogs]:
         """Every persistent topic whose lists lie in this partition. One that is missing here is gone for good."""
         ...
@@ -76,8 +74,6 @@ class DataTopics(Protocol):
 
 
 class Turn(NamedTuple):
-    """The counts of one turn."""
-
     topics: int
     written: int
     cleaned: int
@@ -232,7 +228,6 @@ class _Due(NamedTuple):
 
 
 def _stretch(due: _Due) -> Stretch | None:
-    """What is to be measured; None for nothing."""
     change, kafka_topic = due
     record = change.record
     if record.state is LedgerState.REMOVED or change.measure_from >= record.end:

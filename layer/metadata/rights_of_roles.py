@@ -117,7 +117,6 @@ class Extra(str, Enum):
 
     @property
     def section(self) -> str:
-        """Of docs/acls.md."""
         return self.value.replace("-", " ").capitalize()
 
 

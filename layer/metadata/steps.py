@@ -135,7 +135,6 @@ class _Steps(Generic[R]):
         return None if found is None else self._decode(found.value)
 
     def require(self, tenant: str, deadline: Deadline) -> R:
-        """Raises Refused: there is none."""
         record = self.record(tenant, deadline)
         if record is None:
             raise errors.Refused(f"tenant {tenant} is not {self._not_begun.format(tenant)}")

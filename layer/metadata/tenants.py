@@ -94,7 +94,6 @@ def _is_true(record: TenantRecord | None, move: TenantMove, cluster: str) -> boo
 
 
 def _fits(record: TenantRecord | None, move: TenantMove, cluster: str) -> bool:
-    """The cluster is one that the move can name."""
     if record is None:
         return True
     if move is TenantMove.BEGIN_SWITCH:

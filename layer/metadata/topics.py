@@ -575,7 +575,6 @@ class Topics:
         return self._entities.update(str(name), intent, deadline)
 
     def _finish(self, name: TopicName, intent: Versioned, deadline: Deadline) -> Topic:
-        """Make what a CREATING record says and record it as ACTIVE."""
         record = decode_topic(intent.value)
         if record.state is LifeState.CREATING:
             described = self._made(name, intent, deadline)

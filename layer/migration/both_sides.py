@@ -52,7 +52,6 @@ class MigrationReport:
 
     @property
     def good(self) -> bool:
-        """The target has everything of the source, and the same."""
         return not self.lacking and all(each.compared.good and not each.cursors_differ for each in self.partitions)
 
     def problems(self) -> list[str]:
@@ -111,7 +110,6 @@ class SideBySide:
     """
 
     def __init__(self, other: str) -> None:
-        """`other`: the target's name."""
         self._other = other
         self._told = 0
         """Originals below it were told of, or are not there."""
@@ -126,7 +124,6 @@ class SideBySide:
 
     @property
     def waiting(self) -> int:
-        """Originals whose copies were not told of."""
         return len(self._waiting)
 
     @property
@@ -238,8 +235,6 @@ _Headers = list[tuple[str, bytes | None]]
 
 @dataclass(slots=True)
 class _Pair:
-    """A topic on both clusters, by Kafka's ids."""
-
     here: str
     there: str
     origin: Origin
@@ -312,7 +307,6 @@ class BothSides:
         return self.here.known(topic, deadline), self.there.known(other, deadline)
 
     def _held_beside(self, pair: _Pair) -> int:
-        """What waits, or came early, of other topics: the more of the two."""
         sides = [each for other in self._pairs.values() if other is not pair for each in other.partitions.values()]
         return max(sum(each.waiting for each in sides), sum(each.early for each in sides))
 

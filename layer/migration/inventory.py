@@ -66,7 +66,6 @@ def inventory(admin: AdminClient, tenant: str, deadline: Deadline) -> Inventory:
 
 
 def _entry(node: Node, record: TopicRecord, deadline: Deadline) -> TopicEntry | None:
-    """None: it was deleted meanwhile."""
     topic = node.topics.find(TopicName.parse(record.name), deadline)
     if topic is None:
         return None

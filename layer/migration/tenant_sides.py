@@ -51,16 +51,12 @@ class _Pair(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """A topic of which both logs were read."""
-
     pair: _Pair
     here: LogRead
     there: LogRead
 
 
 class NamedCluster(NamedTuple):
-    """A cluster, and its name."""
-
     cluster: str
     admin: AdminClient
 
@@ -297,7 +293,6 @@ class TenantSides:
         return sum(max(0, ends.get(each.partition, 0) - each.mark_delete - 1) for each in found.partitions)
 
     def _check(self, patience: Deadline, topic: Topic, behind: int | None) -> None:
-        """Raises DeadlineExceeded."""
         if patience.passed():
             waits = "its replicator has not begun" if behind is None else f"{behind} entries are left"
             raise errors.DeadlineExceeded(
@@ -315,7 +310,6 @@ class TenantSides:
         return [topic for topic in found if topic is not None]
 
     def _pairs(self) -> list[_Pair]:
-        """Pairs of the topics that both clusters have."""
         found = side_by_side([partial(self._pair, topic) for topic in self._topics(self._left)])
         return [pair for pair in found if pair is not None]
 

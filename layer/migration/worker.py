@@ -119,7 +119,6 @@ class MigrationWorker:
         self._advance(event)
 
     def _there(self) -> TenantSides:
-        """Both sides, from the source to the target."""
         source, target = NamedCluster(self.record.source, self.source), NamedCluster(self.record.target, self.target)
         return TenantSides(self.record.tenant, source, target, self._patience_s)
 

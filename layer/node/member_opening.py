@@ -46,8 +46,6 @@ class Joining:
 
 
 class MemberOpening:
-    """Makes the memberships of one process."""
-
     def __init__(
         self,
         services: Services,
@@ -100,8 +98,6 @@ class MemberOpening:
 
 
 class _MemberHandle(SubscriptionHandle):
-    """The handle asks what this process has of the subscription, and Kafka."""
-
     def __init__(self, services: Services, cursors: SavedCursors, joining: Joining, deadline: Deadline) -> None:
         subscription, topic = joining.subscription, joining.subscription.topic
         self._services = services

@@ -360,7 +360,6 @@ class Memberships:
         return [member for name, member in self._live(subscription.topic.name) if name == subscription.name]
 
     def _live(self, topic: TopicName) -> list[tuple[str, SubscriptionMember]]:
-        """By subscription."""
         return [
             (subscription, member)
             for (place, subscription), member in self.members().items()
@@ -433,13 +432,11 @@ class _SharedMember:
         return subscription, member
 
     def begin(self, subscription: Subscription, member: SubscriptionMember, session: str, endpoint: Endpoint) -> None:
-        """There is a new membership, with its first consumer."""
         self.silence()
         self.member, self.subscription, self.session = member, subscription, session
         self.endpoints = {endpoint}
 
     def silence(self) -> None:
-        """Hear no more of what others ask for."""
         ear, self.ear = self.ear, None
         if ear is not None:
             ear.stop()

@@ -80,7 +80,6 @@ def acquire(settings: KafkaSettings, deadline: Deadline) -> Node:
 
 
 def live_nodes() -> list[Node]:
-    """Every node of this process."""
     with _nodes_lock:
         return list(_nodes.values())
 

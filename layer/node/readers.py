@@ -90,11 +90,9 @@ class Readers:
         tail.stop(deadline)
 
     def tails(self) -> list[tuple[str, Tail]]:
-        """The open readers of this process, each with its topic."""
         return [(topic, tail) for tail, topic in self._tails.copy().items()]
 
     def close(self, deadline: Deadline) -> None:
-        """End all of them."""
         for tail in list(self._tails):
             try:
                 self.close_tail(tail, deadline)

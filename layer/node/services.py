@@ -79,8 +79,6 @@ FETCH_QUEUE_KBYTES: Final = 16 * 1024
 
 
 class ToldToProducers(NamedTuple):
-    """`backlog_exceeded`: None where it is not."""
-
     deduplication: bool
     backlog_exceeded: BacklogExceeded | None
 
@@ -113,7 +111,6 @@ class Services:
         self.checkpoints = Checkpoints(self.log, self.clock)
 
     def _connect(self, deadline: Deadline) -> None:
-        """Open librdkafka's handles, and the state log on them."""
         settings = self.settings
         self.fetcher = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
         log_fetcher = Fetcher(settings.of_state(settings.reader(fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES)))
@@ -188,7 +185,6 @@ class Services:
         )
 
     def state_producer(self) -> KafkaProducer:
-        """The one that writes the state log."""
         return self.producer("none", 30_000, _STATE if self.state_apart else "")
 
     def producer(self, compression: str, message_timeout_ms: int, use: str = "") -> KafkaProducer:
@@ -249,7 +245,6 @@ class Services:
     def _policies_of(
         self, topics: Iterable[TopicName], deadline: Deadline
     ) -> dict[TopicName, tuple[Mapping[str, Any], Mapping[str, Any]]]:
-        """What is set for each topic itself, and for its namespace and the cluster."""
         own = self.topics.policies_of(topics, deadline)
         theirs = self.namespaces.policies_of({topic.namespace_name for topic in own}, deadline)
         return {topic: (policies, theirs.get(topic.namespace_name, {})) for topic, policies in own.items()}

@@ -32,7 +32,6 @@ class SharedRole:
     """What this process does not do while it may not be in the group."""
 
     def __init__(self, node: Node, member: str, every_s: float, retry: Retry) -> None:
-        """`member`: see `Services.member_sharing`."""
         self._node = node
         self._member = member
         self._every_s = every_s

@@ -86,11 +86,9 @@ class StandIn:
 
     @property
     def standing(self) -> bool:
-        """Whether this process has the roles."""
         return self._running is not None
 
     def wanted(self) -> None:
-        """By one Client more."""
         with self._lock:
             self._users += 1
 
@@ -113,7 +111,6 @@ class StandIn:
             self._lock.release()
 
     def _look(self) -> float:
-        """Gives after how long to look again."""
         try:
             wanted = move(self._members(), this_process(), standing=self.standing)
             if wanted is StandInMove.JOIN and not self._sure:

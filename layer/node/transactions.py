@@ -139,7 +139,6 @@ class Transactions:
         return self._coordinators.owned()
 
     def state(self) -> RoleState:
-        """What this process serves."""
         with self._lock:
             group, rounds, closed = self._group, self._rounds, self._closed
         dead = [] if closed else self._coordinators.dead_threads()

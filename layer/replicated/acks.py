@@ -41,7 +41,6 @@ class Acks:
         return sum(map(len, self.bitmaps.values()))
 
     def add(self, start: int, relative: BitMap) -> None:
-        """Add positions that count from `start`."""
         if not relative:
             return
         position, end = start + int(relative.min()), start + int(relative.max()) + 1
@@ -63,7 +62,6 @@ class Acks:
             self.batches[position] = (found[0], known[1] | found[1])
 
     def join(self, other: Acks) -> None:
-        """Add all of `other`."""
         self.below = max(self.below, other.below)
         for block, bitmap in other.bitmaps.items():
             self.add(block * other.size, bitmap)
@@ -110,7 +108,6 @@ class Acks:
 
 
 def in_both(one: Acks, other: Acks) -> Acks:
-    """Entries that both have."""
     less, more = sorted((one, other), key=lambda acks: acks.below)
     found = Acks(less.size, less.below)
     for block, bitmap in less.bitmaps.items():
@@ -151,7 +148,6 @@ def of_cursor(state: CursorState) -> Acks:
 
 
 def _cut(bitmap: BitMap, start: int, end: int) -> BitMap:
-    """The members in [start, end)."""
     if not bitmap or (int(bitmap.min()) >= start and int(bitmap.max()) < end):
         return bitmap.copy()
     window = BitMap()

@@ -70,8 +70,6 @@ class CopiedRun(NamedTuple):
 
 
 class _Runs:
-    """Runs of copies, in the order of `here`."""
-
     __slots__ = ("here", "length", "seen", "there")
 
     def __init__(self) -> None:
@@ -129,7 +127,6 @@ class OriginIndex:
         return True
 
     def no_message(self, offset: int) -> None:
-        """A marker."""
         self._reach(offset)
         self.nothing.add(offset)
 
@@ -144,7 +141,6 @@ class OriginIndex:
         self.end = max(self.end, offset + 1)
 
     def origins(self) -> Mapping[Origin, int]:
-        """How many runs each has."""
         return {origin: len(runs.length) for origin, runs in self._origins.items()}
 
     def runs(self, origin: Origin, first: int = 0) -> Iterator[CopiedRun]:

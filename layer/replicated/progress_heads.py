@@ -79,12 +79,10 @@ class ProgressHeads:
         return HeadAt(writer, heads[writer])
 
     def next_version(self, subject: Subject) -> int:
-        """The version that a new writer takes."""
         writers = [*self._heads.get(subject, ()), *self._segments.get(subject, ())]
         return max((writer.version for writer in writers), default=0) + 1
 
     def subjects(self) -> Iterator[tuple[Subject, HeadAt]]:
-        """Every one with a head."""
         for subject, heads in self._heads.items():
             writer = max(heads)
             yield subject, HeadAt(writer, heads[writer])
@@ -97,5 +95,4 @@ class ProgressHeads:
         return [*found, *((writer, None) for writer in self._heads.get(subject, ()) if writer < mine)]
 
     def segments_of(self, subject: Subject, writer: Writer) -> Mapping[bytes, int]:
-        """Keys and offsets of its segments."""
         return self._segments.get(subject, {}).get(writer, {})

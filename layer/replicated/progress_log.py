@@ -134,7 +134,6 @@ class ProgressLog:
         self.tombstone(subject, self.heads.ask(subject.topic, keys, deadline), deadline)
 
     def tombstone(self, subject: Subject, keys: list[bytes], deadline: Deadline) -> None:
-        """Tombstone these keys of the subject."""
         tombstone(self.log, SUBSCRIPTION_PROGRESS, SUBSCRIPTION_PROGRESS.partition_for(subject.topic), keys, deadline)
 
 

@@ -52,7 +52,6 @@ class SnapshotBuilder:
         self._upto: dict[Origin, int] = {}
 
     def request(self) -> SnapshotRequest:
-        """The request that is to be written now."""
         return SnapshotRequest(self._id, self._source, self._round)
 
     def is_over(self, now_ms: int) -> bool:

@@ -110,8 +110,6 @@ _METRICS: Final = "/metrics"
 
 
 class ServiceServer(HttpServer):
-    """Listens from when it is made until `close`."""
-
     def __init__(
         self, host: str, port: int, registry: CollectorRegistry, health: ServiceHealth, guard: Guard = OPEN
     ) -> None:

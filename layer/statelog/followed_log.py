@@ -64,7 +64,6 @@ class Window:
             self._moved.notify_all()
 
     def end(self) -> None:
-        """Nothing is put any more."""
         with self._moved:
             self._over = True
             self._moved.notify_all()
@@ -227,7 +226,6 @@ class _Follower:
         self._worker.wake()
 
     def leave(self, which: KafkaPartition) -> None:
-        """Follow it no more."""
         with self._lock:
             window = self._windows.get(which)
         if window is not None:
@@ -286,7 +284,6 @@ class _Follower:
             read.update(new)
 
     def _leave(self, read: Mapping[KafkaPartition, Window]) -> None:
-        """Follow no more what nobody reads any more."""
         unwanted = {which: window for which, window in read.items() if not self._still_wanted(which)}
         if unwanted:
             self._give_up(unwanted)

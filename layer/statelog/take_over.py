@@ -39,7 +39,6 @@ class TakeOverFence:
         self._void: dict[bytes, None] = {}  # those of them that are not
 
     def copy(self) -> TakeOverFence:
-        """One that goes on by itself."""
         made = TakeOverFence()
         made._owner = self._owner
         made._takeovers = self._takeovers.copy()
@@ -89,7 +88,6 @@ class TakeOverFence:
 
     @property
     def next_version(self) -> int:
-        """The version that a new owner claims."""
         return 1 if self._owner is None else self._owner.version + 1
 
     def is_valid(self, key: bytes) -> bool:
@@ -97,11 +95,9 @@ class TakeOverFence:
         return self._records.get(key, False)
 
     def void_keys(self) -> list[bytes]:
-        """Keys of the void records in log order."""
         return list(self._void)
 
     def valid_keys(self) -> list[bytes]:
-        """Keys of the valid records in log order."""
         return [key for key, valid in self._records.items() if valid]
 
     def to_clean(self, owner: Owner) -> list[bytes]:

@@ -101,7 +101,6 @@ def judge(version: int, attempt: str, state: Versioned | None, winner: Versioned
 
 
 def whole(value: bytes) -> bytes:
-    """Values are kept as they are."""
     return value
 
 
@@ -128,7 +127,6 @@ class VersionedEntities(Generic[E]):
         kept: Callable[[bytes], bytes] = whole,
         place_of: Callable[[E], str] | None = None,
     ) -> None:
-        """`place_of`: what `states_at` is asked by, if it is."""
         self._keys = keys
         self._kept = kept
         self._place_of = place_of

@@ -36,7 +36,6 @@ class LogViews(ByPartition[LogView[F]]):
     """Memory: the states of those partitions that were asked for, each of which is read from its beginning first."""
 
     def __init__(self, log: StateLog, topic: StateTopic, empty: Callable[[int], F], clock: Clock) -> None:
-        """`empty` makes the state of a partition that has nothing."""
         super().__init__(lambda partition: LogView(log, topic, partition, lambda: empty(partition), clock))
         self.topic = topic
         self.empty = empty

@@ -86,7 +86,6 @@ class Reader:
         raise CorruptRecord(f"{self.what} ends at byte {len(data)}, within the number that begins at byte {at}")
 
     def varints(self, count: int) -> tuple[int, ...]:
-        """So many of them."""
         at = self._at
         few = self._data[at : at + count]
         if len(few) == count and few.isascii():  # one byte each

@@ -21,7 +21,6 @@ PREFIX: Final = "pulsar.repl."
 
 
 def replicator_subscription(cluster: str) -> str:
-    """The subscription on which a topic is copied to `cluster`."""
     return PREFIX + cluster
 
 

@@ -88,7 +88,6 @@ class TopicName:
 
     @property
     def base(self) -> TopicName:
-        """The topic without partition."""
         return self if self.partition < 0 else replace(self, partition=-1)
 
     def with_partition(self, partition: int) -> TopicName:

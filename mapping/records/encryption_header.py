@@ -104,7 +104,6 @@ def _write(out: bytearray, field: int, value: bytes | bytearray) -> None:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """The fields that hold bytes."""
     for field, value in Reader(data, "encryption header").fields():
         if isinstance(value, bytes):
             yield field, value

@@ -115,7 +115,6 @@ def and_transaction(txn: bytes) -> bytes:
 
 
 def unpack(headers: bytes) -> list[tuple[str, bytes | None]]:
-    """Give the headers as they were."""
     kind = headers[:1]
     if kind == ALONE:
         return [(PRODUCER, headers[1:])]

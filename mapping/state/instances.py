@@ -52,7 +52,6 @@ class Instance:
         return f"{_ROOT}-x-{self.name}." if self.name else f"{_ROOT}."
 
     def state_topic(self, topic: StateTopic) -> str:
-        """The Kafka topic of a state topic."""
         return self.kafka_topic(topic.topic_name)
 
     def kafka_topic(self, name: TopicName) -> str:

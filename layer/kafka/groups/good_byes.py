@@ -17,7 +17,6 @@ class GoodByes:
     """Thread-safe. Each goes over a connection of its own."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        """`options` are librdkafka's for the cluster."""
         self._options = options
 
     def prepare(self) -> None:

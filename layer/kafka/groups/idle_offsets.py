@@ -155,7 +155,6 @@ class IdleOffsets:
                 self._free.notify_all()
 
     def _put(self, author: str, topic: str, wanted: GroupOffsets, deadline: Deadline) -> Writer:
-        """The writer that has them under way."""
         with self._free:
             kept = self._kept.pop(author, None)
         if kept is not None:

@@ -62,7 +62,6 @@ class SharedWork:
 
     @property
     def answered(self) -> bool:
-        """The answer of `wait_until_assigned`, without waiting."""
         return self._settled.is_set()
 
     def is_alive(self) -> bool:

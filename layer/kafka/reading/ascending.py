@@ -26,8 +26,6 @@ _log = logging.getLogger(__name__)
 
 
 class _Run:
-    """Records of one partition that came one after the other."""
-
     __slots__ = ("offsets", "records")
 
     def __init__(self, records: list[Any]) -> None:
@@ -102,7 +100,6 @@ class AscendingReader:
             yield from self._read_on(partition, run, deadline)
 
     def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
-        """(log start, high watermark) as the leader says now."""
         return self._fetcher.watermarks(topic, partition, deadline)
 
     def leave(self, partition: int | None = None) -> None:

@@ -49,12 +49,10 @@ class AssignedReader:
             self._handle.unassign()
 
     def add(self, starts: Mapping[KafkaPartition, int]) -> None:
-        """Read these partitions, too."""
         self._topics.update(where.topic for where in starts)
         self.open().incremental_assign([TopicPartition(*where, offset) for where, offset in starts.items()])
 
     def drop(self, partitions: Iterable[KafkaPartition]) -> None:
-        """Read these partitions no more."""
         self.open().incremental_unassign([TopicPartition(*where) for where in partitions])
 
     def seek(self, offsets: Mapping[KafkaPartition, int]) -> None:
@@ -125,7 +123,6 @@ def _rights(topic: str) -> tuple[Right, ...]:
 def watermarks(
     consumer: Consumer, where: KafkaPartition, timeout_s: float, needed: tuple[Right, ...]
 ) -> tuple[int, int]:
-    """(log start, high watermark) as the leader says now."""
     try:
         low, high = consumer.get_watermark_offsets(TopicPartition(*where), timeout=timeout_s)
     except KafkaException as failure:
@@ -134,6 +131,5 @@ def watermarks(
 
 
 def known_end(consumer: Consumer, where: KafkaPartition) -> int:
-    """The high watermark as it came with the last fetch; -1 before the first."""
     _, high = consumer.get_watermark_offsets(TopicPartition(*where), cached=True)
     return int(high) if high >= 0 else -1

@@ -69,8 +69,6 @@ class OutOfRange(Failed):
 
 @dataclass(frozen=True, slots=True)
 class Stopped(Failed):
-    """Reading on is of no use."""
-
     def raise_or_log(self, log: logging.Logger, who: str) -> None:
         raise self.failure
 
@@ -151,7 +149,6 @@ def _is_no_record(record: Any) -> bool:
 def _event(
     where: KafkaPartition, error: KafkaError, offset: Any, needed: Callable[[str], tuple[Right, ...]]
 ) -> Event | None:
-    """The event of something that is no record."""
     if error.code() == KafkaError._PARTITION_EOF:
         return End(where, offset)
     rights = needed(where.topic)

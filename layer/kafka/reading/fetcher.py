@@ -195,5 +195,4 @@ def near_ones(offsets: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _seconds(deadline: Deadline) -> float:
-    """As librdkafka takes them."""
     return max(0.001, min(deadline.remaining_s(), 3600))

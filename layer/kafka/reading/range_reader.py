@@ -148,7 +148,6 @@ class RangeReader:
             take(number, records)
 
     def _take(self, where: KafkaPartition, records: list[Any], found: dict[int, list[KafkaRecord]]) -> None:
-        """Add those of each range to what was `found`, by the range's place."""
         reading = self._active.get(where)
         for record in records:
             offset = record.offset()
@@ -198,7 +197,6 @@ class RangeReader:
             self._waiting[where].clear()
 
     def _finish(self) -> None:
-        """Let go of what was read, or failed."""
         over: list[KafkaPartition] = []
         for where, reading in list(self._active.items()):
             readings = self._waiting[where]

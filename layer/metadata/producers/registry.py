@@ -387,7 +387,6 @@ class ProducerRegistry:
     # The keeper's thread ------------------------------------------------------------------------------------------
 
     def _keep(self) -> float:
-        """Seconds until the next look."""
         now_s = self._clock.monotonic()
         if now_s >= self._next_look_s:
             self._next_look_s = now_s + _LOOK_EVERY_S
@@ -407,7 +406,6 @@ class ProducerRegistry:
                     self._send_heartbeat(topic, Deadline.after(_HEARTBEAT_EVERY_S))
 
     def _look(self, deadline: Deadline) -> None:
-        """Find out which of our producers were thrown out."""
         with self._lock:
             held = {key: memberships[0] for key, memberships in self._held.items() if memberships}
         ours = {topic for topic, _ in held}

@@ -47,7 +47,6 @@ class Occupants:
         self._leaving_s = leaving_s
 
     def claim(self, claimant: Claimant) -> Claim:
-        """A fresh one."""
         return Claim(
             claimant.session,
             claimant.client_id,

@@ -464,7 +464,6 @@ class Subscriptions:
         from_earliest: bool,
         deadline: Deadline,
     ) -> None:
-        """Fill `starts` for these partitions, once: the first answer counts."""
         unknown = [partition for partition in partitions if partition not in starts]
         if unknown:
             ask = self._admin.start_offsets if from_earliest else self._admin.end_offsets

@@ -13,7 +13,6 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import Claim, Parti
 
 
 def seat_group(kafka_topic: str, subscription: str, partition: int | None) -> str:
-    """The consumer group of a seat."""
     if partition is None:
         return group_id(kafka_topic, subscription)
     return partition_group_id(kafka_topic, subscription, partition)

@@ -181,7 +181,6 @@ class PulsarTopic:
     subscriptions: Mapping[str, PulsarSubscription] = field(default_factory=dict)
 
     def partition_names(self) -> list[str]:
-        """By number."""
         if not self.partitions:
             return [str(self.name)]
         return [f"{self.name}-partition-{number}" for number in range(self.partitions)]

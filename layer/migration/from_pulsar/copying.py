@@ -46,7 +46,6 @@ class PartitionCopy:
     """For one thread. Memory: `MOST_BYTES` of records under way, and `Copied.present`."""
 
     def __init__(self, target: Target, partition: int, origin: Origin, schemas: SchemasHere, most_bytes: int) -> None:
-        """`most_bytes`: of one record."""
         self._target = target
         self._partition = partition
         self._origin = origin

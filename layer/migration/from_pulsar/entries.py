@@ -70,8 +70,6 @@ class Entry:
 
 
 class Copy(NamedTuple):
-    """A Kafka record."""
-
     key: bytes | None
     value: bytes | None
     headers: Headers

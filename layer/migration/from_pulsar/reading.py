@@ -224,7 +224,6 @@ def _position(message: Any) -> Position:
 
 
 def _messages_of(message: Any) -> int:
-    """Of its entry."""
     found = message.message_id()
     if found.batch_index() == _NO_BATCH:
         return 1

@@ -65,8 +65,6 @@ class ImportedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ImportReport:
-    """Pulsar's side and this one's, beside each other."""
-
     lacking: tuple[str, ...]
     partitions: tuple[ImportedPartition, ...]
 
@@ -140,7 +138,6 @@ class ImportWorker:
         return self.record
 
     def _bring_metadata(self) -> list[tuple[PulsarTopic, SchemasHere]]:
-        """The topics, and which of their schemas is which here."""
         node, found = self._node, []
         known = set(node.namespaces.list(self.record.tenant, self._call()))
         for name, namespace in self._pulsar.namespaces(self.record.tenant).items():
@@ -314,7 +311,6 @@ class ImportWorker:
         return self._node.topics.open(topic.name, self._call())
 
     def _schemas(self, topic: PulsarTopic) -> SchemasHere:
-        """With all of its versions registered here."""
         schemas = SchemasHere(self._node, topic.name, partial(self._pulsar.schemas, str(topic.name)))
         schemas.register(topic.schemas)
         return schemas

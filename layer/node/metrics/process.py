@@ -33,7 +33,6 @@ Row = tuple[type[CounterMetricFamily] | type[GaugeMetricFamily], str, str, Calla
 def families(
     rows: Iterable[Row[S]], labels: Sequence[str], subjects: Iterable[tuple[Sequence[str], S]]
 ) -> Iterator[Metric]:
-    """A family for each row. `subjects` come with the values of their labels."""
     found = list(subjects)
     for kind, name, text, value in rows:
         family = kind(name, text, labels=labels)

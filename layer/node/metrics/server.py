@@ -65,7 +65,6 @@ def _start(port: int, registry: CollectorRegistry) -> tuple[Any, threading.Threa
 
 
 def _forget_after_fork() -> None:
-    """The parent's servers are the parent's."""
     global _lock
     _lock = threading.Lock()
     _servers.clear()

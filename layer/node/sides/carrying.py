@@ -120,7 +120,6 @@ def _acknowledge(
     theirs: Subscription,
     deadline: Deadline,
 ) -> bool:
-    """Whether anything was asked of the cursors there."""
     acks = {p: _missing(ours[p], side).blocks() for p, side in others.items() if p in ours}
     return acknowledge_ledgers(there.memberships.live_cursors, there.admin, theirs, acks, deadline) > 0
 

@@ -119,7 +119,6 @@ class SideReading:
 
 
 def _saved_now(node: Node, subscription: Subscription, deadline: Deadline) -> dict[int, Recovered]:
-    """By partition, the cursors as their owners save them now."""
     node.memberships.live_cursors.change(subscription, dict.fromkeys(subscription.served, SaveNow()), deadline)
     return node.memberships.cursors.read(subscription, deadline)
 

@@ -148,7 +148,6 @@ class CursorHousekeeping:
     def _identity(
         self, cursor: CursorOf, life: LastLife, deadline: Deadline
     ) -> tuple[CursorIdentity | None, Subscription | None]:
-        """Nothing when topic or subscription are gone."""
         if life.topic is None:
             return None, None
         subscription = self._subscriptions.find(life.topic, cursor.subscription, deadline)

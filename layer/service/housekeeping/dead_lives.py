@@ -161,7 +161,6 @@ class DeadLives:
 
 
 def _incarnation(key: ProducerKey | ProducerBoundsKey | ProducerSequenceKey, value: bytes) -> int:
-    """Raises CorruptRecord."""
     match key:
         case ProducerKey():
             return decode_fence(value).topic_incarnation

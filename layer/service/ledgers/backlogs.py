@@ -76,8 +76,6 @@ class _Backlog(NamedTuple):
 
 @dataclass(slots=True)
 class _Limited:
-    """A topic with a limit."""
-
     topic: Topic
     quotas: Quotas
     told: BacklogExceeded | None
@@ -228,7 +226,6 @@ class BacklogKeeper:
         return done
 
     def _first_since(self, limited: _Limited, partition: int, age_ms: float, end: int, deadline: Deadline) -> int:
-        """Offset of the first message that is not older."""
         place = limited.topic.kafka_topic, partition
         since_ms = self._services.clock.now_ms() - round(age_ms)
         found = self._services.admin.offsets_at_time([place], since_ms, deadline)

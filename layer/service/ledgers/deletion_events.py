@@ -91,8 +91,6 @@ class KafkaDeletionEvents:
 
 
 class _Answers:
-    """Thread-safe."""
-
     def __init__(self, expected: int) -> None:
         self._missing = expected
         self._failure: Result | None = None

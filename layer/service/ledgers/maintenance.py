@@ -82,7 +82,6 @@ class Compacting:
 
 
 def _since_last(logs: TopicLogs, record: TopicRecord) -> list[Stretch]:
-    """What came into each partition since it was compacted last."""
     found = []
     for partition, log in logs.logs.items():
         start = max(log.start, record.compacted_to.get(str(partition), 0))
@@ -104,8 +103,6 @@ AT_ONCE: Final = 50
 
 
 class Round(NamedTuple):
-    """The counts of one round over a process's partitions."""
-
     partitions: int
     topics: int
     written: int
@@ -338,7 +335,6 @@ class Share:
     other topics waiting for ever. Memory: the name of a topic."""
 
     def __init__(self, work: Callable[[Sequence[TopicLogs]], int], clock: Clock, share_s: float = SHARE_S) -> None:
-        """`work` gives how much it changed."""
         self._work = work
         self._clock = clock
         self._share_s = share_s

@@ -50,9 +50,7 @@ class LogUse(retirement.LogUse, Protocol):
         end when all are. What cannot be told now is missing."""
         ...
 
-    def delete_below(self, topic: TopicLogs, before: Mapping[int, int], deadline: Deadline) -> None:
-        """Delete what lies below these offsets of its partitions."""
-        ...
+    def delete_below(self, topic: TopicLogs, before: Mapping[int, int], deadline: Deadline) -> None: ...
 
 
 class _Open(NamedTuple):

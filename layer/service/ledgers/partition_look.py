@@ -35,7 +35,6 @@ class Found(NamedTuple):
 
     @property
     def whose(self) -> Topic | TopicRecord | None:
-        """Whose log it is."""
         return self.topic or self.doomed
 
 
@@ -96,5 +95,4 @@ class PartitionLook:
             self._topic_deletion.end(life.doomed, deadline)
 
     def delete(self, topic: Topic | TopicRecord, partition: int, before: int, deadline: Deadline) -> None:
-        """Delete everything below `before`; raises as `delete_below`."""
         delete_below(self._services, topic, {partition: before}, deadline)

@@ -55,8 +55,6 @@ class LogUse(Protocol):
 
 
 class DeletionEvents(Protocol):
-    """The sender of events that ask for data to be deleted."""
-
     def send(self, ledgers: Sequence[Ledger], deadline: Deadline) -> None:
         """One event for each; return when all are durable. Raises LayerErrors: some may be, then."""
         ...
@@ -165,7 +163,6 @@ def _reopened(ledger: Ledger) -> Ledger:
 
 
 def _closed(lists: LedgerLists, ledgers: Sequence[Ledger]) -> list[Ledger]:
-    """Those that are listed as CLOSED."""
     now = (lists.ledger(ledger.id) for ledger in ledgers)
     return [ledger for ledger in now if ledger is not None and ledger.state is LedgerState.CLOSED]
 

@@ -47,8 +47,6 @@ DeleteTopic = Callable[[Topic, Sequence[Subscription], Deadline], None]
 
 
 class _Rules(NamedTuple):
-    """The policies that count for a topic."""
-
     subscription_minutes: int
     inactive: bool
     mode: InactiveTopicDeleteMode
@@ -83,7 +81,6 @@ class _Seen(NamedTuple):
     logs: TopicLogs
 
     def marks(self, rules: _Rules) -> dict[str, str | None]:
-        """For `unused_since`."""
         marks: dict[str, str | None] = {}
         if rules.subscription_minutes > 0:
             marks = {name: None if name in self.connected else mark for name, mark in self.positions.items()}

@@ -90,12 +90,10 @@ class PlaceSaves:
         return {partition: place for partition, place in done.items() if place > self._kept.get(partition, -1)}
 
     def sent(self, places: Mapping[int, int]) -> None:
-        """They are under way."""
         self._sent = dict(places)
         self._sent_s = self._clock.monotonic()
 
     def answered(self, *, accepted: bool) -> None:
-        """The group has what is under way, or not."""
         if accepted and self._sent is not None:
             self._kept.update(self._sent)
         self._sent = None
@@ -181,7 +179,6 @@ class Lane:
                 producer.poll_inline()
 
     def _copies(self, records: list[Any]) -> tuple[list[Any], list[Headers]]:
-        """Those that are to be copied, and the headers of each copy."""
         assert self.copying is not None  # noqa: S101 - nothing is read before
         present = self.copied.present
         if present:

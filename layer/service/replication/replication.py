@@ -65,7 +65,6 @@ class Replicator:
         return self._worker.is_alive()
 
     def end(self) -> None:
-        """Begin to end; see `close`."""
         self._worker.end()
 
     def close(self, deadline: Deadline) -> None:

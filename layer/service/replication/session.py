@@ -170,7 +170,6 @@ class ReplicatorSession:
             self._looking.came(partition, lane.readable.committed[partition], self._look_again)
 
     def _look_again(self) -> None:
-        """Ask what became of the transactions that hold something up."""
         committed = {p: each for lane in self._lanes.values() for p, each in lane.readable.committed.items()}
         if self._looking.look_again(committed, self._release):
             self._looking.put_late_on_record(committed.values())

@@ -100,7 +100,6 @@ BITMAP: Final[Layout[BitMap64]] = Layout(write_bitmap, read_bitmap, 1)
 
 
 def raw(length: int) -> Layout[bytes]:
-    """So many bytes as they are."""
     return Layout(bytearray.extend, lambda reader: reader.take(length), length)
 
 

@@ -75,7 +75,6 @@ class Deliveries:
 
     @property
     def only_seen(self) -> bool:
-        """Nobody counted deliveries."""
         counted = self.limit or self.suspects or self.put_off
         return not counted and all(delivered == 0 for delivered, _ in self.counts)
 

@@ -341,7 +341,6 @@ _NUMBERS: Final[Mapping[type[LeaseRecord], int]] = {kind: number for number, (ki
 
 
 def encode(value: LeaseRecord) -> bytes:
-    """The value of a record."""
     number = _NUMBERS[type(value)]
     out = bytearray((FORMAT, number))
     _KINDS[number][1].write(out, value)
@@ -388,7 +387,6 @@ def concerns(value: bytes, client_id: str) -> bool:
 
 
 def is_report(value: bytes) -> bool:
-    """Whether it says that it is a Report."""
     return len(value) > 1 and value[0] == FORMAT and value[1] == _REPORT
 
 

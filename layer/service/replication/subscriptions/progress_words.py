@@ -52,7 +52,6 @@ class Part(NamedTuple):
 
     @property
     def life(self) -> tuple[int, int]:
-        """The incarnations of topic and subscription."""
         return self.subscription.topic.layout.incarnation, self.subscription.life(self.partition)
 
     def subject(self, cluster: str, about: str) -> Subject:

@@ -194,7 +194,6 @@ class SnapshotSync:
     def _read_on(
         self, topic: Topic, exchanges: Mapping[int, SnapshotExchange], ends: Mapping[int, int], deadline: Deadline
     ) -> int:
-        """How many records were not read yet."""
         ranges = [
             OffsetRange(
                 topic.kafka_topic, partition, exchange.position, min(ends[partition], exchange.position + AT_ONCE)
@@ -248,7 +247,6 @@ class SnapshotSync:
         heads: Mapping[Subject, HeadAt],
         deadline: Deadline,
     ) -> int:
-        """How many updates of others took effect."""
         done = 0
         for wished, upto in exchange.updates():
             subscription = subscriptions.get(wished.subscription)
