@@ -27,7 +27,7 @@ class PolicyAdmin(AdminContext):
 
     Which policies there are, and what they take: `metadata.policies`. A topic's own value counts before that of
     its namespace, which counts before that of the cluster. Running producers follow `deduplication` within two seconds
-    (`client.connection.policy_watch`); what says how schemas are judged counts for every producer and consumer that is
+    (`client.connection.session`); what says how schemas are judged counts for every producer and consumer that is
     opened afterwards.
     """
 

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import Final
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
-from pulsar_on_kafka.client.connection.failover import ProbedClusters
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.consumer.several_topics import subscribed
-from pulsar_on_kafka.client.following.directory_url import directory_of
-from pulsar_on_kafka.client.following.homes import Homes
-from pulsar_on_kafka.client.following.provided import ProvidedPlace, ProvidedPlaces
+from pulsar_on_kafka.client.following.homes import Homes, directory_of
+from pulsar_on_kafka.client.following.provided import ProbedClusters, ProvidedPlace, ProvidedPlaces
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
-from pulsar_on_kafka.client.reader.reader import Reader, ReaderOptions
-from pulsar_on_kafka.client.reader.reader_opening import open_reader
+from pulsar_on_kafka.client.reader.reader import Reader, ReaderOptions, open_reader
 from pulsar_on_kafka.client.reader.table_view import TableView
 from pulsar_on_kafka.client.values.logger import install_logger
 from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.client.values.option_tables import BYTES, takes
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
-from pulsar_on_kafka.client.values.signals import close_on_signals
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import AlreadyClosed
 from pulsar_on_kafka.lookup.places import TenantPlace
@@ -34,6 +36,35 @@ from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 
 _log = logging.getLogger(__name__)
+
+ENDING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def close_on_signals(close: Callable[[], None]) -> None:
+    """At the first SIGTERM or SIGINT `close` runs, in a thread, for the one that is interrupted may hold what it needs;
+    then the signal is sent again, to the handler that there was before. A second signal goes to that one at once.
+
+    Raises:
+        ValueError: not called in the main thread, which Python wants for signals.
+    """
+    for number in ENDING:
+        former = signal.getsignal(number)
+        if former is not signal.SIG_IGN:
+            _take(number, close, signal.SIG_DFL if former is None else former)
+
+
+def _take(number: signal.Signals, close: Callable[[], None], former: signal._HANDLER) -> None:
+    def close_and_send_again() -> None:
+        try:
+            close()
+        finally:
+            os.kill(os.getpid(), number)
+
+    def told(_number: int, _frame: FrameType | None) -> None:
+        signal.signal(number, former)
+        aside("pok-close-on-signal", close_and_send_again, daemon=False)
+
+    signal.signal(number, told)
 
 
 class Client:
@@ -234,7 +265,9 @@ class Client:
         reader = self.create_reader(topic, MessageId.earliest, schema, reader_name=subscription_name)
         try:
             view = TableView(reader, topic, subscription_name, schema)
-            self._session_of(topic).table_view_opened(view, reader)
+            meter = self._session_of(topic).node().meters.reader(str(reader.opened_topic.name))
+            meter.view_opened(view)
+            reader.when_closed(lambda _: meter.view_closed(view))
         except BaseException:
             reader.leave()
             raise

@@ -25,8 +25,8 @@ from pulsar_on_kafka.sending.deduplication import WaitingMessage, tell_duplicate
 from pulsar_on_kafka.sending.in_flight import SendCallback, tell
 from pulsar_on_kafka.sending.official_errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.sending.outgoing_message import UNCHOSEN, Outgoing, SendRequest
+from pulsar_on_kafka.sending.outgoing_schema import RecordKey
 from pulsar_on_kafka.sending.outlet import Outlet
-from pulsar_on_kafka.sending.record_key import RecordKey
 from pulsar_on_kafka.sending.routing import Routing
 from pulsar_on_kafka.sending.steps import Steps
 from pulsar_on_kafka.sending.transactional_sends import OpenTransaction

@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata, encode_headers, key_text
 from pulsar_on_kafka.sending.in_flight import SendCallback
-from pulsar_on_kafka.sending.outgoing_schema import Marks
-from pulsar_on_kafka.sending.record_key import RecordKey, key_bytes
+from pulsar_on_kafka.sending.outgoing_schema import Marks, RecordKey, key_bytes
 from pulsar_on_kafka.sending.transactional_sends import OpenTransaction
 
 

@@ -23,7 +23,21 @@ from pulsar_on_kafka.schema.key_value import KeyValueEncodingType, KeyValueSchem
 from pulsar_on_kafka.schema.plain import BytesSchema, Schema
 from pulsar_on_kafka.schema_compat import SchemaType
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.sending.record_key import RecordKey
+
+
+class RecordKey(bytes):
+    """A partition key that is bytes already: of a separated KeyValue, of a copied message. Also an empty one counts."""
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def key_bytes(partition_key: str | RecordKey) -> bytes:
+    """What becomes the Kafka key. Raises UnicodeEncodeError for lone surrogates."""
+    return bytes(partition_key) if isinstance(partition_key, RecordKey) else partition_key.encode("utf-8")
+
 
 LATEST_FOR_S: Final = 5.0
 """So long the topic's latest schema counts as such for AUTO_PRODUCE_BYTES without another look."""

@@ -15,8 +15,8 @@ from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
 from pulsar_on_kafka.sending.chunking import Chunking
 from pulsar_on_kafka.sending.in_flight import SendCallback, SendsInFlight
 from pulsar_on_kafka.sending.outgoing_message import UNCHOSEN, Outgoing, SendRequest
+from pulsar_on_kafka.sending.outgoing_schema import RecordKey
 from pulsar_on_kafka.sending.outlet import Outlet
-from pulsar_on_kafka.sending.record_key import RecordKey
 from pulsar_on_kafka.sending.routing import Routing
 from pulsar_on_kafka.sending.steps import Steps
 from pulsar_on_kafka.sending.transactional_sends import OpenTransaction

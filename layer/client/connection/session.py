@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Sized
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.listener import ListenerThreads
-from pulsar_on_kafka.client.connection.partition_discovery import Grows, PartitionDiscovery
-from pulsar_on_kafka.client.connection.policy_watch import Follows, PolicyWatch
+from pulsar_on_kafka.client.connection.topic_watch import TopicWatch
 from pulsar_on_kafka.client.values.stats_log import StatsLine, StatsLog
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, InvalidConfiguration
 from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node, acquire, release
 from pulsar_on_kafka.node.standing_in import LOOK_S
@@ -27,8 +27,23 @@ if TYPE_CHECKING:
     from pulsar_on_kafka.node.metrics.server import MetricsServer
 
 
-class FollowsTopic(Grows, Follows, Protocol):
-    """What a session tells of a producer's topic."""
+_log: Final = logging.getLogger(__name__)
+
+DISCOVERY_S: Final = 5.0
+"""How long new partitions go unused. The official client looks once a minute."""
+POLICIES_S: Final = 1.0
+"""A producer follows a changed policy after two looks at the latest."""
+
+
+class Grows(Protocol):
+    def grow(self, partitions: int, deadline: Deadline) -> None: ...
+
+
+class FollowsTopic(Grows, Protocol):
+    """A session tells this of a producer's topic."""
+
+    def follow_backlog(self, exceeded: BacklogExceeded | None) -> None: ...
+    def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None: ...
 
 
 class OpenProducer(Protocol):
@@ -52,7 +67,6 @@ class OpenReader(Grows, Protocol):
     @property
     def opened_topic(self) -> Topic: ...
     def stats_line(self) -> StatsLine: ...
-    def when_closed(self, told: Callable[[object], None]) -> None: ...
     def leave(self) -> None: ...
 
 
@@ -73,8 +87,8 @@ class Session:
         self.scheduler = Scheduler("pok-discovery")
         self._settings = settings
         self._connect_timeout_s = min(options.connection_timeout_ms / 1000, self.operation_timeout_s)
-        self._discovery = PartitionDiscovery(self.scheduler, self.node, self.operation_timeout_s)
-        self._policies = PolicyWatch(self.scheduler, self.node, self.operation_timeout_s)
+        self._discovery = TopicWatch[Grows](self.scheduler, DISCOVERY_S, self._tell_partitions)
+        self._policies = TopicWatch[FollowsTopic](self.scheduler, POLICIES_S, self._tell_policies)
         self._stats_log = StatsLog(options.stats_interval_in_seconds, self._stats_lines, self.scheduler)
         self._metrics_server = None if options.metrics_port is None else serve_metrics(options.metrics_port)
         self._producers: set[OpenProducer] = set()
@@ -133,7 +147,7 @@ class Session:
     def producer_opened(self, producer: OpenProducer, sender: FollowsTopic, topic: Topic) -> None:
         """`sender`: hears of what becomes of the topic, as long as the producer is held."""
         self._producers.add(producer)
-        self._discovery.watch(topic, sender)
+        self._discover(topic, sender)
         self._policies.watch(topic, sender)
         self._stats_log.start()
 
@@ -150,14 +164,8 @@ class Session:
 
     def reader_opened(self, reader: OpenReader) -> None:
         self._readers.add(reader)
-        self._discovery.watch(reader.opened_topic, reader)
+        self._discover(reader.opened_topic, reader)
         self._stats_log.start()
-
-    def table_view_opened(self, view: Sized, reader: OpenReader) -> None:
-        """`reader` is the view's: it ends with it."""
-        meter = self.node().meters.reader(str(reader.opened_topic.name))
-        meter.view_opened(view)
-        reader.when_closed(lambda _: meter.view_closed(view))
 
     def reader_closed(self, reader: OpenReader) -> None:
         self._readers.discard(reader)
@@ -166,6 +174,36 @@ class Session:
         producers = [producer.stats_line() for producer in list(self._producers)]
         consumers = [line for consumer in list(self._consumers) for line in consumer.stats_lines()]
         return producers + consumers + [reader.stats_line() for reader in list(self._readers)]
+
+    # What is told -------------------------------------------------------------------------------------------------
+
+    def _discover(self, topic: Topic, user: Grows) -> None:
+        """Have it told when the topic gets partitions; those without do not. Consumers learn it from their group."""
+        if topic.partitioned:
+            self._discovery.watch(topic, user)
+
+    def _tell_partitions(self, watched: list[tuple[Grows, Topic]]) -> None:
+        counts: dict[str, int] = {}
+        for user, topic in watched:
+            deadline = self.deadline()
+            try:
+                name = str(topic.name)
+                if name not in counts:
+                    counts[name] = self.node().topics.partitions_now(topic, deadline)
+                user.grow(counts[name], deadline)
+            except errors.LayerError as failure:  # its own calls tell the user
+                _log.info("topic=%s new partitions not seen: %s", topic.name, failure)
+
+    def _tell_policies(self, watched: list[tuple[FollowsTopic, Topic]]) -> None:
+        """Reads the state topics `topics` and `namespaces`, those of their partitions that hold topics in use."""
+        told = self.node().told_to_producers({topic.name.base for _, topic in watched}, self.deadline())
+        for user, topic in watched:
+            wanted = told[topic.name.base]
+            try:
+                user.follow_backlog(wanted.backlog_exceeded)
+                user.follow_deduplication(wanted.deduplication, self.deadline())
+            except errors.LayerError as failure:  # tried again with the next look
+                _log.warning("topic=%s a producer cannot follow its policies yet: %s", topic.name, failure)
 
     # The end ------------------------------------------------------------------------------------------------------
 

@@ -14,10 +14,9 @@ from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
 from pulsar_on_kafka.client.consumer.places import Places
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, begin_acknowledging, cumulative, individual
-from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
-from pulsar_on_kafka.client.receiving.inbox import Inbox
-from pulsar_on_kafka.client.receiving.last_message import last_message
+from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy, Inbox
 from pulsar_on_kafka.client.receiving.receiving import Receiving
+from pulsar_on_kafka.client.receiving.start_position import last_message
 from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.enums import (

@@ -10,8 +10,7 @@ from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
 from pulsar_on_kafka.client.consumer.letters import LetterProducers
-from pulsar_on_kafka.client.receiving.incoming_schema import IncomingValues, incoming_values
-from pulsar_on_kafka.client.receiving.reading_admission import admit_reading
+from pulsar_on_kafka.client.receiving.incoming_schema import IncomingValues, admit_reading, incoming_values
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.enums import (
     ConsumerType,

@@ -1,4 +1,6 @@
-"""A client opens a session on the cluster that a tenant is about to reach, before the tenant is there."""
+"""A client opens a session on the cluster that a tenant is about to reach, before the tenant is there, and reads the
+metadata that its producers, consumers and readers will ask for: each state topic is read from its start once, each
+broker is connected to. Nothing is made that is not there."""
 
 from __future__ import annotations
 
@@ -11,11 +13,45 @@ from typing import Final
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.worker import aside, side_by_side
 from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions
 from pulsar_on_kafka.exceptions import PulsarException
 from pulsar_on_kafka.lookup.places import TenantPlace
 from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic
 
 _log: Final = logging.getLogger(__name__)
+
+
+def topic_ahead(name: str, session: Session) -> Topic | None:
+    """None: it is not there."""
+    node, deadline, parsed = session.node(), session.deadline(), TopicName.parse(name)
+    topic = node.topics.find(parsed, deadline)
+    if topic is not None:
+        node.namespaces.policies_for_topics(parsed.namespace_name, deadline)
+        node.schemas.index(parsed.base, deadline)
+    return topic
+
+
+def producer_ahead(options: ProducerOptions, session: Session) -> None:
+    topic = topic_ahead(options.topic, session)
+    if topic is not None:
+        node, deadline = session.node(), session.deadline()
+        options.application().kafka(node).learn_partitions(topic.kafka_topic, topic.partitions, deadline)
+        node.deduplicated([topic.name], deadline)
+        node.producers.claims_of(str(topic.name), deadline)
+
+
+def subscription_ahead(name: str, subscription: str, session: Session) -> None:
+    topic = topic_ahead(name, session)
+    if topic is not None:
+        node, deadline = session.node(), session.deadline()
+        found = node.subscriptions.find(topic, subscription, deadline)
+        if found is not None:
+            node.memberships.cursors.read(found, deadline)
+        for partition in range(topic.partitions):
+            node.producers.fences(topic, partition, deadline)
+
 
 Look = Callable[[Session], None]
 

@@ -17,15 +17,14 @@ from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.consumer.several_topics import subscribed
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
+from pulsar_on_kafka.client.following.ahead import subscription_ahead
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.late_acks import LateAcks
-from pulsar_on_kafka.client.following.metadata_ahead import subscription_ahead
 from pulsar_on_kafka.client.following.moving import Moving
 from pulsar_on_kafka.client.receiving.receiving import ReceiveCallback
 from pulsar_on_kafka.client.values.enums import ConsumerType
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import native
-from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import (
     AlreadyClosed,
@@ -385,10 +384,6 @@ class MovingConsumer(Moving[Consumer], Consumer):
 
     def consumer_name(self) -> str:
         return self._known().consumer_name()
-
-    def stats_lines(self) -> list[StatsLine]:
-        """None of its own: the inner one tells."""
-        return []
 
     def unsubscribe(self) -> None:
         """Delete the subscription on the cluster that has the tenant. Raises as `Consumer.unsubscribe`."""

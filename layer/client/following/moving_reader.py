@@ -8,14 +8,12 @@ from typing import Any, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.client.following.ahead import topic_ahead
 from pulsar_on_kafka.client.following.home import TenantHome
-from pulsar_on_kafka.client.following.metadata_ahead import topic_ahead
 from pulsar_on_kafka.client.following.moving import Moving
-from pulsar_on_kafka.client.reader.reader import Reader, ReaderListener, ReaderOptions
-from pulsar_on_kafka.client.reader.reader_opening import open_reader
+from pulsar_on_kafka.client.reader.reader import Reader, ReaderListener, ReaderOptions, open_reader
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.client.values.message_id import native
-from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage
 from pulsar_on_kafka.lookup.copies import Copies
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
@@ -186,12 +184,6 @@ class MovingReader(Moving[Reader], Reader):
 
     def when_closed(self, told: Callable[[Reader], None]) -> None:
         self._told_at_close.append(told)
-
-    def stats_line(self) -> StatsLine:
-        return self._known().stats_line()
-
-    def grow(self, partitions: int, deadline: Deadline) -> None:
-        """The inner one is told by its own client."""
 
     def close(self) -> None:
         if self._close_called:

@@ -11,8 +11,8 @@ from typing import Any, Final
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.meters import SendCounts
 from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.client.following.ahead import producer_ahead
 from pulsar_on_kafka.client.following.home import TenantHome
-from pulsar_on_kafka.client.following.metadata_ahead import producer_ahead
 from pulsar_on_kafka.client.following.moving import Moving
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer

@@ -13,7 +13,7 @@ from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.sending.in_flight import SendCallback, SendResult
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.sending.record_key import RecordKey
+from pulsar_on_kafka.sending.outgoing_schema import RecordKey
 
 
 class Sends(Protocol):

@@ -8,8 +8,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.listener import ListenerTask, ListenerThreads
-from pulsar_on_kafka.client.receiving.batch_receive import DEFAULT_POLICY, ConsumerBatchReceivePolicy
-from pulsar_on_kafka.client.receiving.inbox import Inbox
+from pulsar_on_kafka.client.receiving.batch_receive import DEFAULT_POLICY, ConsumerBatchReceivePolicy, Inbox
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, Result
 from pulsar_on_kafka.sending.arguments import check_type

@@ -17,7 +17,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import (
 )
 from pulsar_on_kafka.mapping.records.message_record import RecordHeaders, decode_headers, key_text
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
-from pulsar_on_kafka.sending.record_key import RecordKey
+from pulsar_on_kafka.sending.outgoing_schema import RecordKey
 from pulsar_on_kafka.subscriptions.records.endpoint import BatchEntry, Delivery, Feed
 from pulsar_on_kafka.subscriptions.records.sealed import OpenedRecord
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage

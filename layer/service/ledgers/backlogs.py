@@ -1,8 +1,8 @@
 """Backlog quotas on Kafka: looks how much the slowest subscriptions have left, and acts.
 
-What producers have to know is written into the topic's record, where they look anyway (`client/policy_watch.py`), only
-when it changes and, so that it ends by itself where nobody keeps it any more, every two minutes and a half. Sizes are
-estimated from some records of the backlog, and only where it changed. Topics without a limit cost nothing.
+What producers have to know is written into the topic's record, where they look anyway (`client/connection/session.py`),
+only when it changes and, so that it ends by itself where nobody keeps it any more, every two minutes and a half. Sizes
+are estimated from some records of the backlog, and only where it changed. Topics without a limit cost nothing.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, Corrupt, InvalidOption
 from pulsar_on_kafka.base.http_server import Guard, HttpServer, read_token
-from pulsar_on_kafka.client.following.directory_url import directory_of
+from pulsar_on_kafka.client.following.homes import directory_of
 from pulsar_on_kafka.lookup.file_directory import FileDirectory
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
 from pulsar_on_kafka.lookup.listeners import Asker, url_for

@@ -31,11 +31,11 @@ from pulsar_on_kafka.sending.outgoing_schema import (
     LetterSchema,
     Marks,
     OutgoingSchema,
+    RecordKey,
     SeparatedKeys,
     TopicsLatest,
     outgoing_schema,
 )
-from pulsar_on_kafka.sending.record_key import RecordKey
 from tests.memory_log import MemoryStateLog
 from tests.registries import TOPIC, process, soon
 

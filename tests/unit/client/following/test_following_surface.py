@@ -13,7 +13,7 @@ from pulsar_on_kafka.client.reader.reader import Reader
 
 OF_THE_INNER_ONE = {
     # whoever owns the inner producer or consumer calls it there: its client, or a consumer of several topics
-    "grow", "endpoint", "endpoints", "layouts", "stop_receiving",
+    "grow", "stats_line", "stats_lines", "endpoint", "endpoints", "layouts", "stop_receiving",
 }  # fmt: skip
 
 
