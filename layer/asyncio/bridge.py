@@ -99,7 +99,6 @@ class Bridge:
         self._in_order.submit(function)
 
     def start(self, function: Callable[[], T]) -> Future[T]:
-        """Run `function` in a thread."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(_MAX_BLOCKING_CALLS, thread_name_prefix="pok-asyncio")
         return self._threads.submit(function)

@@ -19,7 +19,6 @@ class PulsarException(Exception):
         self._msg = msg
 
     def error(self) -> Result:
-        """The result code."""
         return self._result
 
     def __str__(self) -> str:

@@ -168,8 +168,6 @@ class Client:
         made._session = Session(made._options, node.settings)
         return made
 
-    # Producers ----------------------------------------------------------------------------------------------------
-
     @takes(ProducerOptions)
     def create_producer(self, options: ProducerOptions) -> Producer:
         """A producer of `topic`, which is made if it does not exist.
@@ -187,8 +185,6 @@ class Client:
 
     def _producer(self, options: ProducerOptions) -> Producer:
         return open_producer(options, self._session) if self._homes is None else self._homes.producer(options)
-
-    # Consumers ----------------------------------------------------------------------------------------------------
 
     @takes(ConsumerOptions)
     def subscribe(self, options: ConsumerOptions) -> Consumer:
@@ -288,8 +284,6 @@ class Client:
     def _session_of(self, topic: str) -> Session:
         return self._session if self._homes is None else self._homes.session(topic)
 
-    # Transactions -------------------------------------------------------------------------------------------------
-
     def new_transaction(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Transaction:
         """A transaction for sends (`txn=`) and acknowledgements, aborted unless it ends within `timeout_ms` (1 ms to a
         day). The first one makes this process one of those that serve transactions. Source: the Java client's
@@ -303,8 +297,6 @@ class Client:
         check_type(int, "timeout_ms", timeout_ms)
         session = self._session if self._homes is None else self._homes.only_session()
         return session.new_transaction(timeout_ms)
-
-    # Life ---------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close every producer and consumer, end every thread.

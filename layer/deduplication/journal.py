@@ -166,7 +166,6 @@ class SequenceJournal:
     def save(
         self, topic: Topic, name: str, epoch: int, known: Mapping[int, Recovered], deadline: Deadline, *, final: bool
     ) -> None:
-        """Note what `name` has stored, by partition."""
         place = str(topic.name)
         life = topic.layout.incarnation
         records: list[tuple[bytes, bytes | None]] = [
@@ -221,7 +220,6 @@ class SequenceJournal:
         return wanted
 
     def ends(self, topic: Topic, partitions: Iterable[int], deadline: Deadline) -> dict[int, int]:
-        """The offsets that the next records get."""
         return dict(self._admin.end_offsets(topic.kafka_topic, list(partitions), deadline))
 
     def firsts(
@@ -281,8 +279,6 @@ class SequenceJournal:
         if still_open := [txn for txn, committed in found.items() if committed is None]:
             self._hold_up(still_open)
         return found
-
-    # Inside -------------------------------------------------------------------------------------------------------
 
     @staticmethod
     def _newest(topic: Topic, known: Mapping[tuple[int, int], _Noted]) -> dict[int, _Noted]:

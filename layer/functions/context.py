@@ -10,11 +10,9 @@ class Context:
     """An interface: whoever runs functions implements it."""
 
     def get_message_id(self) -> Any:
-        """The id of the message being processed."""
         raise NotImplementedError("get_message_id")
 
     def get_message_key(self) -> Any:
-        """The key of the message being processed."""
         raise NotImplementedError("get_message_key")
 
     def get_message_eventtime(self) -> Any:
@@ -22,39 +20,30 @@ class Context:
         raise NotImplementedError("get_message_eventtime")
 
     def get_message_properties(self) -> Any:
-        """The properties of the message being processed."""
         raise NotImplementedError("get_message_properties")
 
     def get_current_message_topic_name(self) -> Any:
-        """The topic of the message being processed."""
         raise NotImplementedError("get_current_message_topic_name")
 
     def get_function_tenant(self) -> Any:
-        """The function's tenant."""
         raise NotImplementedError("get_function_tenant")
 
     def get_function_namespace(self) -> Any:
-        """The function's namespace."""
         raise NotImplementedError("get_function_namespace")
 
     def get_function_name(self) -> Any:
-        """The function's name."""
         raise NotImplementedError("get_function_name")
 
     def get_function_id(self) -> Any:
-        """The function's id."""
         raise NotImplementedError("get_function_id")
 
     def get_instance_id(self) -> Any:
-        """The id of the instance that runs the function."""
         raise NotImplementedError("get_instance_id")
 
     def get_function_version(self) -> Any:
-        """The function's version."""
         raise NotImplementedError("get_function_version")
 
     def get_logger(self) -> Any:
-        """The logger that the function may write to."""
         raise NotImplementedError("get_logger")
 
     def get_user_config_value(self, key: Any) -> Any:
@@ -62,7 +51,6 @@ class Context:
         raise NotImplementedError("get_user_config_value")
 
     def get_user_config_map(self) -> Any:
-        """All of the user's configuration."""
         raise NotImplementedError("get_user_config_map")
 
     def get_secret(self, secret_name: Any) -> Any:
@@ -70,15 +58,12 @@ class Context:
         raise NotImplementedError("get_secret")
 
     def get_partition_key(self) -> Any:
-        """The partition key of the message being processed."""
         raise NotImplementedError("get_partition_key")
 
     def get_ordering_key(self) -> Any:
-        """The ordering key of the message being processed."""
         raise NotImplementedError("get_ordering_key")
 
     def record_metric(self, metric_name: Any, metric_value: Any) -> Any:
-        """Record a number."""
         raise NotImplementedError("record_metric")
 
     def publish(
@@ -95,11 +80,9 @@ class Context:
         raise NotImplementedError("publish")
 
     def get_input_topics(self) -> Any:
-        """The topics that the function reads."""
         raise NotImplementedError("get_input_topics")
 
     def get_output_topic(self) -> Any:
-        """The topic that the function writes."""
         raise NotImplementedError("get_output_topic")
 
     def get_output_serde_class_name(self) -> Any:
@@ -107,25 +90,19 @@ class Context:
         raise NotImplementedError("get_output_serde_class_name")
 
     def ack(self, msgid: Any, topic: Any) -> Any:
-        """Acknowledge a message."""
         raise NotImplementedError("ack")
 
     def incr_counter(self, key: Any, amount: Any) -> Any:
-        """Add to a counter of the function's state."""
         raise NotImplementedError("incr_counter")
 
     def get_counter(self, key: Any) -> Any:
-        """A counter of the function's state."""
         raise NotImplementedError("get_counter")
 
     def del_counter(self, key: Any) -> Any:
-        """Delete a counter of the function's state."""
         raise NotImplementedError("del_counter")
 
     def put_state(self, key: Any, value: Any) -> Any:
-        """Set a value of the function's state."""
         raise NotImplementedError("put_state")
 
     def get_state(self, key: Any) -> Any:
-        """A value of the function's state."""
         raise NotImplementedError("get_state")

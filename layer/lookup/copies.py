@@ -104,7 +104,6 @@ class Copies:
         return furthest
 
     def _first(self, start: int, end: int, deadline: Deadline) -> Copy | None:
-        """The first copy in [start, end)."""
         while start < end:
             upto = min(end, start + _AT_ONCE)
             for batch in self._reads.read(self._topic, self._partition, start, upto, deadline):

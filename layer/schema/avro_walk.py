@@ -132,7 +132,6 @@ class _Payload:
         self._data, self._at, self._empty, self._most = data, 0, 0, empty
 
     def empty(self, count: int) -> None:
-        """Note values that take no bytes."""
         self._empty += count
         if self._empty > self._most:
             raise ValueError(f"more than {self._most:,} values would take no bytes (this one stands for {count:,})")

@@ -200,9 +200,6 @@ class CustomEnum(Field):
         expected = ", ".join(repr(key) for key in known) or self.enum_type.__name__
         raise TypeError(f"field {name!r} takes {expected}, got {type(val).__name__}: {val!r:.60}")
 
-    def schema(self) -> Any:
-        return self.schema_info(set())
-
     def schema_info(self, defined_names: set[str]) -> Any:
         name = self.enum_type.__name__
         if name in defined_names:
@@ -234,9 +231,6 @@ class Array(Field):
                 raise TypeError(f"Array field {name} items should all be of type {self.array_type.type()}")
         return val
 
-    def schema(self) -> Any:
-        return self.schema_info(set())
-
     def schema_info(self, defined_names: set[str]) -> Any:
         return {"type": self.type(), "items": _definition_inside(self.array_type, defined_names)}
 
@@ -265,9 +259,6 @@ class Map(Field):
             if not isinstance(item, expected):
                 raise wrong_type(f"{name}[{key!r:.60}]", item, expected)
         return val
-
-    def schema(self) -> Any:
-        return self.schema_info(set())
 
     def schema_info(self, defined_names: set[str]) -> Any:
         return {"type": self.type(), "values": _definition_inside(self.value_type, defined_names)}

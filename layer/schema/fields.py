@@ -51,7 +51,7 @@ class Field:
 
     def schema(self) -> Any:
         """The definition by itself."""
-        return self.type()
+        return self.schema_info(set())
 
     def schema_info(self, defined_names: set[str]) -> Any:
         """The definition inside another one; a type that is in `defined_names` is named only, a new one is added."""

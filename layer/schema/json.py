@@ -98,7 +98,6 @@ def _block(opening: str, parts: Iterable[str], closing: str, newline: str) -> st
 
 
 def _as_json(value: object) -> Any:
-    """For what the standard library's encoder does not know."""
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, bytes):

@@ -25,7 +25,6 @@ class _MessageSchema(Schema):
     """
 
     def _take(self, record_cls: Any) -> None:
-        """Encode and decode messages of this class from now on."""
         self._record_cls = record_cls
         if type(self).encode is _MessageSchema.encode:
             self.encode = self._encoder(record_cls)  # type: ignore[method-assign, assignment]

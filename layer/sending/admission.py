@@ -117,7 +117,6 @@ class Admission:
             deduplication.end(self._deadline())
 
     def _introduce(self, sender: Sender, membership: Membership, wants: Application) -> None:
-        """Have operators see the producer."""
         since_ms = self._node.clock.now_ms()
 
         def describe() -> Publisher:

@@ -181,7 +181,6 @@ class Batch:
         return [*self._sequences, *(None,) * (count - len(self._sequences))]
 
     def sequence_ids(self) -> Sequence[int]:
-        """Of its messages, in order."""
         column = self._sequence_column(len(self.payloads))
         if column is None:
             return range(self.first_sequence, self.first_sequence + len(self.payloads))

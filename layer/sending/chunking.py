@@ -269,8 +269,6 @@ class Chunking:
         else:
             self.failed(send, failure, len(unsent), origin)
 
-    # Answers ------------------------------------------------------------------------------------------------------
-
     def failed(self, send: ChunkedSend, failure: PulsarException, chunks: int, origin: PartitionOrigin) -> None:
         """So many chunks are not stored."""
         send.failure = send.failure or failure

@@ -165,7 +165,6 @@ class Outlet(Generic[_InFlight]):
         return max(self.origins[each].last_sequence_id for each in self.admitted.partitions(len(self.origins)))
 
     def send_counts(self) -> SendCounts:
-        """What became of its messages; for metrics and the log."""
         with self._renewing:
             all_in_flight = (*self.former, self.in_flight)
             answered = self._answered_before + sum(in_flight.settled for in_flight in all_in_flight)
@@ -182,7 +181,6 @@ class Outlet(Generic[_InFlight]):
         return sum(in_flight.wait_for_all(deadline) for in_flight in (*self.former, self.in_flight))
 
     def grow(self, partitions: int) -> None:
-        """Count for that many partitions from now on."""
         topic, deduplication = self.admitted.topic, self.admitted.deduplication
         for number in range(len(self.origins), partitions):
             stored = deduplication.stored(number) if deduplication.active else -1

@@ -66,7 +66,6 @@ class QuotaGate:
         return gated
 
     def hold(self) -> None:
-        """Have messages wait from now on."""
         with self._lock:
             self.closed, self._refusal = True, None
 
@@ -77,7 +76,6 @@ class QuotaGate:
         self._fail(lambda _: True)
 
     def expire(self) -> None:
-        """Answer those that waited too long."""
         latest_s = time.monotonic() - self._timeout_s
         if self._timeout_s > 0:
             self._fail(lambda held: held.since_s <= latest_s)

@@ -76,7 +76,6 @@ class Receipts:
             _log.warning("producer=%s readers will look for its first records: %s", self._name, failure)
 
     def close(self) -> None:
-        """What waits is confirmed still."""
         self._stored.close(Deadline.after(0))
 
     def _give(self, stored: Sequence[tuple[Receipt, NativeMessageId]]) -> None:

@@ -106,8 +106,6 @@ class Sender:
         """It was neither closed nor thrown out."""
         return not self.outlet.closed and self.outlet.thrown_out is None
 
-    # Life ---------------------------------------------------------------------------------------------------------
-
     def flush(self) -> None:
         """Return when everything sent before this call was answered (stored or failed).
 
@@ -171,10 +169,7 @@ class Sender:
         if self.outlet.closed:
             raise self.outlet.is_closed()
 
-    # What it follows ----------------------------------------------------------------------------------------------
-
     def grow(self, partitions: int, deadline: Deadline) -> None:
-        """The topic has that many partitions now: spread over all of them. For a partition discovery."""
         known = self._routing.partitions
         if self.outlet.closed or partitions <= known:
             return

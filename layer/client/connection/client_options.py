@@ -93,7 +93,6 @@ class ClientOptions:
         return replace(self, service_url=service_url, metrics_port=None, listener_name=None)
 
     def at_info(self, info: ServiceInfo) -> ClientOptions:
-        """The same on the cluster that a provider names."""
         return replace(
             self.at(info.service_url),
             authentication=info.authentication,

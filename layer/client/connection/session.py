@@ -142,8 +142,6 @@ class Session:
     def metrics_port(self) -> int | None:
         return None if self._metrics_server is None else self._metrics_server.port
 
-    # Who is open --------------------------------------------------------------------------------------------------
-
     def producer_opened(self, producer: OpenProducer, sender: FollowsTopic, topic: Topic) -> None:
         """`sender`: hears of what becomes of the topic, as long as the producer is held."""
         self._producers.add(producer)
@@ -175,8 +173,6 @@ class Session:
         consumers = [line for consumer in list(self._consumers) for line in consumer.stats_lines()]
         return producers + consumers + [reader.stats_line() for reader in list(self._readers)]
 
-    # What is told -------------------------------------------------------------------------------------------------
-
     def _discover(self, topic: Topic, user: Grows) -> None:
         """Have it told when the topic gets partitions; those without do not. Consumers learn it from their group."""
         if topic.partitioned:
@@ -204,8 +200,6 @@ class Session:
                 user.follow_deduplication(wanted.deduplication, self.deadline())
             except errors.LayerError as failure:  # tried again with the next look
                 _log.warning("topic=%s a producer cannot follow its policies yet: %s", topic.name, failure)
-
-    # The end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close everything, end every thread.

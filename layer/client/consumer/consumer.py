@@ -185,7 +185,6 @@ class Consumer(Receiving["Consumer"]):
         return [self._member.slot(self._subscription.partition or 0).layout]
 
     def stats_lines(self) -> list[StatsLine]:
-        """What it counted; for the log."""
         inbox, subscription = self._endpoint, self._subscription
         who = f"consumer={inbox.name} subscription={subscription.name} topic={subscription.place}"
         now = {"inbox": len(inbox.queue), "unacknowledged": inbox.unacked}

@@ -48,8 +48,6 @@ class MergedInbox:
         """How many messages each of so many topics may hold."""
         return max(1, min(self.capacity, self._max_total // max(1, topics)))
 
-    # Topics -------------------------------------------------------------------------------------------------------
-
     def add(self, endpoint: Endpoint) -> None:
         """Take messages of this endpoint, too; every endpoint is cut down to its new share."""
         with self._changed:
@@ -61,7 +59,6 @@ class MergedInbox:
         self._available(endpoint)
 
     def remove(self, endpoint: Endpoint) -> None:
-        """The topic is not ours any more; what it holds is not delivered."""
         endpoint.on_available = None
         with self._changed:
             self._endpoints.discard(endpoint)
@@ -90,8 +87,6 @@ class MergedInbox:
         if self._topics_come_and_go and any(isinstance(each, NoSuchTopic) for each in failures):
             return None
         return failures[0] if failures and all(failures) else None
-
-    # As an endpoint -----------------------------------------------------------------------------------------------
 
     def popleft(self) -> Message:
         """The next message; IndexError when there is none."""

@@ -133,7 +133,6 @@ class MultiTopicsConsumer(Consumer):
                 self._merged.add(consumer.endpoint)
 
     def drop_topics(self, names: Iterable[str]) -> None:
-        """Receive from these topics no more: they are gone."""
         with self._lock:
             gone = [self._consumers.pop(name) for name in names if name in self._consumers]
             for consumer in gone:

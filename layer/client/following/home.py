@@ -175,7 +175,6 @@ class TenantHome:
         return session
 
     def abandon(self) -> None:
-        """Tell everybody that the client is closed."""
         for traveller in self._travellers:
             traveller.abandon()
 

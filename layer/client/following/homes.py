@@ -79,8 +79,6 @@ class Homes:
         self._lock = threading.Lock()
         self._closed = False
 
-    # What a client makes ------------------------------------------------------------------------------------------
-
     def producer(self, options: ProducerOptions) -> Producer:
         """Raises as `Client.create_producer`, and ConnectError: nobody tells where the tenant is."""
         return Producer(MovingSender(options, self._home_of([options.topic])), lambda _: None)
@@ -120,8 +118,6 @@ class Homes:
                 f"a transaction needs a client with one tenant in use ({named}): make the producer or consumer first"
             )
         return homes[0].session()
-
-    # Their homes --------------------------------------------------------------------------------------------------
 
     def _home_of(self, topics: Sequence[str]) -> TenantHome:
         with pulsar_errors():

@@ -46,7 +46,6 @@ class Moving(Traveller, Generic[_Inner]):
         """Nothing: whoever waits for a message has a deadline of its own."""
 
     def _part(self, last: _Inner) -> None:
-        """Leave the cluster that this one is on."""
         self._home.part(partial(self._leave_behind, last))
 
     def _leave_behind(self, last: _Inner) -> None:

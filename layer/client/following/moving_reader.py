@@ -54,8 +54,6 @@ class MovingReader(Moving[Reader], Reader):
         if options.reader_listener is not None:
             self.listen(options.reader_listener)
 
-    # Moving -------------------------------------------------------------------------------------------------------
-
     def depart(self) -> None:
         last = self._last
         if last is None or self._gone:
@@ -104,8 +102,6 @@ class MovingReader(Moving[Reader], Reader):
                     self._skipped[partition] = _Given(entry, given.messages)
         self._given = {}
         return starts
-
-    # Reading ------------------------------------------------------------------------------------------------------
 
     def read_next(self, timeout_millis: int | None = None) -> Message:
         """The next message; between two clusters it is waited for as where there is none. Raises as
@@ -168,8 +164,6 @@ class MovingReader(Moving[Reader], Reader):
             self._given, self._skipped = {}, {}
 
         self._call(sought, self._patience())
-
-    # Itself -------------------------------------------------------------------------------------------------------
 
     def topic(self) -> str:
         return self._known().topic()

@@ -62,8 +62,6 @@ class MovingSender(Moving[Producer]):
         self._failed_waiting = 0
         home.join(self)
 
-    # Sending ------------------------------------------------------------------------------------------------------
-
     def send(self, content: Any, callback: SendCallback | None, *args: Any, **options: Any) -> None:
         """Send one message, on whatever cluster. Arguments and answers as of `Producer.send_async`."""
         self._entered.append(None)
@@ -129,8 +127,6 @@ class MovingSender(Moving[Producer]):
             fail(held.callback, failure)
         except Exception:  # the application's; it must not end the thread that moves everybody
             _log.exception("topic=%s a send callback failed", self._options.topic)
-
-    # Moving -------------------------------------------------------------------------------------------------------
 
     def depart(self) -> None:
         """Return when everything that was sent is answered, has failed, or waits for the next cluster."""
@@ -222,8 +218,6 @@ class MovingSender(Moving[Producer]):
             held, self._held = self._held, deque()
         for each in held:
             self._fail(each, self._is_closed())
-
-    # Itself -------------------------------------------------------------------------------------------------------
 
     def topic(self) -> str:
         return self._known().topic()

@@ -162,7 +162,6 @@ class ProvidedPlaces:
 
     @property
     def info(self) -> ServiceInfo:
-        """What the provider said last."""
         return self._now.info
 
     def update(self, info: ServiceInfo) -> None:
@@ -183,7 +182,6 @@ class ProvidedPlaces:
         )
 
     def place(self, tenant: str, deadline: Deadline) -> TenantPlace:
-        """The same place for every tenant."""
         return self._now
 
     def changed(self, known: TenantPlace, wait_s: float) -> TenantPlace:

@@ -58,11 +58,9 @@ class Producer:
         return self.sender.last_sequence_id()
 
     def send_counts(self) -> SendCounts:
-        """What became of its messages; for metrics and the log."""
         return self.sender.send_counts()
 
     def stats_line(self) -> StatsLine:
-        """What it counted; for the log."""
         counts = self.send_counts()
         return StatsLine(
             f"producer={self.producer_name()} topic={self.topic()}",

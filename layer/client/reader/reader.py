@@ -62,7 +62,6 @@ class ReaderOptions:
 
     @property
     def start(self) -> NativeMessageId:
-        """Where to begin."""
         found = native(self.start_message_id)
         assert found is not None  # noqa: S101 - it was checked
         return found
@@ -134,7 +133,6 @@ class Reader:
         self._on_close.append(told)
 
     def stats_line(self) -> StatsLine:
-        """What it counted; for the log."""
         inbox = self._inbox
         who = f"reader={inbox.name} topic={self._name}"
         return StatsLine(who, {"received": inbox.delivered}, {"inbox": len(inbox.queue)})

@@ -107,7 +107,6 @@ class TableView:
         return self._values.value(kept)
 
     def _nothing(self, payload: bytes) -> Any:
-        """The value of a removed key."""
         return self._schema.decode(payload) if self._values is None else None
 
     def __len__(self) -> int:

@@ -81,7 +81,6 @@ class ConsumerBatchReceivePolicy:
         self._given = BatchReceivePolicy(max_num_message, max_num_bytes, timeout_ms)
 
     def policy(self) -> BatchReceivePolicy:
-        """The limits as they were given."""
         return self._given
 
     def within(self, queue_size: int) -> ConsumerBatchReceivePolicy:

@@ -59,7 +59,6 @@ class EncryptionKey:
 
     @property
     def key(self) -> str:
-        """The key's name."""
         return self._key.name
 
     @property

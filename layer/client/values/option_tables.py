@@ -105,7 +105,6 @@ def check_table(options: OptionTable) -> None:
 
 @cache
 def _checks(table: type[OptionTable]) -> list[tuple[str, tuple[Any, ...], Within | None]]:
-    """Name, types and bounds of each option."""
     found = []
     hints = get_type_hints(table, include_extras=True)
     for name in inspect.signature(table).parameters:

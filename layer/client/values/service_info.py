@@ -37,7 +37,6 @@ class ServiceInfo:
 
     @property
     def use_tls(self) -> bool:
-        """The URL's scheme asks for TLS."""
         return self._service_url.partition("://")[0].endswith("+ssl")
 
     @property

@@ -35,6 +35,5 @@ def parse_service_url(url: str) -> ServiceUrl:
 
 
 def is_server(text: str) -> bool:
-    """Whether it is `host:port`."""
     found = _HOST.fullmatch(text)
     return found is not None and 0 < int(found[1]) < 65536
