@@ -144,15 +144,14 @@ class Client:
     def _session_at(self, place: TenantPlace) -> Session:
         """What a client of this one's options has open on the cluster that has a tenant."""
         options = self._options
-        there = Client.__new__(Client)
         with pulsar_errors():
             try:
-                there._begin(
+                options = (
                     options.at_info(place.info) if isinstance(place, ProvidedPlace) else options.at(place.service_url)
                 )
+                return Session(options, options.kafka_settings())
             except ValueError as error:
                 raise errors.InvalidOption(f"the address of cluster {place.cluster}: {error}") from error
-        return there._session
 
     @classmethod
     def on(cls, node: Node) -> Client:
@@ -315,7 +314,7 @@ class Client:
             self.close()
         except AlreadyClosed:
             return
-        except Exception:
+        except Exception:  # whatever it is: the caller is ending, and there is nobody else to hear it
             _log.exception("shutdown left something open")
 
     def close_on_signals(self) -> None:

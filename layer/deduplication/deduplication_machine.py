@@ -67,10 +67,6 @@ class PartitionSequences:
         self._undecided: dict[TxnId, Undecided] = {}
 
     @property
-    def doubtful(self) -> bool:
-        return bool(self._doubtful)
-
-    @property
     def settled(self) -> bool:
         """Everything that was sent is known to be stored or not."""
         return not self.unanswered and not self._doubtful

@@ -139,7 +139,7 @@ class SequenceJournal:
         """
         place = str(topic.name)
         numbers = list(partitions)
-        known = self._views.ask(place, lambda state: dict(state.of.get((place, name), {})), deadline)
+        known = self._noted(place, name, deadline)
         newest = {p: noted.snapshot for p, noted in self._newest(topic, known).items() if not self._is_forgotten(noted)}
         ends = self._admin.end_offsets(topic.kafka_topic, numbers, deadline)
         starts: Mapping[int, int] = {}
@@ -179,9 +179,8 @@ class SequenceJournal:
 
     def known(self, topic: Topic, name: str, deadline: Deadline) -> dict[tuple[int, int], SequenceSnapshot]:
         """The snapshots of a name in this life of the topic, by epoch and partition, read to the end."""
-        place = str(topic.name)
-        found = self._views.ask(place, lambda state: dict(state.of.get((place, name), {})), deadline)
         life = topic.layout.incarnation
+        found = self._noted(str(topic.name), name, deadline)
         return {at: noted.snapshot for at, noted in found.items() if noted.snapshot.topic_incarnation == life}
 
     def supersede(self, topic: Topic, name: str, partition: int, epoch: int, deadline: Deadline) -> None:
@@ -194,7 +193,7 @@ class SequenceJournal:
     def forget(self, topic: Topic, name: str, deadline: Deadline) -> None:
         """`name` stores without deduplication from now on: what it had before does not count when that comes back."""
         place = str(topic.name)
-        known = self._views.ask(place, lambda state: list(state.of.get((place, name), ())), deadline)
+        known = self._noted(place, name, deadline)
         keys = [ProducerSequenceKey(place, partition, name, epoch) for epoch, partition in known]
         self._write(place, [(encode_key(key), None) for key in keys], deadline)
 
@@ -327,6 +326,9 @@ class SequenceJournal:
         outcomes = self.outcomes(topic, partition, held, deadline)
         committed = [int(held[txn].ids.max()) for txn, outcome in outcomes.items() if outcome]
         return max([highest, *committed]), {txn: held[txn] for txn, outcome in outcomes.items() if outcome is None}
+
+    def _noted(self, place: str, name: str, deadline: Deadline) -> dict[tuple[int, int], _Noted]:
+        return self._views.ask(place, lambda state: dict(state.of.get((place, name), {})), deadline)
 
     def _write(self, place: str, records: list[tuple[bytes, bytes | None]], deadline: Deadline) -> None:
         if records:

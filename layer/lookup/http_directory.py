@@ -5,9 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -85,8 +87,10 @@ class HttpDirectory:
         self._closed.set()
         with self._lock:
             waiting = list(self._waiting)
-        for connection in waiting:
-            _hang_up(connection)
+        for connection in waiting:  # whoever waits for an answer hears that there will be none
+            if connection.sock is not None:
+                with suppress(OSError):
+                    connection.sock.shutdown(socket.SHUT_RDWR)
 
     def _asked(self, path: str, timeout_s: float, decode: Callable[[Mapping[str, Any]], _T]) -> _T:
         failures = []
@@ -124,15 +128,3 @@ class HttpDirectory:
         if not isinstance(said, dict):
             raise Corrupt(f"{said!r:.200} is no answer of a lookup service")
         return said
-
-
-def _hang_up(connection: http.client.HTTPConnection) -> None:
-    """Have whoever waits for an answer hear that there will be none."""
-    import socket
-
-    sock = connection.sock
-    if sock is not None:
-        try:
-            sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return

@@ -236,7 +236,7 @@ class Batch:
         for callback in self.callbacks:
             try:
                 answer(callback)
-            except Exception:
+            except Exception:  # the application's
                 _log.exception("producer=%s a send callback failed", self.origin.topic)
 
 

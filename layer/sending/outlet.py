@@ -160,8 +160,7 @@ class Outlet(Generic[_InFlight]):
         return f"producer {self.admitted.name} of {self.topic()}"
 
     def last_sequence_id(self) -> int:
-        """Sequence id of the message that was stored last; -1 (or the initial one) before the first. Each partition
-        counts for itself: of several the highest. Source: PartitionedProducerImpl of the official client."""
+        """See `Producer.last_sequence_id`."""
         return max(self.origins[each].last_sequence_id for each in self.admitted.partitions(len(self.origins)))
 
     def send_counts(self) -> SendCounts:
@@ -260,7 +259,7 @@ class Outlet(Generic[_InFlight]):
                 # topic, value, key, partition, callback, its alias, timestamp, headers; keywords cost more
                 self.produce(self.kafka_topic, payload, key, partition, ticket.report, None, at_ms, headers)
                 return True
-            except Exception as refused:
+            except Exception as refused:  # librdkafka's, of what stands before it, or of `stamp`: told or raised below
                 another = self.after_refusal(refused, ticket)
                 if another is None:
                     return False

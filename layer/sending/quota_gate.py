@@ -92,7 +92,7 @@ class QuotaGate:
                 try:
                     held.produce(*held.arguments)
                     failure = None
-                except Exception as refused:
+                except Exception as refused:  # whatever refuses it: its sender hears so
                     failure = refused
                 if not isinstance(failure, BufferError):
                     self._held.popleft()

@@ -181,8 +181,6 @@ class Sender:
         self._routing.partitions = partitions
 
     def follow_backlog(self, exceeded: BacklogExceeded | None) -> None:
-        """The topic's backlog quota is exceeded, or (None) not. For a policy watch, which calls again and again: what
-        waits is answered in time."""
         self.outlet.follow_backlog(exceeded)
 
     def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None:

@@ -94,12 +94,5 @@ def peer_settings(address: ClusterAddress, secrets: Mapping[str, str]) -> KafkaS
     """How to connect to a registered cluster; `secrets` are more of librdkafka's options."""
     options = {**address.kafka_config, **secrets}
     url = parse_service_url(address.service_url)
-    security = connection_security(
-        tls=url.tls,
-        authentication=None,
-        trust_certs_file_path=None,
-        allow_insecure_connection=False,
-        validate_hostname=False,
-        kafka_protocol=options.get("security.protocol"),
-    )
+    security = connection_security(tls=url.tls, kafka_protocol=options.get("security.protocol"))
     return KafkaSettings(url.bootstrap, options, security=security, instance=Instance(address.instance))

@@ -71,6 +71,6 @@ class ListenerTask:
             try:
                 if not self._step():
                     return
-            except Exception:
+            except Exception:  # the application's; the next message comes all the same
                 _log.exception("a message listener failed")
         self.schedule()

@@ -421,13 +421,11 @@ class Consumer(Receiving["Consumer"]):
             BrokerMetadataError: it has other consumers.
         """
         self._check_open()
-        try:
-            with pulsar_errors():
+        with pulsar_errors():
+            try:
                 self._node.memberships.unsubscribe(self._subscription, self._endpoint, self._deadline())
-        except Exception as error:
-            if isinstance(error.__cause__, errors.SubscriptionBusy):
-                raise BrokerMetadataError(str(error)) from error
-            raise
+            except errors.SubscriptionBusy as busy:
+                raise BrokerMetadataError(str(busy)) from busy
         self._mark_closed()
         self._end_dead_letters()
 

@@ -39,8 +39,8 @@ _T = TypeVar("_T")
 _AT_A_TIME: Final = 8
 """Topics opened or closed at the same time."""
 
-OpenOne = Callable[[str, int, int, bool], Consumer]
-"""(topic, receiver queue size, the same over its partitions, it is new) to its consumer."""
+OpenOne = Callable[[str, int, bool], Consumer]
+"""(topic, receiver queue size over all its partitions, it is new) to its consumer."""
 
 
 class MultiTopicsConsumer(Consumer):
@@ -114,8 +114,8 @@ class MultiTopicsConsumer(Consumer):
 
         def opened(name: str) -> Consumer | Exception:
             try:
-                return self._open_one(name, queue_size, queue_size, new)
-            except Exception as failure:
+                return self._open_one(name, queue_size, new)
+            except Exception as failure:  # raised when all have been tried, and those that are open have left
                 return failure
 
         with self._lock:
@@ -171,11 +171,13 @@ class MultiTopicsConsumer(Consumer):
             raise OperationNotSupported(f"{wish} on a consumer of several topics: {named}")
         return found
 
-    def _came_from_a_gone_topic(self, message: object) -> bool:
-        """Whether its topic was deleted since: there is nothing to acknowledge in the one that has its name now."""
+    def _concerned(self, message: object, wish: str) -> Consumer | None:
+        """`_one`, or None where its topic was deleted since: there is nothing to acknowledge in the one that has its
+        name now."""
+        consumer = self._one(message, wish)
         if not isinstance(message, Message) or type(message) is ParsedMessage:
-            return False
-        return message.feed.endpoint in self._of_gone_topics
+            return consumer
+        return None if message.feed.endpoint in self._of_gone_topics else consumer
 
     # Acknowledging ------------------------------------------------------------------------------------------------
 
@@ -192,17 +194,15 @@ class MultiTopicsConsumer(Consumer):
             OperationNotSupported: an id that does not say its topic (`message.message_id()` does, and
                 `MessageId.deserialize` when it is told), or says another one.
         """
-        consumer = self._one(message, "acknowledge")
-        if not self._came_from_a_gone_topic(message):
+        if (consumer := self._concerned(message, "acknowledge")) is not None:
             consumer.acknowledge(message, txn=txn, wait=wait)
 
     def begin_acknowledging(
         self, message: Message | NativeMessageId | MessageId | Any, txn: Transaction
     ) -> AckUnderWay:
         """`acknowledge` in a transaction, up to where its answer has to be waited for. Raises as `acknowledge` does."""
-        consumer = self._one(message, "acknowledge")
-        gone = self._came_from_a_gone_topic(message)
-        return nothing_to_acknowledge() if gone else consumer.begin_acknowledging(message, txn)
+        consumer = self._concerned(message, "acknowledge")
+        return nothing_to_acknowledge() if consumer is None else consumer.begin_acknowledging(message, txn)
 
     def acknowledge_cumulative(
         self,
@@ -216,29 +216,23 @@ class MultiTopicsConsumer(Consumer):
         Raises:
             CumulativeAcknowledgementNotAllowedError: on a Shared or Key_Shared subscription.
         """
-        consumer = self._one_for_cumulative(message)
-        if not self._came_from_a_gone_topic(message):
+        self._options.check_cumulative()
+        if (consumer := self._concerned(message, "acknowledge_cumulative")) is not None:
             consumer.acknowledge_cumulative(message, txn=txn, wait=wait)
 
     def begin_acknowledging_cumulative(
         self, message: Message | NativeMessageId | MessageId | Any, txn: Transaction
     ) -> AckUnderWay:
         """The same of `acknowledge_cumulative`, and raises as that does."""
-        consumer = self._one_for_cumulative(message)
-        gone = self._came_from_a_gone_topic(message)
-        return nothing_to_acknowledge() if gone else consumer.begin_acknowledging_cumulative(message, txn)
-
-    def _one_for_cumulative(self, message: Message | NativeMessageId | MessageId | Any) -> Consumer:
         self._options.check_cumulative()
-        return self._one(message, "acknowledge_cumulative")
+        consumer = self._concerned(message, "acknowledge_cumulative")
+        return nothing_to_acknowledge() if consumer is None else consumer.begin_acknowledging_cumulative(message, txn)
 
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
         """Have the consumer of its topic deliver the message again. Raises OperationNotSupported as `acknowledge` does;
         does nothing on a closed consumer."""
-        if not self._closed:
-            consumer = self._one(message, "negative_acknowledge")
-            if not self._came_from_a_gone_topic(message):
-                consumer.negative_acknowledge(message)
+        if not self._closed and (consumer := self._concerned(message, "negative_acknowledge")) is not None:
+            consumer.negative_acknowledge(message)
 
     def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
         """Have a copy of this message delivered after `delay_ms`, and acknowledge the message; see `Consumer`'s."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.receiving.start_position import first_in_entry
+from pulsar_on_kafka.client.receiving.start_position import first_in_entry, offsets_at_time
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.client.values.message_batch import ParsedMessage
 from pulsar_on_kafka.client.values.message_id import native
@@ -108,9 +108,8 @@ class Places:
         if message_id is None:
             check_type(int, "messageid", target)
             assert isinstance(target, int)  # noqa: S101 - checked
-            ends = admin.end_offsets(topic.kafka_topic, partitions, deadline)
-            times = {p: self._node.fetcher.offset_at_time(topic.kafka_topic, p, target, deadline) for p in partitions}
-            return {p: Seek(ends[p] if offset is None else offset) for p, offset in times.items()}
+            times = offsets_at_time(self._node, topic, partitions, target, deadline)
+            return {partition: Seek(offset) for partition, offset in times.items()}
         if message_id in (NativeMessageId.earliest, NativeMessageId.latest):
             ask = admin.start_offsets if message_id == NativeMessageId.earliest else admin.end_offsets
             return {p: Seek(offset) for p, offset in ask(topic.kafka_topic, partitions, deadline).items()}
@@ -135,6 +134,3 @@ class Places:
         if topic.partitioned:
             self._partitions = self._node.topics.partitions_now(topic, deadline)
         return self._partitions
-
-    def _deadline(self) -> Deadline:
-        return Deadline.after(self._timeout_s)

@@ -17,7 +17,7 @@ from pulsar_on_kafka.client.consumer.multi_topics import MultiTopicsConsumer
 from pulsar_on_kafka.client.consumer.retry_letters import RetryLetterWriter, RetryTopics
 from pulsar_on_kafka.client.consumer.topic_pattern import TopicPattern
 from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
-from pulsar_on_kafka.exceptions import ConsumerBusy, InvalidConfiguration
+from pulsar_on_kafka.exceptions import ConsumerBusy, InvalidConfiguration, PulsarException
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka.sending.arguments import check_range
@@ -90,12 +90,12 @@ def _consumer(
     name = options.consumer_name or secrets.token_hex(5)
     each = replace(options, consumer_name=name, message_listener=None)
 
-    def open_one(topic: str, queue_size: int, max_total: int, new: bool) -> Consumer:
+    def open_one(topic: str, queue_size: int, new: bool) -> Consumer:
         position = InitialPosition.Earliest if new else options.initial_position
         its_own = replace(
             each,
             receiver_queue_size=queue_size,
-            max_total_receiver_queue_size_across_partitions=max_total,
+            max_total_receiver_queue_size_across_partitions=queue_size,
             initial_position=position,
         )
         return open_consumer(topic, its_own, session)
@@ -161,7 +161,7 @@ class _PatternWatch:
             try:
                 self._consumer.add_topics([name], new=matching[name].created_ms >= self._began_ms)
                 self._lives[name] = matching[name].created_ms
-            except Exception as failure:  # tried again next time
+            except PulsarException as failure:  # tried again next time
                 _log.warning("pattern=%s topic=%s not opened: %s", self._pattern.expression.pattern, name, failure)
 
     def _matching(self) -> dict[str, TopicRecord]:

@@ -228,7 +228,8 @@ class TenantHome:
         if place.version != self._place.version:
             self._move(place)
         elif waiting:
-            self._settle(place)
+            with self._moving:
+                self._settle_now(place)
         return 0.0
 
     def _move(self, place: TenantPlace) -> None:
@@ -292,10 +293,6 @@ class TenantHome:
         except PulsarException as failure:
             _log.warning("tenant=%s leaving a cluster: %s", self.tenant, failure)
 
-    def _settle(self, place: TenantPlace) -> None:
-        with self._moving:
-            self._settle_now(place)
-
     def _settle_now(self, place: TenantPlace) -> None:
         """Everybody who is away arrives, if the tenant is anywhere; what cannot yet is tried again."""
         if not place.switching:
@@ -332,7 +329,7 @@ class TenantHome:
             traveller.arrive(session)
         except PulsarException:
             raise
-        except Exception:
+        except Exception:  # a fault of ours or the application's: the others arrive all the same
             _log.exception("tenant=%s a traveller could not arrive, it is tried again", self.tenant)
             return
         with self._settled:

@@ -47,7 +47,7 @@ class LateAcks:
     def add(self, message: object, layout: LedgerLayout, cluster: str, *, cumulative: bool = False) -> bool:
         """Keep what a message, or id, of a topic of `cluster` with this layout stands for, `cumulative`: and everything
         before it. False: it cannot be told."""
-        found = list(_upto(message, layout, cluster) if cumulative else _meant(message, layout, cluster))
+        found = _meant(message, layout, cluster, cumulative=cumulative)
         with self._lock:
             if not found or len(self._waiting) + len(found) > MOST:
                 return False
@@ -126,44 +126,32 @@ def _by_topic(waiting: Iterable[Late]) -> dict[str, dict[int, list[Late]]]:
     return found
 
 
-def _meant(message: object, layout: LedgerLayout, cluster: str) -> Iterable[Late]:
+def _meant(message: object, layout: LedgerLayout, cluster: str, *, cumulative: bool) -> list[Late]:
+    """A message; `cumulative`: everything up to it that was first published where it was read, and on its origin when
+    it is a copy."""
     if isinstance(message, Message):
         topic, partition = str(TopicName.parse(message.topic_name()).base), message.feed.slot.number
-        late = _copied(headers_of(message.record), topic, partition)
-        if late is None:
-            late = Late(topic, partition, cluster, layout.incarnation, message.offset)
-        if isinstance(message, ChunkedMessage):
-            late = late._replace(extent=Extent.CHUNKS)  # its offset, and its headers, are its last chunk's
+        late = Late(topic, partition, cluster, layout.incarnation, message.offset)
+        copied = _copied(headers_of(message.record), topic, partition)
+        found = [late] if copied is None else [late, copied] if cumulative else [copied]
         if isinstance(message, BatchedMessage):
-            late = late._replace(batch_index=message.batch_index, batch_size=message.entry.size)
-        return [late]
-    late = _of_id(message, layout, cluster)
-    return [] if late is None else [late]
+            found[-1] = found[-1]._replace(batch_index=message.batch_index, batch_size=message.entry.size)
+        if isinstance(message, ChunkedMessage):  # its offset, and its headers, are its last chunk's
+            found[-1] = found[-1]._replace(extent=Extent.CHUNKS)
+    else:
+        found = _of_id(message, layout, cluster)
+    return [each._replace(extent=Extent.UPTO, read_on=cluster) for each in found] if cumulative else found
 
 
-def _upto(message: object, layout: LedgerLayout, cluster: str) -> Iterable[Late]:
-    """Everything up to a message: what was first published where it was read, and on its origin when it is a copy."""
-    if not isinstance(message, Message):
-        late = _of_id(message, layout, cluster)
-        return [] if late is None else [late._replace(extent=Extent.UPTO, read_on=cluster)]
-    topic, partition = str(TopicName.parse(message.topic_name()).base), message.feed.slot.number
-    late = Late(topic, partition, cluster, layout.incarnation, message.offset)
-    copied = _copied(headers_of(message.record), topic, partition)
-    found = [late] if copied is None else [late, copied]
-    if isinstance(message, BatchedMessage):
-        found[-1] = found[-1]._replace(batch_index=message.batch_index, batch_size=message.entry.size)
-    return [each._replace(extent=Extent.UPTO, read_on=cluster) for each in found]
-
-
-def _of_id(message: object, layout: LedgerLayout, cluster: str) -> Late | None:
+def _of_id(message: object, layout: LedgerLayout, cluster: str) -> list[Late]:
     found = native(message)
     if not isinstance(found, StoredMessageId):
-        return None
+        return []
     partition = max(0, found.partition())
     offset = layout.kafka_offset(partition, found.ledger_id(), found.entry_id())
     topic = str(TopicName.parse(found.topic_of_message()).base)
     late = Late(topic, partition, cluster, layout.incarnation, offset, max(0, found.batch_index()), found.batch_size())
-    return late if found.first_chunk() is None else late._replace(extent=Extent.CHUNKS)
+    return [late if found.first_chunk() is None else late._replace(extent=Extent.CHUNKS)]
 
 
 def _log_of(late: Late) -> tuple[str, int, str, int, str]:

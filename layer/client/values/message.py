@@ -109,8 +109,11 @@ class Message(Delivery):
         return self._headers().producer_name
 
     def message_id(self) -> NativeMessageId:
+        return StoredMessageId(self._origin(), self.offset)
+
+    def _origin(self) -> PartitionOrigin:
         slot = self.feed.slot
-        return StoredMessageId(PartitionOrigin(slot.layout, slot.partition_field, slot.topic_name), self.offset)
+        return PartitionOrigin(slot.layout, slot.partition_field, slot.topic_name)
 
     def topic_name(self) -> str:
         """Full name, with the partition's suffix on a partitioned topic."""
@@ -190,9 +193,7 @@ class BatchedMessage(Message):
         return self.entry.columns.message(self.batch_index).event_time_ms
 
     def message_id(self) -> NativeMessageId:
-        slot = self.feed.slot
-        origin = PartitionOrigin(slot.layout, slot.partition_field, slot.topic_name)
-        return BatchedMessageId(origin, self.offset, self.batch_index, self.entry.size)
+        return BatchedMessageId(self._origin(), self.offset, self.batch_index, self.entry.size)
 
 
 class ChunkedMessage(Message):
@@ -203,9 +204,7 @@ class ChunkedMessage(Message):
     record: WholeMessage
 
     def message_id(self) -> NativeMessageId:
-        slot = self.feed.slot
-        origin = PartitionOrigin(slot.layout, slot.partition_field, slot.topic_name)
-        return ChunkedMessageId(origin, self.record.offsets[0], self.offset)
+        return ChunkedMessageId(self._origin(), self.record.offsets[0], self.offset)
 
     def _undecrypted(self) -> bool:
         return not self.record.decrypted

@@ -68,7 +68,7 @@ def test_after_an_unknown_outcome_the_log_decides() -> None:
     known.stored_at((1,), 10)
     known.failed((2,), certainly=False)
     known.failed((3,), certainly=False)
-    assert known.doubtful
+    assert not known.settled
     assert not known.settled
     assert known.judge(4) is UNKNOWN
     assert known.read_from == 11
