@@ -56,8 +56,7 @@ from pulsar_on_kafka.client.values.enums import (
 )
 from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy, KeySharedPolicy
 from pulsar_on_kafka.client.values.logger import ConsoleLogger, FileLogger
-from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_batch import MessageBatch
+from pulsar_on_kafka.client.values.message import Message, MessageBatch
 from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.client.values.redelivery_backoff import MultiplierRedeliveryBackoff
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider

@@ -21,8 +21,7 @@ from pulsar_on_kafka.client.values.enums import (
     RegexSubscriptionMode,
 )
 from pulsar_on_kafka.client.values.key_shared import KeySharedPolicy
-from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_batch import MessageBatch
+from pulsar_on_kafka.client.values.message import Message, MessageBatch
 from pulsar_on_kafka.client.values.service_info import ServiceInfo
 from pulsar_on_kafka.exceptions import *  # noqa: F403 - the official exceptions
 from pulsar_on_kafka.exceptions import PulsarException, Result

@@ -21,7 +21,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.connection import chosen_instance, connection_security
 from pulsar_on_kafka.client.values.authentication import Authentication
-from pulsar_on_kafka.client.values.service_url import parse_service_url
+from pulsar_on_kafka.client.values.service_info import parse_service_url
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName

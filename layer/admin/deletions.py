@@ -8,7 +8,7 @@ from typing import Final
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.consumer.retry_letters import RECONSUMETIMES
+from pulsar_on_kafka.client.consumer.letters import RECONSUMETIMES
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
 from pulsar_on_kafka.ledgers.deletion_topics import (
     DEAD_LETTERS,

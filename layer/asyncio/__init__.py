@@ -12,9 +12,9 @@ producers batch by default, and every failure is a `PulsarException` whose `erro
 
 from __future__ import annotations
 
+from pulsar_on_kafka.asyncio.bridge import PulsarException
 from pulsar_on_kafka.asyncio.client import Client
 from pulsar_on_kafka.asyncio.consumer import Consumer
-from pulsar_on_kafka.asyncio.errors import PulsarException
 from pulsar_on_kafka.asyncio.producer import Producer
 from pulsar_on_kafka.asyncio.reader import Reader
 from pulsar_on_kafka.asyncio.transaction import Transaction

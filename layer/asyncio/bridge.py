@@ -4,12 +4,44 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from pulsar_on_kafka.asyncio.errors import PulsarException, asyncio_errors
+from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.exceptions import Result
+
+
+class PulsarException(Exception):
+    """Every failure of the asyncio classes. Source: `pulsar.asyncio.PulsarException`, which is no relative of
+    `pulsar.PulsarException` either."""
+
+    def __init__(self, result: Result, msg: str | None = None) -> None:
+        super().__init__(result, msg)
+        self._result = result
+        self._msg = msg
+
+    def error(self) -> Result:
+        return self._result
+
+    def __str__(self) -> str:
+        code = f"{self._result.value} {self._result.name}"
+        return f"{code}: {self._msg}" if self._msg else code
+
+
+def as_asyncio(error: exceptions.PulsarException) -> PulsarException:
+    return PulsarException(error.result, str(error))
+
+
+@contextmanager
+def asyncio_errors() -> Iterator[None]:
+    """Translate exceptions of the blocking classes to those of this module; `ValueError` and `TypeError` stay."""
+    try:
+        yield
+    except exceptions.PulsarException as error:
+        raise as_asyncio(error) from error
+
 
 T = TypeVar("T")
 

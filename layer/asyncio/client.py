@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, TypeVar
 
-from pulsar_on_kafka.asyncio.bridge import Bridge, Room
+from pulsar_on_kafka.asyncio.bridge import Bridge, Room, asyncio_errors
 from pulsar_on_kafka.asyncio.consumer import Consumer
-from pulsar_on_kafka.asyncio.errors import asyncio_errors
 from pulsar_on_kafka.asyncio.producer import Producer
 from pulsar_on_kafka.asyncio.reader import Reader
 from pulsar_on_kafka.asyncio.transaction import Transaction

@@ -9,8 +9,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka import exceptions
-from pulsar_on_kafka.asyncio.bridge import Bridge, settle
-from pulsar_on_kafka.asyncio.errors import as_asyncio, asyncio_errors
+from pulsar_on_kafka.asyncio.bridge import Bridge, as_asyncio, asyncio_errors, settle
 from pulsar_on_kafka.asyncio.transaction import Transaction
 from pulsar_on_kafka.client.consumer.consumer import Consumer as BlockingConsumer
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay

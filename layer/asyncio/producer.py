@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 from pulsar_on_kafka import exceptions
-from pulsar_on_kafka.asyncio.bridge import Bridge, Room, settle
-from pulsar_on_kafka.asyncio.errors import as_asyncio
+from pulsar_on_kafka.asyncio.bridge import Bridge, Room, as_asyncio, settle
 from pulsar_on_kafka.asyncio.transaction import Transaction
 from pulsar_on_kafka.client.producer.producer import Producer as BlockingProducer
 from pulsar_on_kafka.client.values.message_id import MessageId

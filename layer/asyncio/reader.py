@@ -7,8 +7,7 @@ from concurrent.futures import Future
 from typing import Final
 
 from pulsar_on_kafka import exceptions
-from pulsar_on_kafka.asyncio.bridge import Bridge
-from pulsar_on_kafka.asyncio.errors import asyncio_errors
+from pulsar_on_kafka.asyncio.bridge import Bridge, asyncio_errors
 from pulsar_on_kafka.client.reader.reader import Reader as BlockingReader
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import MessageId

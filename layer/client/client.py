@@ -14,7 +14,7 @@ from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
-from pulsar_on_kafka.client.consumer.several_topics import subscribed
+from pulsar_on_kafka.client.consumer.consumer_opening import subscribed
 from pulsar_on_kafka.client.following.homes import Homes, directory_of
 from pulsar_on_kafka.client.following.provided import ProbedClusters, ProvidedPlace, ProvidedPlaces
 from pulsar_on_kafka.client.producer.producer import Producer

@@ -10,7 +10,7 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.connection import chosen_instance, connection_security
-from pulsar_on_kafka.client.values.service_url import parse_service_url
+from pulsar_on_kafka.client.values.service_info import parse_service_url
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.node.node import Node, acquire, release

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.consumer.topic_pattern import TopicPattern
+from pulsar_on_kafka.client.consumer.consumer_opening import TopicPattern
 from pulsar_on_kafka.client.values.enums import RegexSubscriptionMode
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.names.topic_name import TopicName

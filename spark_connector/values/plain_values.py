@@ -1,7 +1,7 @@
 """Values of Pulsar's plain types are SQL, both ways: bytes, text, and the Java client's big-endian numbers and times.
 
 Java's Date, Time and Timestamp are moments in milliseconds. Spark has no time of day, so LOCAL_TIME is a bigint of
-nanoseconds. Finer than microseconds nothing is kept in a timestamp. See `schema.java_values` for the bytes.
+nanoseconds. Finer than microseconds nothing is kept in a timestamp. See `schema.generic` for the bytes.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.connection import chosen_instance
-from pulsar_on_kafka.client.values.service_url import parse_service_url
+from pulsar_on_kafka.client.values.service_info import parse_service_url
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES, KafkaSettings
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion

@@ -35,7 +35,7 @@ from pulsar_on_kafka.schema import (
     String,
     StringSchema,
 )
-from pulsar_on_kafka.schema.java_values import plain_reader
+from pulsar_on_kafka.schema.generic import plain_reader
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka.spark.base.errors import InvalidReadOption, NotReadable
 from pulsar_on_kafka.spark.options.read_options import PERMISSIVE

@@ -12,7 +12,7 @@ import typer
 
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.client.connection.connection import connection_security
-from pulsar_on_kafka.client.values.service_url import ServiceUrl, parse_service_url
+from pulsar_on_kafka.client.values.service_info import ServiceUrl, parse_service_url
 from pulsar_on_kafka.embedded.settings import parse_properties
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.errors import InvalidInstanceName

@@ -10,8 +10,12 @@ from typing import Annotated, Any, Final
 from pulsar_on_kafka.client.connection.connection import chosen_instance, connection_security
 from pulsar_on_kafka.client.values.authentication import Authentication
 from pulsar_on_kafka.client.values.option_tables import ELSEWHERE, Within, check_table
-from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
-from pulsar_on_kafka.client.values.service_url import parse_service_url
+from pulsar_on_kafka.client.values.service_info import (
+    AutoClusterFailover,
+    ServiceInfo,
+    ServiceInfoProvider,
+    parse_service_url,
+)
 from pulsar_on_kafka.cursor.budget import DEFAULT_BYTES, LEAST_BYTES
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.kafka.settings import KafkaSettings

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pulsar_on_kafka.client.values.authentication import Authentication, AuthenticationTLS
-from pulsar_on_kafka.client.values.service_url import parse_service_url
+from pulsar_on_kafka.client.values.service_info import parse_service_url
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.kafka.security import Security
 from pulsar_on_kafka.kafka.settings import KafkaSettings

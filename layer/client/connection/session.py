@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.listener import ListenerThreads
-from pulsar_on_kafka.client.connection.topic_watch import TopicWatch
 from pulsar_on_kafka.client.values.stats_log import StatsLine, StatsLog
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, InvalidConfiguration
@@ -23,11 +24,46 @@ from pulsar_on_kafka.node.standing_in import LOOK_S
 from pulsar_on_kafka.sending.arguments import check_range
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
+_log: Final = logging.getLogger(__name__)
+
+_User = TypeVar("_User")
+
+
+class TopicWatch(Generic[_User]):
+    """The watch has its users told every `every_s` seconds, from the first one on. Thread-safe.
+
+    Memory: an entry for each user of a topic while the client holds it.
+    """
+
+    def __init__(self, scheduler: Scheduler, every_s: float, tell: Callable[[list[tuple[_User, Topic]]], None]) -> None:
+        self._scheduler = scheduler
+        self._every_s = every_s
+        self._tell = tell
+        self._watched: WeakKeyDictionary[_User, Topic] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._begun = False
+
+    def watch(self, topic: Topic, user: _User) -> None:
+        with self._lock:
+            self._watched[user] = topic
+            begun, self._begun = self._begun, True
+        if not begun:
+            self._scheduler.every(self._every_s, self._look)
+
+    def unwatch(self, user: _User) -> None:
+        with self._lock:
+            self._watched.pop(user, None)
+
+    def _look(self) -> None:
+        with self._lock:
+            watched = list(self._watched.items())
+        if watched:
+            self._tell(watched)
+
+
 if TYPE_CHECKING:
     from pulsar_on_kafka.node.metrics.server import MetricsServer
 
-
-_log: Final = logging.getLogger(__name__)
 
 DISCOVERY_S: Final = 5.0
 """How long new partitions go unused. The official client looks once a minute."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, cast
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
+from pulsar_on_kafka.client.consumer.letters import DeadLetterWriter
 from pulsar_on_kafka.client.consumer.places import Places
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, begin_acknowledging, cumulative, individual
 from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy, Inbox
@@ -295,7 +295,7 @@ class Consumer(Receiving["Consumer"]):
 
         For consumers made with `retry_enable`. Returns when the copy is durable and the message acknowledged; a crash
         between the two leaves both. `properties` are added to the copy's, which carries what
-        `client.consumer.retry_letters` says. Ours beyond the official client; source: Java's `Consumer.reconsumeLater`.
+        `client.consumer.letters` says. Ours beyond the official client; source: Java's `Consumer.reconsumeLater`.
 
         Differs from Pulsar: the message is not delivered again by itself when this fails.
 

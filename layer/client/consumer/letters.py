@@ -1,22 +1,29 @@
-"""Letters (dead letters, retry letters) are copies of messages: they keep the encryption, the schema version and the
-origin of their messages. That what is encrypted stays so is ours beyond the official clients."""
+"""Dead letters are copies of messages that were delivered often enough, for somebody to look at; retry letters are
+copies of messages that an application wants to see again later, ours beyond the official client. They keep the
+encryption, the schema version and the origin of their messages; that what is encrypted stays so is ours as well."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import QueueWorker
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
-from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy, DeadLetterPolicy
+from pulsar_on_kafka.client.values.message import Message, acknowledge_in_slot
 from pulsar_on_kafka.crypto.encryptor import TAG_BYTES, Produce
-from pulsar_on_kafka.exceptions import AlreadyClosed, PulsarException
+from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, PulsarException, Result
 from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
@@ -25,8 +32,10 @@ from pulsar_on_kafka.mapping.records.message_record import encryption_info
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, ENCRYPTION
 from pulsar_on_kafka.registry.model import SchemaPolicies
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy
+from pulsar_on_kafka.sending.arguments import check_range, check_type, check_type_or_none
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.outgoing_schema import LetterSchema, version_header
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery
 
 _log: Final = logging.getLogger(__name__)
 
@@ -200,3 +209,194 @@ def _sealed(message: Message, value: bytes) -> tuple[bytes, list[tuple[str, Any]
     assert info is not None  # noqa: S101 - there is a context
     ciphertext, header = message.feed.endpoint.unsealing.seal_again(value, info)
     return ciphertext, [(ENCRYPTION, header)]
+
+
+DLQ_SUFFIX: Final = "-DLQ"
+_CLOSE_S: Final = 10.0
+
+Kept = Callable[[Delivery], None]
+
+
+class DeadLetterWriter:
+    """The writer publishes one consumer's dead letters. A thread of its own opens topics and publishes, from the first
+    letter on.
+
+    A letter is acknowledged when every in-sync replica has it. It carries payload, key, ordering key and properties,
+    and `REAL_TOPIC` and `ORIGIN_MESSAGE_ID` as properties. Source: ConsumerImpl.processPossibleToDLQ of the official
+    client; like there, event times do not go along, and a letter that dies keeps its first origin. Differs from Pulsar:
+    what was encrypted stays encrypted, and a letter's schema is the one that its message was written with (letters.py).
+
+    With `as_java`, for consumers that have retry letters, they are as Java's client writes them, event time and all.
+
+    Memory: the letters under way; the dispatcher bounds their number.
+    """
+
+    def __init__(
+        self, policy: DeadLetterPolicy, subscription: str, producers: LetterProducers, *, as_java: bool = False
+    ) -> None:
+        self._policy = policy
+        self._subscription = subscription
+        self._as_java = as_java
+        self._producers = producers
+        self._letters: QueueWorker[tuple[Delivery, Kept]] = QueueWorker(
+            f"pok-dead-letters {subscription}", self._publish_all, last=producers.close
+        )
+        self._until = Deadline.never()
+
+    @property
+    def max_redeliver_count(self) -> int:
+        return self._policy.getMaxRedeliverCount()
+
+    def publish_dead_letters(self, letters: Sequence[Delivery], kept: Kept) -> None:
+        """Queue the letters for the writer's thread; a closed writer gives them to `kept` at once."""
+        if not self._letters.put([(letter, kept) for letter in letters]):
+            for letter in letters:
+                kept(letter)
+
+    def close(self) -> None:
+        """Publish what is under way, as far as ten seconds reach, and end the thread; the rest stays where it is. Twice
+        is fine."""
+        self._until = Deadline.after(_CLOSE_S)
+        if not self._letters.close(self._until):
+            _log.warning("subscription=%s its last dead letters are not published yet", self._subscription)
+
+    def _publish_all(self, letters: Sequence[tuple[Delivery, Kept]]) -> None:
+        for letter, kept in letters:
+            if self._until.passed():
+                kept(letter)
+                continue
+            try:
+                self._publish(letter, kept)
+            except Exception as failure:  # the letter stays where it is and is tried again
+                _log.warning("subscription=%s cannot publish a dead letter yet: %s", self._subscription, failure)
+                kept(letter)
+
+    def _publish(self, letter: Delivery, kept: Kept) -> None:
+        assert isinstance(letter, Message)  # noqa: S101 - this consumer's endpoint makes Messages
+        topic = self._policy.getDeadLetterTopic() or f"{letter.topic_name()}-{self._subscription}{DLQ_SUFFIX}"
+
+        def stored(result: Result, _: Any) -> None:
+            if result is Result.Ok:
+                acknowledge_in_slot(letter)
+                return
+            _log.warning("subscription=%s dead letter of %s: %s", self._subscription, letter, result)
+            kept(letter)
+
+        with self._producers.copying(letter, topic, self._policy.getInitialSubscriptionName()) as producer:
+            producer.send_async(
+                letter.payload(),
+                stored,
+                properties=self._origin(letter) | letter.properties(),  # what it says of its origin itself counts
+                partition_key=letter.record_key(),
+                ordering_key=letter.ordering_key() or None,
+                event_timestamp=(letter.event_timestamp() or None) if self._as_java else None,
+            )
+
+    def _origin(self, letter: Message) -> dict[str, str]:
+        return origin_as_java(letter, self._subscription, put_off=False) if self._as_java else origin(letter)
+
+
+DELAY_TIME: Final = "DELAY_TIME"
+RECONSUMETIMES: Final = "RECONSUMETIMES"
+RETRY_SUFFIX: Final = "-RETRY"
+DEFAULT_MAX_REDELIVER_COUNT: Final = 16
+"""Java's, for a consumer with `retry_enable` and no dead letter policy."""
+
+MAX_DELAY_MS: Final = 10 * 365 * 86_400_000
+"""Ten years."""
+
+
+def check_retry(message: object, delay_ms: object, properties: dict[str, str] | None) -> None:
+    """Raises what `Consumer.reconsume_later` says of its arguments."""
+    if not isinstance(message, Message):
+        raise TypeError(f"reconsume_later takes a message, got {type(message).__name__}: {message!r:.60}")
+    check_type(int, "delay_ms", delay_ms)
+    assert isinstance(delay_ms, int)  # noqa: S101 - checked
+    check_range("delay_ms", delay_ms, 0, MAX_DELAY_MS)
+    check_type_or_none(dict, "properties", properties)
+    for key, value in (properties or {}).items():
+        check_type(str, "a key of properties", key)
+        check_type(str, f"properties[{key!r}]", value)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryTopics:
+    """One consumer's letters go to the retry topic, and after so many retries to the dead letter topic. Source:
+    ConsumerBuilderImpl.subscribeAsync."""
+
+    subscription: str
+    retry_topic: str
+    dead_letters: ConsumerDeadLetterPolicy
+    """Always with a topic."""
+
+    @classmethod
+    def of(cls, topic: str, subscription: str, policy: ConsumerDeadLetterPolicy | None) -> RetryTopics:
+        """`topic`: full name of the consumer's first topic, after which both topics are named that the policy does not
+        name. Raises MappingError: what it names is no topic."""
+        count = DEFAULT_MAX_REDELIVER_COUNT if policy is None else policy.max_redeliver_count
+        dead = (policy and policy.dead_letter_topic) or f"{topic}-{subscription}{DLQ_SUFFIX}"
+        initial = (policy and policy.initial_subscription_name) or None
+        retry = (policy and policy.retry_letter_topic) or f"{topic}-{subscription}{RETRY_SUFFIX}"
+        return cls(subscription, str(TopicName.parse(retry)), ConsumerDeadLetterPolicy(count, dead, initial))
+
+    def letter(
+        self, properties: Mapping[str, str], origin: Mapping[str, str], delay_ms: int, extra: Mapping[str, str]
+    ) -> Letter:
+        """What becomes of a message with these properties and this origin. A letter of a letter keeps its origin.
+
+        Raises:
+            InvalidMessage: its property RECONSUMETIMES is no number.
+        """
+        combined = {**origin, **properties, **extra}
+        before = combined.get(RECONSUMETIMES, "0")
+        times = decimal_or_none(before)
+        if times is None:
+            raise InvalidMessage(
+                f"message {origin[ORIGIN_MESSAGE_ID]}: property {RECONSUMETIMES} must be a number, got {before!r:.60}"
+            )
+        times += 1
+        combined |= {RECONSUMETIMES: str(times), DELAY_TIME: str(delay_ms)}
+        if times > self.dead_letters.max_redeliver_count:
+            return Letter(
+                self.dead_letters.dead_letter_topic, self.dead_letters.initial_subscription_name, combined, None
+            )
+        return Letter(self.retry_topic, "", combined, timedelta(milliseconds=delay_ms))
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A letter has a topic, properties and a delay of its own; payload, keys and event time are its message's."""
+
+    topic: str
+    initial_subscription: str
+    """'' for none."""
+    properties: dict[str, str]
+    deliver_after: timedelta | None
+    """None for at once."""
+
+
+class RetryLetterWriter:
+    """The writer publishes the retry letters of one consumer. Thread-safe. Source: ConsumerImpl.doReconsumeLater of
+    Java's client.
+
+    Memory: two producers at most; each caller waits for its letter, so what is under way is bounded by their number.
+    """
+
+    def __init__(self, topics: RetryTopics, producers: LetterProducers) -> None:
+        self._topics = topics
+        self._producers = producers
+        self.close = producers.close
+
+    def publish(self, message: Message, delay_ms: int, extra: Mapping[str, str]) -> None:
+        """Return when every in-sync replica has the letter; any PulsarException when it is not sure to be there."""
+        origin = origin_as_java(message, self._topics.subscription, put_off=True)
+        letter = self._topics.letter(message.properties(), origin, delay_ms, extra)
+        with self._producers.copying(message, letter.topic, letter.initial_subscription) as producer:
+            producer.send(
+                message.payload(),
+                properties=letter.properties,
+                partition_key=message.record_key(),
+                ordering_key=message.ordering_key() or None,
+                event_timestamp=message.event_timestamp() or None,
+                deliver_after=letter.deliver_after,
+            )

@@ -11,12 +11,11 @@ from weakref import WeakSet
 
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
+from pulsar_on_kafka.client.consumer.letters import RetryLetterWriter, check_retry
 from pulsar_on_kafka.client.consumer.merged_inbox import MergedInbox
-from pulsar_on_kafka.client.consumer.retry_letters import RetryLetterWriter, check_retry
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, nothing_to_acknowledge
 from pulsar_on_kafka.client.receiving.receiving import Receiving
-from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_batch import ParsedMessage
+from pulsar_on_kafka.client.values.message import Message, ParsedMessage
 from pulsar_on_kafka.client.values.message_id import MessageId, native
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.client.values.transaction import Transaction

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.receiving.start_position import first_in_entry, offsets_at_time
-from pulsar_on_kafka.client.values.message import BatchedMessage, Message
-from pulsar_on_kafka.client.values.message_batch import ParsedMessage
+from pulsar_on_kafka.client.values.message import BatchedMessage, Message, ParsedMessage
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.exceptions import InvalidMessage
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId

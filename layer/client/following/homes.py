@@ -10,7 +10,7 @@ from typing import Final
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session, release_metrics, serve_metrics
 from pulsar_on_kafka.client.consumer.consumer import ConsumerOptions
-from pulsar_on_kafka.client.consumer.topic_pattern import TopicPattern
+from pulsar_on_kafka.client.consumer.consumer_opening import TopicPattern
 from pulsar_on_kafka.client.following.home import OpenSession, TenantHome
 from pulsar_on_kafka.client.following.moving_consumer import MovingConsumer
 from pulsar_on_kafka.client.following.moving_reader import MovingReader
@@ -18,7 +18,7 @@ from pulsar_on_kafka.client.following.moving_sender import MovingSender
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions
 from pulsar_on_kafka.client.reader.reader import ReaderOptions
-from pulsar_on_kafka.client.values.service_url import is_server
+from pulsar_on_kafka.client.values.service_info import is_server
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration
 from pulsar_on_kafka.lookup.file_directory import FileDirectory
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess

@@ -15,7 +15,7 @@ from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
-from pulsar_on_kafka.client.consumer.several_topics import subscribed
+from pulsar_on_kafka.client.consumer.consumer_opening import subscribed
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
 from pulsar_on_kafka.client.following.ahead import subscription_ahead
 from pulsar_on_kafka.client.following.home import TenantHome

@@ -16,8 +16,12 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import Retry, Worker
-from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
-from pulsar_on_kafka.client.values.service_url import parse_service_url
+from pulsar_on_kafka.client.values.service_info import (
+    AutoClusterFailover,
+    ServiceInfo,
+    ServiceInfoProvider,
+    parse_service_url,
+)
 from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantState
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.client.consumer import dead_letters
-from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
-from pulsar_on_kafka.client.consumer.letters import LetterProducers
+from pulsar_on_kafka.client.consumer import letters as dead_letters
+from pulsar_on_kafka.client.consumer.letters import DeadLetterWriter, LetterProducers
 from pulsar_on_kafka.client.values.dead_letter_policy import DeadLetterPolicyBuilder
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pulsar_on_kafka.client.consumer.topic_pattern import TopicPattern
+from pulsar_on_kafka.client.consumer.consumer_opening import TopicPattern
 from pulsar_on_kafka.client.values.enums import RegexSubscriptionMode
 from pulsar_on_kafka.mapping.errors import InvalidTopicName
 

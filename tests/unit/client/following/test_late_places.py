@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.following.late_places import Extent, Late, Log, Named, named
+from pulsar_on_kafka.client.following.late_acks import Extent, Late, Log, Named, named
 from pulsar_on_kafka.mapping.records.message_record import ChunkInfo, Headers, MessageMetadata, encode_headers
 from pulsar_on_kafka.mapping.records.original_position import OriginalPosition
 from tests.kafka_records import ReadRecord

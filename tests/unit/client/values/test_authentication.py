@@ -17,7 +17,7 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.errors import NoCredentials
 from pulsar_on_kafka.client.connection.connection import connection_security
-from pulsar_on_kafka.client.values.service_url import parse_service_url
+from pulsar_on_kafka.client.values.service_info import parse_service_url
 from pulsar_on_kafka.kafka.security import Security, Token, TokenSource
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 
