@@ -16,7 +16,7 @@ from pulsar_on_kafka.client.consumer.places import Places
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, begin_acknowledging, cumulative, individual
 from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy, Inbox
 from pulsar_on_kafka.client.receiving.receiving import Receiving
-from pulsar_on_kafka.client.receiving.start_position import last_message
+from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.enums import (
@@ -376,7 +376,7 @@ class Consumer(Receiving["Consumer"]):
     def get_last_message_id(self) -> NativeMessageId:
         """Id of the last message of the topic that may be read; equal to `MessageId.earliest` where there is none.
 
-        Markers and what transactions hold back or aborted are left out (see `last_message`).
+        Markers and what transactions hold back or aborted are left out (see `TopicPositions.last_message`).
 
         Raises:
             OperationNotSupported: on a partitioned topic, as officially.
@@ -392,7 +392,7 @@ class Consumer(Receiving["Consumer"]):
             raise OperationNotSupported(f"get_last_message_id: {topic.name} has {topic.partitions} partitions")
         partition = only or 0
         with pulsar_errors():
-            last = last_message(self._node, topic, partition, self._deadline())
+            last = TopicPositions(self._node, topic).last_message(partition, self._deadline())
         if last < 0:
             return NativeMessageId(-1, -1, -1, -1)
         origin = PartitionOrigin(topic.layout, topic.partition_field(partition), self.topic())

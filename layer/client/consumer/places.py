@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.receiving.start_position import first_in_entry, offsets_at_time
+from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message, ParsedMessage
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.exceptions import InvalidMessage
@@ -17,7 +17,6 @@ from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.sending.arguments import check_type
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
-from pulsar_on_kafka.subscriptions.records.batches import messages_of_entry
 from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
 
 
@@ -30,6 +29,7 @@ class Places:
         self._member = member
         self._timeout_s = timeout_s
         self._topic = subscription.topic
+        self._positions = TopicPositions(node, subscription.topic)
         self._only = subscription.partition
         """The one partition that the consumer has; None for all."""
         self._partitions = subscription.topic.partitions
@@ -93,10 +93,7 @@ class Places:
     def messages_of(self, slot: PartitionSlot, offset: int) -> int:
         """Number of messages of the batch entry at an offset; 0 for a plain message, and where there is nothing."""
         with pulsar_errors():
-            kafka_topic = self._topic.kafka_topic
-            return messages_of_entry(
-                self._node.fetcher, kafka_topic, slot.number, offset, Deadline.after(self._timeout_s)
-            )
+            return self._positions.messages_of_entry(slot.number, offset, Deadline.after(self._timeout_s))
 
     def seek_targets(self, target: object, deadline: Deadline, *, inclusive: bool) -> Mapping[int, Seek]:
         """Where each partition goes on after a seek to an id or a time; `inclusive`: with the id's own message."""
@@ -107,7 +104,7 @@ class Places:
         if message_id is None:
             check_type(int, "messageid", target)
             assert isinstance(target, int)  # noqa: S101 - checked
-            times = offsets_at_time(self._node, topic, partitions, target, deadline)
+            times = self._positions.at_time(partitions, target, deadline)
             return {partition: Seek(offset) for partition, offset in times.items()}
         if message_id in (NativeMessageId.earliest, NativeMessageId.latest):
             ask = admin.start_offsets if message_id == NativeMessageId.earliest else admin.end_offsets
@@ -118,9 +115,7 @@ class Places:
         end = admin.end_offsets(topic.kafka_topic, [slot.number], deadline)[slot.number]
         first, size = 0, 0
         if offset < end:
-            first, size = first_in_entry(
-                self._node, topic, slot.number, offset, message_id, inclusive=inclusive, deadline=deadline
-            )
+            first, size = self._positions.first_in_entry(slot.number, offset, message_id, deadline, inclusive=inclusive)
         if size == 0:
             return {slot.number: Seek(min(end, offset if inclusive else offset + 1))}
         if first >= size:

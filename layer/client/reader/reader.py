@@ -5,14 +5,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.client.connection.listener import ListenerTask
 from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.client.receiving.batch_receive import Inbox, hear
 from pulsar_on_kafka.client.receiving.incoming_schema import admit_reading, incoming_values
-from pulsar_on_kafka.client.receiving.start_position import inside_batches, offsets_at_time, start_offsets
+from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.enums import ConsumerCryptoFailureAction
 from pulsar_on_kafka.client.values.message import Message
@@ -92,6 +93,7 @@ class Reader:
         self._node = node
         self._name = TopicName.parse(options.topic)
         self._topic = topic
+        self._positions = TopicPositions(node, topic)
         self._tail = tail
         self._inbox = endpoint
         self.starts = starts
@@ -159,18 +161,9 @@ class Reader:
         return message  # type: ignore[return-value]  # this reader's endpoint makes Messages
 
     def _listen_once(self) -> bool:
-        message = None if self._closed else self._inbox.take_now()
-        if message is None or self._listener is None:
+        if self._closed or self._listener is None:
             return False
-        if self._inbox.capacity:
-            self._listener(self, message)  # type: ignore[arg-type]
-            return True
-        self._inbox.expect(-1)
-        try:
-            self._listener(self, message)  # type: ignore[arg-type]
-        finally:
-            self._inbox.expect(1)
-        return True
+        return hear(cast("Inbox", self._inbox), self._listener, self)  # its endpoint makes Messages
 
     def has_message_available(self) -> bool:
         """Whether `read_next` has a message to give without waiting for one to be sent. Exact: what is left of the
@@ -221,7 +214,7 @@ class Reader:
             begun: dict[int, Begun] = {}
             if message_id is None:
                 assert isinstance(messageid, int)  # noqa: S101 - checked
-                offsets = offsets_at_time(self._node, self._topic, self._tail.partitions(), messageid, deadline)
+                offsets = self._positions.at_time(self._tail.partitions(), messageid, deadline)
             else:
                 offsets, begun = self._places_of(message_id, deadline)
             self._tail.seek(offsets, begun, deadline)
@@ -236,10 +229,7 @@ class Reader:
                     f"id {message_id} names partition {one} of {self._name}, expected one of {partitions}"
                 )
             partitions = [one]
-        starts = start_offsets(
-            self._node.admin, self._topic, partitions, message_id, inclusive=self._inclusive, deadline=deadline
-        )
-        return inside_batches(self._node, self._topic, starts, message_id, inclusive=self._inclusive, deadline=deadline)
+        return self._positions.begin(partitions, message_id, deadline, inclusive=self._inclusive)
 
     def is_connected(self) -> bool:
         return not self._closed and self._tail.failure is None
@@ -286,7 +276,7 @@ def open_reader(options: ReaderOptions, session: Session, starts: dict[int, int]
 
 
 def _begin(session: Session, options: ReaderOptions, given: dict[int, int] | None) -> Reader:
-    name, start, inclusive = TopicName.parse(options.topic), options.start, options.start_message_id_inclusive
+    name, start = TopicName.parse(options.topic), options.start
     node = session.node()
     deadline = session.deadline()
     topic = node.topics.open(name, deadline)
@@ -299,8 +289,8 @@ def _begin(session: Session, options: ReaderOptions, given: dict[int, int] | Non
     starts = given or {}
     begun: dict[int, Begun] = {}
     if given is None:
-        starts = start_offsets(node.admin, topic, partitions, start, inclusive=inclusive, deadline=deadline)
-        starts, begun = inside_batches(node, topic, starts, start, inclusive=inclusive, deadline=deadline)
+        inclusive = options.start_message_id_inclusive
+        starts, begun = TopicPositions(node, topic).begin(partitions, start, deadline, inclusive=inclusive)
     compacted = compacted_ranges(node, topic, partitions, deadline) if options.is_read_compacted else {}
     endpoint = Endpoint(
         options.reader_name or f"{options.subscription_role_prefix or 'reader'}-{secrets.token_hex(5)}",

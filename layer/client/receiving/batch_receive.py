@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
@@ -37,7 +37,24 @@ class Inbox(Protocol):
     def close(self) -> None: ...
 
 
+_Owner = TypeVar("_Owner")
 _UNLIMITED: Final = sys.maxsize
+
+
+def hear(inbox: Inbox, listener: Callable[[_Owner, Message], None], owner: _Owner) -> bool:
+    """Have a listener called with the next message; False when there is none."""
+    message = inbox.take_now()
+    if message is None:
+        return False
+    if inbox.capacity:
+        listener(owner, message)
+        return True
+    inbox.expect(-1)  # with a queue of size 0 it takes one message at a time
+    try:
+        listener(owner, message)
+    finally:
+        inbox.expect(1)
+    return True
 
 
 class BatchReceivePolicy:

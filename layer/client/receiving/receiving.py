@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.listener import ListenerTask, ListenerThreads
-from pulsar_on_kafka.client.receiving.batch_receive import DEFAULT_POLICY, ConsumerBatchReceivePolicy, Inbox
+from pulsar_on_kafka.client.receiving.batch_receive import DEFAULT_POLICY, ConsumerBatchReceivePolicy, Inbox, hear
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, Result
 from pulsar_on_kafka.sending.arguments import check_type
@@ -123,19 +123,7 @@ class Receiving(Generic[_C]):
     def _listen_once(self) -> bool:
         if self._listener_paused or self._closed or self._listener is None:
             return False
-        message = self._inbox.take_now()
-        if message is None:
-            return False
-        consumer = cast("_C", self)
-        if self._inbox.capacity:
-            self._listener(consumer, message)
-            return True
-        self._inbox.expect(-1)
-        try:
-            self._listener(consumer, message)
-        finally:
-            self._inbox.expect(1)
-        return True
+        return hear(self._inbox, self._listener, cast("_C", self))
 
     def _answer_once(self) -> bool:
         if not self._receives:
