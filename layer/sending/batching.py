@@ -322,7 +322,7 @@ class Batching:
             every = [(PRODUCER, outlet.header % batch.first_sequence), *batch.marks, *headers]
             at_ms = 0 if batch.stamp is None else batch.stamp()
             outlet.produce(outlet.kafka_topic, value, key, batch.partition, batch, None, at_ms, every)
-        except Exception as refused:
+        except Exception as refused:  # by librdkafka, or by what stands before it: its senders hear why
             return refused
         return None
 

@@ -215,7 +215,7 @@ class Chunking:
         total = sum(map(len, pieces))
         try:
             now_ms = time.time_ns() // 1_000_000 if message.stamp is None else message.stamp()
-        except Exception as refused:
+        except Exception as refused:  # the transaction's time is over, say: the sender hears why
             self._refused(refused, tickets, send, origin, first=True)
             return
         for number, piece in enumerate(pieces):
@@ -234,7 +234,7 @@ class Chunking:
                 self._produce(
                     outlet.produce if count == 1 else outlet.produce_admitted, piece, message, ticket, now_ms, headers
                 )
-            except Exception as refused:
+            except Exception as refused:  # by librdkafka, or by what stands before it: the sender hears why
                 self._refused(refused, tickets[number:], send, origin, first=number == 0)
                 return
         outlet.kafka.poll_inline()

@@ -10,6 +10,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata, encode_headers, key_text
+from pulsar_on_kafka.sending.arguments import check_type
 from pulsar_on_kafka.sending.in_flight import SendCallback
 from pulsar_on_kafka.sending.outgoing_schema import Marks, RecordKey, key_bytes
 from pulsar_on_kafka.sending.transactional_sends import OpenTransaction
@@ -43,15 +44,15 @@ class SendRequest(Struct, frozen=True):
         replication_clusters, disable_replication = self.replication_clusters, self.disable_replication
         # Each is looked at only where it is said: this is done for every message that says anything.
         if partition_key is not None and not isinstance(partition_key, RecordKey):
-            _check_type(str, "partition_key", partition_key)
+            check_type(str, "partition_key", partition_key)
         if ordering_key is not None:
-            _check_type(str, "ordering_key", ordering_key)
+            check_type(str, "ordering_key", ordering_key)
         if sequence_id is not None:
-            _check_type(int, "sequence_id", sequence_id)
+            check_type(int, "sequence_id", sequence_id)
             if sequence_id < 0:
                 raise ValueError(f"sequence_id must be 0 or more, got {sequence_id}")
         if event_timestamp is not None:
-            _check_type(int, "event_timestamp", event_timestamp)
+            check_type(int, "event_timestamp", event_timestamp)
             if event_timestamp < 0:
                 raise TypeError(f"event_timestamp must be 0 or more, got {event_timestamp}")
         timed = deliver_at is not None or deliver_after is not None
@@ -146,10 +147,10 @@ def needs_headers(metadata: MessageMetadata) -> bool:
 
 def _replicate_to(clusters: Sequence[str] | None, disabled: bool) -> tuple[str, ...] | None:
     """None leaves it to the policies, as officially an empty list does; to be kept here wins over a list."""
-    _check_type(bool, "disable_replication", disabled)
+    check_type(bool, "disable_replication", disabled)
     names: Sequence[Any] = clusters or ()
     if clusters is not None:
-        _check_type(list, "replication_clusters", clusters)
+        check_type(list, "replication_clusters", clusters)
     if disabled:
         return ()
     for name in names:
@@ -159,7 +160,8 @@ def _replicate_to(clusters: Sequence[str] | None, disabled: bool) -> tuple[str, 
 
 
 def _texts(given: dict[Any, Any]) -> dict[str, str]:
-    _check_type(dict, "properties", given)
+    if type(given) is not dict:
+        check_type(dict, "properties", given)
     made = {}
     for name, text in given.items():
         if not isinstance(name, (str, bytes)) or not isinstance(text, (str, bytes)):
@@ -180,19 +182,11 @@ def _delivery_time(deliver_at: int | None, deliver_after: timedelta | None) -> i
         TypeError: `deliver_at` is negative, as the official client has it.
     """
     if deliver_at is not None:
-        _check_type(int, "deliver_at", deliver_at)
+        check_type(int, "deliver_at", deliver_at)
         if deliver_at < 0:
             raise TypeError(f"deliver_at must be 0 or more, got {deliver_at}")
     if deliver_after is not None:
-        _check_type(timedelta, "deliver_after", deliver_after)
+        check_type(timedelta, "deliver_after", deliver_after)
     if deliver_after:
         return max(0, time.time_ns() // 1_000_000 + int(deliver_after.total_seconds() * 1000))
     return deliver_at or None
-
-
-def _check_type(kind: type[Any], name: str, value: object) -> None:
-    """Raises ValueError, as the official `_check_type`; a bool is no int."""
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ValueError(
-            f"Argument {name} is expected to be of type {kind.__name__}, got {type(value).__name__}: {value!r:.60}"
-        )

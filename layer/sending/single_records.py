@@ -110,7 +110,7 @@ class SingleRecords:
         try:
             # topic, value, key, partition, callback, its alias, timestamp (0: now), headers; keywords cost more
             outlet.produce(outlet.kafka_topic, payload, key, partition, ticket.report, None, 0, headers)
-        except Exception as refused:
+        except Exception as refused:  # by librdkafka, or by what stands before it: `after_refusal` tells them apart
             again = outlet.after_refusal(refused, ticket)
             if again is None or not outlet.offer(again, payload, key, partition, headers):
                 return
@@ -151,7 +151,7 @@ class SingleRecords:
         try:
             at_ms = 0 if stamp is None else stamp()
             outlet.produce(outlet.kafka_topic, payload, key, partition, ticket.report, None, at_ms, headers)
-        except Exception as refused:
+        except Exception as refused:  # the same
             again = outlet.after_refusal(refused, ticket)
             if again is None or not outlet.offer(again, payload, key, partition, headers, stamp):
                 return
