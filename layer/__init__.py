@@ -39,7 +39,11 @@ from pulsar_on_kafka.client.values.authentication import (
     AuthenticationTLS,
     AuthenticationToken,
 )
-from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy, DeadLetterPolicyBuilder
+from pulsar_on_kafka.client.values.dead_letter_policy import (
+    ConsumerDeadLetterPolicy,
+    DeadLetterPolicyBuilder,
+    MultiplierRedeliveryBackoff,
+)
 from pulsar_on_kafka.client.values.encryption import EncryptionContext, EncryptionKey
 from pulsar_on_kafka.client.values.enums import (
     BatchingType,
@@ -58,7 +62,6 @@ from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy, Ke
 from pulsar_on_kafka.client.values.logger import ConsoleLogger, FileLogger
 from pulsar_on_kafka.client.values.message import Message, MessageBatch
 from pulsar_on_kafka.client.values.message_id import MessageId
-from pulsar_on_kafka.client.values.redelivery_backoff import MultiplierRedeliveryBackoff
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader

@@ -16,7 +16,7 @@ from pulsar_on_kafka.client.client import Client as BlockingClient
 from pulsar_on_kafka.client.consumer.consumer import Consumer as BlockingConsumer
 from pulsar_on_kafka.client.consumer.consumer import ConsumerOptions
 from pulsar_on_kafka.client.producer.producer import Producer as BlockingProducer
-from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions
+from pulsar_on_kafka.client.producer.producer import ProducerOptions
 from pulsar_on_kafka.client.reader.reader import Reader as BlockingReader
 from pulsar_on_kafka.client.reader.reader import ReaderOptions
 from pulsar_on_kafka.client.values.option_tables import BYTES, takes

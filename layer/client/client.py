@@ -17,8 +17,7 @@ from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.consumer.consumer_opening import subscribed
 from pulsar_on_kafka.client.following.homes import Homes, directory_of
 from pulsar_on_kafka.client.following.provided import ProbedClusters, ProvidedPlace, ProvidedPlaces
-from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
+from pulsar_on_kafka.client.producer.producer import Producer, ProducerOptions, open_producer
 from pulsar_on_kafka.client.reader.reader import Reader, ReaderOptions, open_reader
 from pulsar_on_kafka.client.reader.table_view import TableView
 from pulsar_on_kafka.client.values.logger import install_logger

@@ -17,7 +17,7 @@ from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, begi
 from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy, Inbox
 from pulsar_on_kafka.client.receiving.receiving import Receiving
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
-from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
+from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy, RedeliveryBackoff
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.enums import (
     ConsumerCryptoFailureAction,
@@ -30,7 +30,6 @@ from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
-from pulsar_on_kafka.client.values.redelivery_backoff import RedeliveryBackoff
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader

@@ -16,8 +16,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import QueueWorker
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
+from pulsar_on_kafka.client.producer.producer import Producer, ProducerOptions, open_producer
 from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy, DeadLetterPolicy
 from pulsar_on_kafka.client.values.message import Message, acknowledge_in_slot
 from pulsar_on_kafka.crypto.encryptor import TAG_BYTES, Produce

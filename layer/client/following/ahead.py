@@ -13,7 +13,7 @@ from typing import Final
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.worker import aside, side_by_side
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions
+from pulsar_on_kafka.client.producer.producer import ProducerOptions
 from pulsar_on_kafka.exceptions import PulsarException
 from pulsar_on_kafka.lookup.places import TenantPlace
 from pulsar_on_kafka.mapping.errors import MappingError

@@ -15,8 +15,7 @@ from pulsar_on_kafka.client.following.home import OpenSession, TenantHome
 from pulsar_on_kafka.client.following.moving_consumer import MovingConsumer
 from pulsar_on_kafka.client.following.moving_reader import MovingReader
 from pulsar_on_kafka.client.following.moving_sender import MovingSender
-from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions
+from pulsar_on_kafka.client.producer.producer import Producer, ProducerOptions
 from pulsar_on_kafka.client.reader.reader import ReaderOptions
 from pulsar_on_kafka.client.values.service_info import is_server
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration

@@ -14,8 +14,7 @@ from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.ahead import producer_ahead
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.moving import Moving
-from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
+from pulsar_on_kafka.client.producer.producer import Producer, ProducerOptions, open_producer
 from pulsar_on_kafka.exceptions import ProducerQueueIsFull, PulsarException, Result, Timeout
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.sending.in_flight import OwnCallback, SendCallback, fail, is_waited_for, tell
