@@ -31,9 +31,9 @@ _READ_AS: Final = {"MESSAGE": "BYTES", "ENUM": "INT32"}
 
 
 def fields_reader(info: SchemaInfo) -> Callable[[bytes], dict[str, Any]]:
-    """Reads a message as a dict of its own fields, in the order in which Java's client notes them: the definition itself
-    is Avro text and has no field numbers. They are in the property `__PARSING_INFO__`, for the fields of the message
-    itself and not for those of messages in it.
+    """Reads a message as a dict of its own fields, in the order in which Java's client notes them: the definition is
+    Avro text and has no field numbers. They are in the property `__PARSING_INFO__`, for the fields of the message and
+    not for those of messages in it.
 
     Scalars are Python's; one that is not there has the default of the definition. Of an enum only the number is known,
     of a message in the message only its bytes; both are None where they are not there. Differs from Pulsar: the Java

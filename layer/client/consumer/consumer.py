@@ -137,6 +137,8 @@ class Consumer(Receiving["Consumer"]):
     Memory: an inbox of `receiver_queue_size` messages, besides what its subscription's member holds.
     """
 
+    _close_called = False
+
     def __init__(
         self,
         node: Node,
@@ -166,7 +168,6 @@ class Consumer(Receiving["Consumer"]):
         self._transient = not subscription.topic.name.is_persistent
         self._dead_letters = dead_letters
         self._on_close = session.consumer_closed
-        self._close_called = False
         self._losses_seen = member.losses()
         self._begin_to_listen()
 
@@ -403,12 +404,6 @@ class Consumer(Receiving["Consumer"]):
     def topic(self) -> str:
         return self._subscription.place
 
-    def subscription_name(self) -> str:
-        return self._subscription.name
-
-    def consumer_name(self) -> str:
-        return self._inbox.name
-
     def is_connected(self) -> bool:
         """True until it is closed, or its subscription has failed for good; from the start, as officially."""
         return not self._closed and self._member.failure is None
@@ -437,7 +432,7 @@ class Consumer(Receiving["Consumer"]):
             ValueError: `close` was called before (as the official client does).
         """
         if self._close_called:
-            raise ValueError(f"consumer {self._inbox.name} is closed already")
+            raise ValueError(f"consumer {self.consumer_name()} is closed already")
         self._close_called = True
         self.leave()
 

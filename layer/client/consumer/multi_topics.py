@@ -74,7 +74,6 @@ class MultiTopicsConsumer(Consumer):
         self._options = options
         self._on_close = session.consumer_closed
         self._retry_letters = retry_letters
-        self._close_called = False
         self._consumers: dict[str, Consumer] = {}
         """By the topic's full name."""
         self._by_endpoint: dict[Endpoint, Consumer] = {}
@@ -199,7 +198,6 @@ class MultiTopicsConsumer(Consumer):
     def begin_acknowledging(
         self, message: Message | NativeMessageId | MessageId | Any, txn: Transaction
     ) -> AckUnderWay:
-        """`acknowledge` in a transaction, up to where its answer has to be waited for. Raises as `acknowledge` does."""
         consumer = self._concerned(message, "acknowledge")
         return nothing_to_acknowledge() if consumer is None else consumer.begin_acknowledging(message, txn)
 
@@ -210,11 +208,6 @@ class MultiTopicsConsumer(Consumer):
         txn: Transaction | None = None,
         wait: bool = False,
     ) -> None:
-        """Acknowledge this message and every one before it in its partition. Raises as `acknowledge` does, and:
-
-        Raises:
-            CumulativeAcknowledgementNotAllowedError: on a Shared or Key_Shared subscription.
-        """
         self._options.check_cumulative()
         if (consumer := self._concerned(message, "acknowledge_cumulative")) is not None:
             consumer.acknowledge_cumulative(message, txn=txn, wait=wait)
@@ -222,7 +215,6 @@ class MultiTopicsConsumer(Consumer):
     def begin_acknowledging_cumulative(
         self, message: Message | NativeMessageId | MessageId | Any, txn: Transaction
     ) -> AckUnderWay:
-        """The same of `acknowledge_cumulative`, and raises as that does."""
         self._options.check_cumulative()
         consumer = self._concerned(message, "acknowledge_cumulative")
         return nothing_to_acknowledge() if consumer is None else consumer.begin_acknowledging_cumulative(message, txn)
@@ -234,7 +226,6 @@ class MultiTopicsConsumer(Consumer):
             consumer.negative_acknowledge(message)
 
     def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
-        """Have a copy of this message delivered after `delay_ms`, and acknowledge the message; see `Consumer`'s."""
         self._check_open()
         if self._retry_letters is None:
             super().reconsume_later(message, delay_ms, properties)
@@ -245,12 +236,10 @@ class MultiTopicsConsumer(Consumer):
         consumer.acknowledge(message)
 
     def redeliver_unacknowledged_messages(self) -> None:
-        """Have everything unacknowledged delivered again, now. Nothing on a closed consumer."""
         for consumer in self._current():
             consumer.redeliver_unacknowledged_messages()
 
     def flush(self, timeout_millis: int | None = None) -> None:
-        """Return when everything acknowledged so far is durable, on every topic."""
         self._check_open()
         _raise_first(self._all(lambda consumer: consumer.flush(timeout_millis), self._current()))
 
@@ -282,12 +271,6 @@ class MultiTopicsConsumer(Consumer):
         """The pattern, or a name made up for the list, as officially."""
         return self._shown_topic
 
-    def subscription_name(self) -> str:
-        return self._subscription_name
-
-    def consumer_name(self) -> str:
-        return self._merged.name
-
     def is_connected(self) -> bool:
         return not self._closed and all(consumer.is_connected() for consumer in self._current())
 
@@ -304,15 +287,7 @@ class MultiTopicsConsumer(Consumer):
             raise failures[0]
         self.leave()
 
-    def close(self) -> None:
-        """Raises ValueError when `close` was called before (as the official client does)."""
-        if self._close_called:
-            raise ValueError(f"consumer {self.consumer_name()} is closed already")
-        self._close_called = True
-        self.leave()
-
     def leave(self) -> None:
-        """`close` on the client's behalf; a second call does nothing."""
         self.before_close()
         with self._lock:
             if self._closed:

@@ -69,7 +69,6 @@ class MovingConsumer(Moving[Consumer], Consumer):
         self._options = options
         self._attached: Consumer | None = None
         """Takes acknowledgements: the one that gives messages, and a little longer."""
-        self._close_called = False
         self._listener_paused = False
         self._unreceived = 0
         """What lay in the inbox when handing out ended."""
@@ -155,8 +154,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
     # Receiving ----------------------------------------------------------------------------------------------------
 
     def receive(self, timeout_millis: int | None = None) -> Message:
-        """The next message; between two clusters it is waited for as where there is none. Raises as
-        `Consumer.receive`."""
+        """The next message; between two clusters it is waited for as where there is none."""
         self._asking.append(None)
         try:
             if timeout_millis is None:
@@ -167,8 +165,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
             self._asking.pop()
 
     def batch_receive(self) -> list[Message]:
-        """The next batch; one that a switch interrupts begins anew on the next cluster. Raises as
-        `Consumer.batch_receive`."""
+        """The next batch; one that a switch interrupts begins anew on the next cluster."""
         self._asking.append(None)
         try:
             return self._call(Consumer.batch_receive, Deadline.never())
@@ -212,8 +209,6 @@ class MovingConsumer(Moving[Consumer], Consumer):
             self._listening.pop()
 
     def pause_message_listener(self) -> None:
-        """Stop calling the listener, also on the next cluster; messages wait. Raises as
-        `Consumer.pause_message_listener`."""
         self._call(Consumer.pause_message_listener, self._patience())
         self._listener_paused = True
 
@@ -386,14 +381,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
         return self._known().consumer_name()
 
     def unsubscribe(self) -> None:
-        """Delete the subscription on the cluster that has the tenant. Raises as `Consumer.unsubscribe`."""
         self._call(Consumer.unsubscribe, self._patience())
-        self.leave()
-
-    def close(self) -> None:
-        if self._close_called:
-            raise ValueError(f"{self._what} is closed already")
-        self._close_called = True
         self.leave()
 
     def leave(self) -> None:

@@ -43,7 +43,6 @@ class MovingReader(Moving[Reader], Reader):
         self._options = options
         self._left: str = ""
         """The cluster on which `_given` is."""
-        self._close_called = False
         self._listening_with: ReaderListener | None = None
         self._former: list[LedgerLayout] = []
         self._given: dict[int, _Given] = {}
@@ -104,8 +103,7 @@ class MovingReader(Moving[Reader], Reader):
         return starts
 
     def read_next(self, timeout_millis: int | None = None) -> Message:
-        """The next message; between two clusters it is waited for as where there is none. Raises as
-        `Reader.read_next`."""
+        """The next message; between two clusters it is waited for as where there is none."""
         deadline = Deadline.never() if timeout_millis is None else Deadline.after_ms(timeout_millis)
 
         def read(inner: Reader) -> Message:
@@ -145,8 +143,6 @@ class MovingReader(Moving[Reader], Reader):
             self._listening_with(self, message)
 
     def has_message_available(self) -> bool:
-        """Whether the cluster that has the tenant has a message for `read_next`. Raises as
-        `Reader.has_message_available`."""
         return self._call(Reader.has_message_available, self._patience())
 
     def seek(self, messageid: NativeMessageId | Any) -> None:
@@ -178,12 +174,6 @@ class MovingReader(Moving[Reader], Reader):
 
     def when_closed(self, told: Callable[[Reader], None]) -> None:
         self._told_at_close.append(told)
-
-    def close(self) -> None:
-        if self._close_called:
-            raise ValueError(f"{self._what} is closed already")
-        self._close_called = True
-        self.leave()
 
     def abandon(self) -> None:
         super().abandon()

@@ -79,6 +79,8 @@ class Reader:
     Memory: an inbox of `receiver_queue_size` messages, and what its `Tail` says.
     """
 
+    _close_called = False
+
     def __init__(
         self,
         node: Node,
@@ -104,7 +106,6 @@ class Reader:
         self._threads = session.threads
         self._on_close: list[Callable[[Reader], None]] = [session.reader_closed]
         self._closed = False
-        self._close_called = False
         self._task: ListenerTask | None = None
         if options.reader_listener is not None:
             self.listen(options.reader_listener)
@@ -237,7 +238,7 @@ class Reader:
     def close(self) -> None:
         """Raises ValueError when `close` was called before (as the official client does)."""
         if self._close_called:
-            raise ValueError(f"reader {self._inbox.name} of {self._name} is closed already")
+            raise ValueError(f"reader of {self.topic()} is closed already")
         self._close_called = True
         self.leave()
 

@@ -46,6 +46,12 @@ class Receiving(Generic[_C]):
         self._task: ListenerTask | None = None
         self._closed = False
 
+    def subscription_name(self) -> str:
+        return self._subscription_name
+
+    def consumer_name(self) -> str:
+        return self._inbox.name
+
     def _begin_to_listen(self) -> None:
         """The last thing of a constructor: messages come from now on."""
         if self._listener is not None:

@@ -1,5 +1,5 @@
-"""Policies of redelivery: how long each one is delayed, when a message counts as dead, and where it goes then. The delay
-is ours beyond the official Python client, with the Java client's names."""
+"""Policies of redelivery: how long each one is delayed, when a message counts as dead, and where it goes then. The
+delay is ours beyond the official Python client, with the Java client's names."""
 
 from __future__ import annotations
 

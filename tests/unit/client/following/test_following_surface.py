@@ -12,6 +12,7 @@ from pulsar_on_kafka.client.following.moving_reader import MovingReader
 from pulsar_on_kafka.client.reader.reader import Reader
 
 OF_THE_INNER_ONE = {
+    "close",  # it is a leave that may be called once
     # whoever owns the inner producer or consumer calls it there: its client, or a consumer of several topics
     "grow", "stats_line", "stats_lines", "endpoint", "endpoints", "layouts", "stop_receiving",
 }  # fmt: skip
