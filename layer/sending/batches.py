@@ -161,7 +161,8 @@ class Batch:
             _filled(self._ordering_keys, count, None),
             _filled(self._properties, count, None),
             _filled(self._event_times, count, 0),
-            self._sequence_column(count),
+            # The ids that are not the record's own plus the batch index must be there; those that are, may be.
+            _filled(self._sequences, count, None),
         )
         return value, key, headers
 
@@ -174,14 +175,8 @@ class Batch:
             return ordering_key, encode_headers(MessageMetadata(key_is_ordering_key=True))
         return key, encode_headers(MessageMetadata(ordering_key=ordering_key))
 
-    def _sequence_column(self, count: int) -> list[int | None] | None:
-        """The ids that are not the record's own plus the batch index must be there; those that are, may be."""
-        if self._sequences is None:
-            return None
-        return [*self._sequences, *(None,) * (count - len(self._sequences))]
-
     def sequence_ids(self) -> Sequence[int]:
-        column = self._sequence_column(len(self.payloads))
+        column = _filled(self._sequences, len(self.payloads), None)
         if column is None:
             return range(self.first_sequence, self.first_sequence + len(self.payloads))
         return [self.first_sequence + i if given is None else given for i, given in enumerate(column)]

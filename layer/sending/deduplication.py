@@ -10,7 +10,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import TransactionConflict
@@ -43,21 +45,11 @@ def _assign() -> int:
     return ASSIGN
 
 
-class _StoredBefore:
-    """The report of a message that is stored already."""
+_STORED_BEFORE: Final = SimpleNamespace(offset=lambda: None)
+"""The report of a message that is stored already."""
 
-    @staticmethod
-    def offset() -> None:
-        return None
-
-
-_STORED_BEFORE: Final = _StoredBefore()
-
-
-class Sendable(Protocol):
-    """A `Ticket`, a `Batch` or a `WaitingMessage`: called with its delivery report."""
-
-    def __call__(self, error: Any, record: Any, /) -> None: ...
+Sendable = Callable[[Any, Any], None]
+"""A `Ticket`, a `Batch` or a `WaitingMessage`: called with its delivery report."""
 
 
 class _Waiting(NamedTuple):
@@ -130,10 +122,6 @@ class Deduplication:
             self._membership.renew(deadline)
         self.open(partitions, deadline)
 
-    @property
-    def epoch(self) -> int:
-        return self._membership.epoch
-
     def stored(self, partition: int) -> int:
         """The highest id that is stored in a partition; -1 for none."""
         with self._lock:
@@ -168,7 +156,7 @@ class Deduplication:
                     known[number] = Recovered(sequences.stored, sequences.known_upto(end))
         for last in (True, False) if final else (False,):
             some = {p: each for p, each in known.items() if (final and each.upto == ends[p]) is last}
-            self._journal.save(self._topic, self._name, self.epoch, some, deadline, final=last)
+            self._journal.save(self._topic, self._name, self._membership.epoch, some, deadline, final=last)
         for number, recovered in known.items():
             settled[number].noted, settled[number].noted_s = recovered.upto, now_s
 
@@ -210,7 +198,7 @@ class Deduplication:
                     verdict = DeduplicationVerdict.NEW if each is None else self._judge(partition, each, sequence, txn)
                     if verdict is DeduplicationVerdict.NEW:
                         headers[0] = (PRODUCER, f"{sequence}{self._suffix}")
-                        told = report if each is None else _DeliveryReport(self, each, ticket, (sequence,))
+                        told = report if each is None else partial(self._answered, each, ticket, (sequence,))
                         produce(topic, value, key, partition, told, alias, timestamp, headers)
                 except BaseException:
                     ticket.sequence = given
@@ -265,7 +253,7 @@ class Deduplication:
             report: Sendable = batch
             if self.active:
                 self._membership.make_sure(_RECOVER_S)
-                report = _DeliveryReport(self, self._partitions[partition], batch, batch.sequence_ids())
+                report = partial(self._answered, self._partitions[partition], batch, batch.sequence_ids())
             produce(topic, value, key, partition, report, alias, timestamp, headers)
 
         return produce_batch
@@ -313,16 +301,19 @@ class Deduplication:
 
     # Answers ------------------------------------------------------------------------------------------------------
 
-    def answered(
-        self, each: _Partition, sequences: Sequence[int], error: Any, record: Any
-    ) -> list[tuple[Sendable, Any]]:
-        """A report came in; gives those who waited for it, each with the error that is its answer."""
+    def _answered(
+        self, each: _Partition, sendable: Sendable, sequences: Sequence[int], error: Any, record: Any
+    ) -> None:
+        """Librdkafka's report of one record; who waited for it hears after its own sender, with the same error."""
         with self._lock:
             if error is None:
                 each.sequences.stored_at(sequences, record.offset())
             else:
                 each.sequences.failed(sequences, certainly=is_certainly_not_stored(error))
-            return _released(each, error) if each.waiting else []
+            released = _released(each, error) if each.waiting else []
+        sendable(error, record)
+        for waiting, failure in released:
+            waiting(failure, _STORED_BEFORE)
 
     def _judge(self, partition: int, each: _Partition, sequence: int, txn: TxnId | None) -> DeduplicationVerdict:
         """Raises StoreError or Corrupt: what failed sends left in the log has to be read, or the outcome of a
@@ -382,26 +373,6 @@ def _released(each: _Partition, error: Any) -> list[tuple[Sendable, Any]]:
             released.append((one.sendable, failure))
     each.waiting = still
     return released
-
-
-class _DeliveryReport:
-    """Librdkafka's callback for one record."""
-
-    __slots__ = ("_deduplication", "_partition", "_sendable", "_sequences")
-
-    def __init__(
-        self, deduplication: Deduplication, partition: _Partition, sendable: Sendable, sequences: Sequence[int]
-    ) -> None:
-        self._deduplication = deduplication
-        self._partition = partition
-        self._sendable = sendable
-        self._sequences = sequences
-
-    def __call__(self, error: Any, record: Any) -> None:
-        released = self._deduplication.answered(self._partition, self._sequences, error, record)
-        self._sendable(error, record)
-        for waiting, failure in released:
-            waiting(failure, _STORED_BEFORE)
 
 
 class WaitingMessage:

@@ -199,7 +199,7 @@ class Sender:
             self.way.ask_deduplication()
         elif wanted and not deduplication.active:
             deduplication.reopen(self._admitted.partitions(self._routing.partitions), deadline)
-            self.outlet.number(deduplication.epoch)
+            self.outlet.number(self._membership.epoch)
             self.way.set_deduplication(active=True)
         elif deduplication.active and not wanted:
             self.way.set_deduplication(active=False)
