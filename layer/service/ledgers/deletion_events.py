@@ -10,7 +10,7 @@ from typing import Any, Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, DeadlineExceeded, StoreError
 from pulsar_on_kafka.client.client import Client
-from pulsar_on_kafka.client.consumer.retry_letters import DELAY_TIME, RECONSUMETIMES
+from pulsar_on_kafka.client.consumer.letters import DELAY_TIME, RECONSUMETIMES
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
 from pulsar_on_kafka.exceptions import PulsarException, Result, Timeout
