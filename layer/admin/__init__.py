@@ -16,11 +16,12 @@ from pulsar_on_kafka.admin.transactions import TransactionDetails
 from pulsar_on_kafka.ledgers.inspection import LedgerInfo
 from pulsar_on_kafka.metadata.namespaces import CLUSTER
 from pulsar_on_kafka.registry.model import SchemaEntry, StoredSchema
-from pulsar_on_kafka.transactions.records.inspection import CoordinatorStats, TransactionInfo
-from pulsar_on_kafka.transactions.records.place_inspection import (
+from pulsar_on_kafka.transactions.records.inspection import (
+    CoordinatorStats,
     PartitionBufferStats,
     PendingAckStats,
     TransactionInBuffer,
+    TransactionInfo,
     TransactionInPendingAck,
 )
 

@@ -11,6 +11,7 @@ from pulsar_on_kafka.admin.buffer_check import BufferCheck, VerifiedBuffer
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.identity import CursorName
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -22,25 +23,23 @@ from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.coordinator.rules import OPEN
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, txn_id
-from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
+from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
 from pulsar_on_kafka.transactions.records.inspection import (
     CoordinatorStats,
-    TransactionInfo,
-    coordinator_stats,
-    slow_transactions,
-    transaction_info,
-)
-from pulsar_on_kafka.transactions.records.place_inspection import (
     PartitionBufferStats,
     PendingAckStats,
     TransactionInBuffer,
+    TransactionInfo,
     TransactionInPendingAck,
     all_in_buffer,
     all_in_pending_acks,
     buffer_stats,
+    coordinator_stats,
     in_buffer,
     in_pending_acks,
     pending_ack_stats,
+    slow_transactions,
+    transaction_info,
 )
 
 T = TypeVar("T")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 _ENTRY_BYTES: Final = 240
 
 
-@dataclass(frozen=True, slots=True)
-class BatchAckSet:
+class BatchAckSet(NamedTuple):
     """The acknowledged messages of one batch entry: bit i of `acked` stands for batch index i."""
 
     batch_size: int
@@ -19,6 +17,17 @@ class BatchAckSet:
     @property
     def complete(self) -> bool:
         return self.acked == (1 << self.batch_size) - 1
+
+    @property
+    def left(self) -> int:
+        """How many messages are not acknowledged."""
+        return self.batch_size - self.acked.bit_count()
+
+    def and_also(self, known: BatchAckSet | None) -> BatchAckSet:
+        """With what was known of the entry before; a set of another size is passed over."""
+        if known is None or known.batch_size != self.batch_size:
+            return self
+        return BatchAckSet(self.batch_size, known.acked | self.acked)
 
 
 class BatchAckSets:
@@ -33,7 +42,7 @@ class BatchAckSets:
         self._entries_per_ledger = entries_per_ledger
         self._ledgers: dict[int, dict[int, BatchAckSet]] = {}
         self._away: dict[int, int] = {}
-        self.bring_back: Callable[[int], None] = _nobody_knows
+        self.bring_back: Callable[[int], None] = nobody_knows
         """Puts a ledger that is away back in its place (`put_ledger`)."""
 
     def __len__(self) -> int:
@@ -54,7 +63,6 @@ class BatchAckSets:
         self._ledgers.setdefault(offset // self._entries_per_ledger, {})[offset] = acks
 
     def discard(self, offsets: Iterable[int]) -> None:
-        """Forget these, where they are here."""
         if not self._ledgers:
             return
         for offset in offsets:
@@ -93,8 +101,6 @@ class BatchAckSets:
         for sets in self._ledgers.values():
             yield from sets.items()
 
-    # Ledgers ------------------------------------------------------------------------------------------------------
-
     def ledgers_here(self) -> set[int]:
         return set(self._ledgers)
 
@@ -102,7 +108,6 @@ class BatchAckSets:
         return self._ledgers.keys() | self._away.keys()
 
     def ledger(self, index: int) -> Mapping[int, BatchAckSet]:
-        """The ledger's batch ack sets, by offset."""
         if index in self._away:
             self.bring_back(index)
         return self._ledgers.get(index, {})
@@ -124,7 +129,6 @@ class BatchAckSets:
 
     @property
     def away(self) -> int:
-        """How many ledgers are away."""
         return len(self._away)
 
     def size_bytes(self, index: int) -> int:
@@ -135,5 +139,5 @@ class BatchAckSets:
         return len(sets) * (_ENTRY_BYTES + next(iter(sets.values())).batch_size // 8)
 
 
-def _nobody_knows(index: int) -> None:
+def nobody_knows(index: int) -> None:
     raise LookupError(f"ledger {index} is away, and nobody knows where")

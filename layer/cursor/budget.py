@@ -9,6 +9,8 @@ from collections.abc import Hashable, Mapping
 from typing import Final
 
 from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.cursor.saved import Saved
 
 LEAST_BYTES: Final = 1 << 20
 DEFAULT_BYTES: Final = 64 << 20
@@ -51,11 +53,46 @@ class HoleBudget:
         return 0
 
     def forget(self, cursor: Hashable) -> None:
-        """The cursor is somebody else's now."""
         with self._lock:
             self._used.pop(cursor, None)
 
     def used_bytes(self) -> int:
-        """The bytes that the last sweeps found."""
         with self._lock:
             return sum(sum(held.values()) for held in self._used.values())
+
+
+class Residency:
+    """Ledgers of one cursor; used by the thread that owns it.
+
+    Memory: two numbers for each ledger that is in memory.
+    """
+
+    def __init__(self, budget: HoleBudget) -> None:
+        self._budget = budget
+        self._sizes: dict[int, tuple[int, int]] = {}
+        """When a ledger was last used, and how large it was then."""
+
+    def sweep(self, state: CursorState, saved: Saved, now_s: int) -> int:
+        """Send ledgers away until the budget is kept; gives how many went. No save may be under way.
+
+        `now_s` is the monotonic clock in seconds.
+        """
+        by_second: Counter[int] = Counter()
+        sizes: dict[int, tuple[int, int]] = {}
+        for index in state.ledgers_here():
+            used = state.last_used(index)
+            known = self._sizes.get(index)
+            size = known[1] if known is not None and known[0] == used else state.size_bytes(index)
+            sizes[index] = used, size
+            by_second[used] += size
+        self._sizes = sizes
+        keep_from = self._budget.report(self, by_second, state.deleted.now_s)
+        state.deleted.now_s = now_s
+        gone = 0
+        for index, (used, _) in sizes.items():
+            if used < keep_from and index in saved.segments and index not in state.dirty_ledgers:
+                gone += state.send_away(index, saved.segments[index].summary.size_bytes)
+        return gone
+
+    def forget(self) -> None:
+        self._budget.forget(self)

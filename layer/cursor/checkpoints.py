@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import CursorCheckpoint, decode_checkpoint
 from pulsar_on_kafka.mapping.state.state_keys import CursorCheckpointKey, decode_key
@@ -12,20 +12,18 @@ from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.views import LogViews
 
-_Cursor = tuple[str, int, str]
-
 
 class CheckpointFold:
     """The live checkpoints of one partition of the state topic, per cursor and session."""
 
     def __init__(self) -> None:
-        self._by_cursor: dict[_Cursor, dict[str, CursorCheckpoint]] = {}
+        self._by_cursor: dict[CursorName, dict[str, CursorCheckpoint]] = {}
 
     def apply(self, record: LogRecord) -> None:
         key = decode_key(record.key)
         if not isinstance(key, CursorCheckpointKey):
             return
-        cursor = (key.topic, key.partition, key.subscription)
+        cursor = CursorName(key.topic, key.partition, key.subscription)
         if record.value is None:
             sessions = self._by_cursor.get(cursor, {})
             sessions.pop(key.session, None)
@@ -34,12 +32,12 @@ class CheckpointFold:
         else:
             self._by_cursor.setdefault(cursor, {})[key.session] = decode_checkpoint(record.value)
 
-    def newest(self, cursor: _Cursor) -> CursorCheckpoint | None:
+    def newest(self, cursor: CursorName) -> CursorCheckpoint | None:
         sessions = self._by_cursor.get(cursor, {})
         return max(sessions.values(), key=lambda found: (found.version, found.save), default=None)
 
-    def all(self) -> dict[_Cursor, dict[str, CursorCheckpoint]]:
-        """Checkpoints by cursor (topic, partition, subscription) and session; a copy."""
+    def all(self) -> dict[tuple[str, int, str], dict[str, CursorCheckpoint]]:
+        """Checkpoints by cursor and session; a copy."""
         return {cursor: dict(sessions) for cursor, sessions in self._by_cursor.items()}
 
 
@@ -51,6 +49,5 @@ class Checkpoints:
 
     def newest(self, identity: CursorIdentity, deadline: Deadline) -> CommittedOffset | None:
         """The checkpoint with the highest version, as the commit it copies."""
-        cursor = (identity.topic, identity.partition, identity.subscription)
-        found = self._views.ask(identity.topic, lambda fold: fold.newest(cursor), deadline)
+        found = self._views.ask(identity.topic, lambda fold: fold.newest(identity.name), deadline)
         return None if found is None else CommittedOffset(found.kafka_offset, found.metadata)

@@ -21,7 +21,6 @@ _TOO_MANY_LEDGERS_TO_INLINE: Final = 512
 
 
 def positions(state: CursorState) -> BitMap64:
-    """Everything that a commit with all holes in it names."""
     return BitMap64(offset for index in state.ledgers_with_state() for offset in _offsets(state, index))
 
 
@@ -34,7 +33,7 @@ def holes_at(state: CursorState, origin: int, offsets: Iterable[int]) -> Holes:
         if acks is None:
             acked.add(offset - origin)
         else:
-            batches[offset - origin] = (acks.batch_size, acks.acked)
+            batches[offset - origin] = acks
     return Holes(acked, batches)
 
 
@@ -66,15 +65,21 @@ def inline_metadata(state: CursorState, lineage: Lineage) -> str | None:
         if shift + int(bitmap.max()) > 0xFFFF_FFFF:
             return None
         acked |= bitmap.shift(shift)
-    batches = {offset - origin: (acks.batch_size, acks.acked) for offset, acks in state.batches.items()}
-    text = encode_commit_metadata(
-        CommitMetadata(
-            lineage,
-            Holes(acked, batches),
-            deliveries=state.deliveries,
-            requests=state.requests,
-            pending_acks=state.pending_acks,
-            leased_from=state.leased_from,
-        )
-    )
+    batches = {offset - origin: acks for offset, acks in state.batches.items()}
+    return fitting_metadata(state, lineage, Holes(acked, batches))
+
+
+def fitting_metadata(
+    state: CursorState, lineage: Lineage, holes: Holes, marker_offset: int | None = None
+) -> str | None:
+    """`metadata`, or None when it would be too long."""
+    text = metadata(state, lineage, holes, marker_offset)
     return text if len(text) <= MAX_METADATA_CHARS else None
+
+
+def metadata(state: CursorState, lineage: Lineage, holes: Holes | None, marker_offset: int | None) -> str:
+    """What a commit carries of a state; without holes the marker has these, and the deliveries."""
+    deliveries = None if holes is None else state.deliveries
+    return encode_commit_metadata(
+        CommitMetadata(lineage, holes, marker_offset, deliveries, state.requests, state.pending_acks, state.leased_from)
+    )

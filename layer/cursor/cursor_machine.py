@@ -134,28 +134,6 @@ class CursorState:
         self.revision += 1
         return True
 
-    def acknowledge_batch(self, offset: int, batch_size: int, indexes: Sequence[int]) -> bool:
-        """Acknowledge messages of the batch entry at `offset` by batch index (0 to `batch_size` - 1)."""
-        if self.is_acknowledged(offset):
-            return False
-        known = self.batches.get(offset) or BatchAckSet(batch_size, 0)
-        if known.batch_size != batch_size or any(not 0 <= index < batch_size for index in indexes):
-            raise InvalidCursorPosition(
-                f"batch at offset {offset} has {known.batch_size} messages, got indexes {list(indexes)} of {batch_size}"
-            )
-        acked = known.acked
-        for index in indexes:
-            acked |= 1 << index
-        if acked == known.acked:
-            return False
-        merged = BatchAckSet(batch_size, acked)
-        if merged.complete:
-            return self.acknowledge([offset])
-        self.batches.put(offset, merged)
-        self.dirty_ledgers.add(offset // self.deleted.entries_per_ledger)
-        self.revision += 1
-        return True
-
     def acknowledge_batches(self, acks: Mapping[int, BatchAckSet]) -> dict[int, int]:
         """Acknowledge messages of many batch entries at once, repeats allowed; a set of another size than the one that
         is known of an entry is passed over.
@@ -288,7 +266,6 @@ class CursorState:
         self._advance()
 
     def unacknowledged(self, start: int, end: int) -> BitMap64:
-        """The offsets in [start, end) that are not acknowledged."""
         found = BitMap64()
         position = max(start, self.next_unacked)
         while position < end:
@@ -306,7 +283,6 @@ class CursorState:
         return max(self.next_unacked, self.batches.known_end(), 0 if deleted is None else deleted + 1)
 
     def backlog(self, end: int) -> int:
-        """Entries in [next_unacked, end) that are not acknowledged."""
         return max(0, end - self.next_unacked - self.deleted.count_below(end))
 
     # Ledgers that are away ----------------------------------------------------------------------------------------
@@ -332,7 +308,6 @@ class CursorState:
         return self.deleted.last_used(index)
 
     def size_bytes(self, index: int) -> int:
-        """Memory of a ledger that is here, approximately."""
         return self.deleted.size_bytes(index) + self.batches.size_bytes(index)
 
     def is_away(self, index: int) -> bool:
@@ -350,7 +325,7 @@ class CursorState:
     def holes_of(self, index: int) -> Holes:
         """Holes of one ledger, by entry id; a copy."""
         base = index * self.deleted.entries_per_ledger
-        batches = {offset - base: (acks.batch_size, acks.acked) for offset, acks in self.batches.ledger(index).items()}
+        batches = {offset - base: acks for offset, acks in self.batches.ledger(index).items()}
         bitmap = self.deleted.ledger(index)
         return Holes(BitMap() if bitmap is None else bitmap.copy(), batches)
 

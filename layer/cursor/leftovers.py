@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Corrupt
-from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.cursor.segments import MARKER_SEGMENT, CursorSegments
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.errors import CorruptRecord
@@ -27,14 +27,6 @@ from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, decode_ke
 from pulsar_on_kafka.statelog.api import LogRecord
 
 MOST_FOUND: Final = 50_000
-
-
-class CursorOf(NamedTuple):
-    """A subscription on one partition; `topic` is the partitioned topic's full name."""
-
-    topic: str
-    partition: int
-    subscription: str
 
 
 class SegmentName(NamedTuple):
@@ -57,13 +49,13 @@ class FoundSegments:
         self._start = start
         self._room = most
         self.full_at: int | None = None
-        self.by_cursor: dict[CursorOf, set[SegmentName]] = {}
+        self.by_cursor: dict[CursorName, set[SegmentName]] = {}
 
     def apply(self, record: LogRecord) -> None:
         key = decode_key(record.key)
         if not isinstance(key, CursorSegmentKey):
             return
-        cursor = CursorOf(key.topic, key.partition, key.subscription)
+        cursor = CursorName(key.topic, key.partition, key.subscription)
         name = SegmentName(key.session, key.save, key.segment)
         found = self.by_cursor.get(cursor)
         if record.value is None:

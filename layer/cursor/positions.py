@@ -13,6 +13,7 @@ from typing import Final
 from pyroaring import BitMap
 
 from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.cursor.batch_acks import nobody_knows
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import LedgerSummary
 
 MAX_ENTRIES_PER_LEDGER: Final = 1 << 22
@@ -40,7 +41,7 @@ class PositionSet:
         """No ledger below it is named anywhere."""
         self.now_s = 0
         """The owner's clock, as last told (monotonic, in seconds)."""
-        self.bring_back: Callable[[int], None] = _nobody_knows
+        self.bring_back: Callable[[int], None] = nobody_knows
         """Puts a ledger that is away back in its place (`put_ledger`)."""
 
     @property
@@ -158,11 +159,9 @@ class PositionSet:
 
     @property
     def away(self) -> int:
-        """How many ledgers are away."""
         return len(self._away)
 
     def need(self, indexes: Iterable[int]) -> None:
-        """Bring these ledgers back."""
         if self._away:
             for index in self._away.keys() & set(indexes):
                 self.bring_back(index)
@@ -179,11 +178,9 @@ class PositionSet:
         return self._used.get(index, 0)
 
     def touch(self, index: int) -> None:
-        """Something that belongs to this ledger was used."""
         self._used[index] = self.now_s
 
     def size_bytes(self, index: int) -> int:
-        """Memory of a ledger that is here."""
         bitmap = self._ledgers.get(index)
         if bitmap is None:
             return 0
@@ -237,7 +234,6 @@ class PositionSet:
         self._floor = 0
 
     def within(self, start: int, end: int) -> set[int]:
-        """The members in [start, end)."""
         size = self._entries_per_ledger
         found: set[int] = set()
         for index in range(start // size, (end - 1) // size + 1 if end > start else start // size):
@@ -256,7 +252,6 @@ class PositionSet:
         return found
 
     def count_below(self, end: int) -> int:
-        """How many members lie below `end`."""
         boundary, entry = divmod(end, self._entries_per_ledger)
         if entry and boundary in self._away and self._away[boundary].highest >= entry:
             self.bring_back(boundary)
@@ -305,20 +300,6 @@ class PositionSet:
             joined_to = index * size + high + 1
         return runs
 
-    def gaps(self, start: int, limit: int) -> list[tuple[int, int]]:
-        """The first `limit` ranges [a, b) at or above `start` that are *not* in the set, below its largest member."""
-        largest = self.max()
-        found: list[tuple[int, int]] = []
-        position = start
-        while largest is not None and position < largest and len(found) < limit:
-            gap = self.first_gap(position)
-            if gap > largest:
-                break
-            end = self._next_member(gap)
-            found.append((gap, end))
-            position = end
-        return found
-
     def next_member(self, offset: int, otherwise: int) -> int:
         """The lowest member at or above `offset`; `otherwise` when there is none."""
         largest = self.max()
@@ -345,10 +326,6 @@ def count_runs(bitmap: BitMap) -> int:
 def leading_run(bitmap: BitMap) -> int:
     """How many members there are from 0 on without a gap."""
     return _run_end(bitmap, 0) if 0 in bitmap else 0
-
-
-def _nobody_knows(index: int) -> None:
-    raise LookupError(f"ledger {index} is away, and nobody knows where")
 
 
 def _run_end(bitmap: BitMap, start: int) -> int:

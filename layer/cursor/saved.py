@@ -3,6 +3,8 @@ back."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,6 +15,8 @@ from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import MarkerRef, SavedLedger, SegmentRef
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import CommitMetadata, Lineage
+
+_log = logging.getLogger(__name__)
 
 
 class UnreadableCursor(Corrupt):
@@ -53,7 +57,6 @@ class Saved:
     """What earlier saves made obsolete and nobody tombstoned yet."""
 
     def references(self) -> frozenset[SegmentRef | MarkerRef]:
-        """Every record that it needs."""
         markers = () if self.marker is None else (self.marker,)
         return frozenset((*(ref for ledger in self.segments.values() for ref in ledger.parts), *markers))
 
@@ -97,8 +100,61 @@ class Save:
     """Ledgers that it took along; dirty no more once accepted, dirty again if refused."""
     new: Unneeded
     """What was written for it."""
-    size_bytes: int
     left_out: int | None = None
     """For a save without segments: how many acknowledged entries it may not hold, at most. None: it holds all."""
     replaces: bytes | None = None
     """Of a take-over: the session before, whose checkpoint its own replaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A commit, a seek or a checkpoint that may hold a cursor's newest state. `metadata` is None for a commit that a
+    Kafka tool made.
+
+    There are up to three: the group that serves it now, the group that served it in the other way (a subscription as a
+    whole, or partition by partition), and the checkpoint. Each take-over raises the version, so the highest one counts.
+    """
+
+    source: str
+    commit: CommittedOffset
+    metadata: CommitMetadata | None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its version and save: higher is newer."""
+        return (self.metadata.lineage.version, self.metadata.lineage.save) if self.metadata is not None else (0, 0)
+
+
+def newest(own: Candidate | None, elsewhere: Candidate | None, checkpoint: Candidate | None) -> Candidate | None:
+    """The one to go on from; None when there is none.
+
+    A commit of a Kafka tool is a seek: in the group that serves now always, in the other one if that served last. It
+    did when a checkpoint (each take-over and each orderly end writes one) is newer than what the group that serves now
+    has.
+    """
+    if own is not None and own.metadata is None:
+        return own
+    states = [found for found in (own, elsewhere, checkpoint) if found is not None and found.metadata is not None]
+    best = max(states, key=lambda found: found.place, default=None)  # the first of equals
+    if elsewhere is not None and elsewhere.metadata is None and best is not own:
+        return elsewhere
+    return elsewhere if best is None else best
+
+
+def checkpoint_beside(
+    ask: Callable[[], CommittedOffset | None], own: CommittedOffset | None, elsewhere: CommittedOffset | None
+) -> CommittedOffset | None:
+    """The checkpoint, which `ask` gives, also where the group has a commit of ours: that may be an older one, which
+    librdkafka sent again behind the last one while a partition was handed over.
+
+    Raises:
+        Corrupt: it cannot be read, and no commit of ours can stand in.
+        StoreError: it cannot be had.
+    """
+    try:
+        return ask()
+    except Corrupt as failure:
+        if own is None or elsewhere is not None or not own.metadata:
+            raise
+        _log.warning("a checkpoint beside a commit cannot be read: %s", failure)
+        return None

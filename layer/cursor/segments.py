@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from pyroaring import BitMap
@@ -39,22 +38,11 @@ LARGEST_RECORD_BYTES: Final = 900_000
 _MOST_IN_ONE_READ: Final = 500
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenMarker:
-    """A marker in the log."""
-
-    offset: int
-    ref: MarkerRef
-    size_bytes: int
-
-
 class CursorSegments:
     """Reads and writes them. Blocking. No record exceeds `LARGEST_RECORD_BYTES`, however large a ledger's state is."""
 
     def __init__(self, log: StateLog) -> None:
         self._log = log
-
-    # Writing ------------------------------------------------------------------------------------------------------
 
     def write_ledgers(
         self, identity: CursorIdentity, state: CursorState, indexes: Sequence[int], lineage: Lineage, deadline: Deadline
@@ -75,8 +63,8 @@ class CursorSegments:
             refs[index].append(SegmentRef(index, offset, lineage.session, lineage.save, number))
         return {index: SavedLedger(state.summary(index, sizes[index]), tuple(refs[index])) for index in indexes}
 
-    def write_marker(self, identity: CursorIdentity, marker: Marker, deadline: Deadline) -> WrittenMarker:
-        """Make an index of live segments durable. Raises StoreError."""
+    def write_marker(self, identity: CursorIdentity, marker: Marker, deadline: Deadline) -> tuple[int, MarkerRef]:
+        """Make an index of live segments durable; gives the marker's offset in the log. Raises StoreError."""
         partition = CURSORS.partition_for(identity.topic)
         session, save = marker.lineage.session, marker.lineage.save
         index = encode_index(marker)
@@ -90,7 +78,7 @@ class CursorSegments:
             value = whole_marker(index)
         key = encode_key(_key(identity, session, save, MARKER_SEGMENT))
         offset = self._log.append(CURSORS, partition, key, value, deadline)
-        return WrittenMarker(offset, MarkerRef(session, save, len(pages)), len(value) + sum(map(len, pages)))
+        return offset, MarkerRef(session, save, len(pages))
 
     def tombstone(
         self,
@@ -108,8 +96,6 @@ class CursorSegments:
         ]
         place = CURSORS.partition_for(identity.topic)
         tombstone(self._log, CURSORS, place, [encode_key(key) for key in keys], deadline)
-
-    # Reading ------------------------------------------------------------------------------------------------------
 
     def read_marker(self, identity: CursorIdentity, offset: int, deadline: Deadline) -> tuple[Marker, MarkerRef]:
         """Raises Corrupt, StoreError."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 
@@ -19,26 +20,30 @@ from pyroaring import BitMap, BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Corrupt, StoreError
+from pulsar_on_kafka.cursor import commit_metadata
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.budget import HoleBudget
-from pulsar_on_kafka.cursor.candidates import Candidate, newest
-from pulsar_on_kafka.cursor.commit_metadata import holes_at, inline_metadata, left_out, positions
+from pulsar_on_kafka.cursor.commit_metadata import (
+    fitting_metadata,
+    holes_at,
+    inline_metadata,
+    left_out,
+    positions,
+)
 from pulsar_on_kafka.cursor.cursor_machine import CursorState, Loader
-from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved, Unneeded, UnreadableCursor
+from pulsar_on_kafka.cursor.identity import CursorIdentity, is_of_one_take_over, new_session
+from pulsar_on_kafka.cursor.saved import Candidate, Recovered, Save, Saved, Unneeded, UnreadableCursor, newest
 from pulsar_on_kafka.cursor.segments import CursorSegments
-from pulsar_on_kafka.cursor.sessions import is_of_one_take_over, new_session
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import Marker, obsolete_after
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
-    MAX_METADATA_CHARS,
     CommitMetadata,
     CursorCheckpoint,
     Holes,
     Lineage,
     decode_commit_metadata,
     encode_checkpoint,
-    encode_commit_metadata,
 )
 from pulsar_on_kafka.mapping.state.state_keys import CursorCheckpointKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
@@ -54,10 +59,10 @@ _MOST_BESIDE = 30_000
 class CursorStore:
     """Reads and prepares saves of cursors. Blocking; used by the thread that owns the cursor."""
 
-    def __init__(self, log: StateLog, budget: HoleBudget | None = None) -> None:
+    def __init__(self, log: StateLog) -> None:
         self._log = log
         self._segments = CursorSegments(log)
-        self.budget = budget or HoleBudget()
+        self.budget = HoleBudget()
         """What the cursors that are opened here may take together."""
 
     # Reading ------------------------------------------------------------------------------------------------------
@@ -77,7 +82,7 @@ class CursorStore:
 
         A commit without our metadata was made by a Kafka tool and is taken as a seek. State of another life of the
         topic or the subscription is ignored. `elsewhere` is what the group has that served it in the other way (see
-        `candidates.newest`). Without any the checkpoint counts, then `start_offset`.
+        `saved.newest`). Without any the checkpoint counts, then `start_offset`.
 
         Not `with_holes`: as if nothing were acknowledged above mark-delete. What says otherwise need not be readable;
         it is left to housekeeping.
@@ -90,10 +95,8 @@ class CursorStore:
         other = self._candidate(identity, "commit", elsewhere, former, with_holes)
         needed = own is None or own.metadata is None or other is not None
         copy = self._candidate(identity, "checkpoint", checkpoint, former, with_holes and needed)
-        try:
+        with _unreadable(identity):
             found = self._newest(identity, own, other, copy, start_offset, with_holes, deadline)
-        except Corrupt as corrupt:
-            raise UnreadableCursor(identity.partition, str(corrupt)) from corrupt
         return replace(found, former=tuple(former))
 
     def _newest(
@@ -171,9 +174,8 @@ class CursorStore:
         if metadata.holes is not None:
             acked = [next_unacked + relative for relative in metadata.holes.acked]
             state.acknowledge(acked)
-            for relative, (size, bits) in metadata.holes.batches.items():
-                indexes = [index for index in range(size) if bits >> index & 1]
-                state.acknowledge_batch(next_unacked + relative, size, indexes)
+            batches = metadata.holes.batches.items()
+            state.acknowledge_batches({next_unacked + relative: BatchAckSet(*acks) for relative, acks in batches})
             saved.beside = BitMap64((*acked, *(next_unacked + relative for relative in metadata.holes.batches)))
         return Recovered(state, saved, source)
 
@@ -182,10 +184,8 @@ class CursorStore:
 
         def load(indexes: Sequence[int]) -> Iterator[tuple[int, Holes]]:
             wanted = {index: saved.segments[index] for index in indexes}
-            try:
+            with _unreadable(identity):
                 yield from self._segments.read_ledgers(identity, wanted, Deadline.after(_LOAD_TIMEOUT_S))
-            except Corrupt as corrupt:
-                raise UnreadableCursor(identity.partition, str(corrupt)) from corrupt
 
         return load
 
@@ -194,11 +194,9 @@ class CursorStore:
         if found.saved is None:
             return
         away = {index: ledger for index, ledger in found.saved.segments.items() if found.state.is_away(index)}
-        try:
+        with _unreadable(identity):
             for index, holes in self._segments.read_ledgers(identity, away, deadline):
                 found.state.put_ledger(index, holes)
-        except Corrupt as corrupt:
-            raise UnreadableCursor(identity.partition, str(corrupt)) from corrupt
 
     def marker_bytes(self, identity: CursorIdentity, found: Recovered, deadline: Deadline) -> list[int]:
         """Sizes of the marker that a recovered cursor has, and of its pages. Raises Corrupt, StoreError."""
@@ -211,17 +209,15 @@ class CursorStore:
         """The first save of a new owner: what was found, with a session that nobody had and the next version.
 
         Its saves from then on have the lineage of `PartitionSaves.next_lineage`. Ledgers whose records another
-        take-over of the same process may have named, too, are written anew (see `cursor.sessions`).
+        take-over of the same process may have named, too, are written anew (see `cursor.identity`).
 
         Raises:
             UnreadableCursor: such a ledger cannot be read any more.
             StoreError: as `prepare`.
         """
         lineage = identity.lineage(new_session(), found.version + 1, 0)
-        try:
+        with _unreadable(identity):
             save = self.prepare(identity, found.state, found.saved or Saved(lineage), lineage, deadline)
-        except Corrupt as corrupt:
-            raise UnreadableCursor(identity.partition, str(corrupt)) from corrupt
         return save if found.saved is None else replace(save, replaces=found.saved.lineage.session)
 
     def prepare(
@@ -252,7 +248,6 @@ class CursorStore:
                 state.revision,
                 taken,
                 Unneeded(),
-                len(inline),
             )
         return self._prepare_segments(identity, state, last, lineage, deadline)
 
@@ -268,18 +263,18 @@ class CursorStore:
         live = tuple(segments[index] for index in sorted(segments))
         superseded = obsolete_after(last.all_segments(), (ref for ledger in live for ref in ledger.parts))
         obsolete = Unneeded((*last.left_over.segments, *superseded), last.old_markers())
-        marker = self._segments.write_marker(identity, Marker(lineage, live, *obsolete, state.deliveries), deadline)
-        metadata = encode_commit_metadata(
-            CommitMetadata(lineage, None, marker.offset, None, state.requests, state.pending_acks, state.leased_from)
+        marker_offset, marker = self._segments.write_marker(
+            identity, Marker(lineage, live, *obsolete, state.deliveries), deadline
         )
+        text = commit_metadata.metadata(state, lineage, None, marker_offset)
         state.dirty_ledgers = set()
         return Save(
-            CommittedOffset(state.next_unacked, metadata),
+            CommittedOffset(state.next_unacked, text),
             Saved(
                 lineage,
                 segments,
-                marker.ref,
-                marker.offset,
+                marker,
+                marker_offset,
                 resets=state.resets,
                 pending_acks=state.pending_acks,
                 leased_from=state.leased_from,
@@ -287,8 +282,7 @@ class CursorStore:
             obsolete,
             state.revision,
             frozenset(dirty),
-            Unneeded(tuple(ref for ledger in new.values() for ref in ledger.parts), (marker.ref,)),
-            len(metadata) + marker.size_bytes + sum(ledger.summary.size_bytes for ledger in new.values()),
+            Unneeded(tuple(ref for ledger in new.values() for ref in ledger.parts), (marker,)),
         )
 
     def prepare_without_segments(
@@ -308,18 +302,8 @@ class CursorStore:
         more = list(islice(news, _MOST_BESIDE))
 
         def commit_with(count: int) -> str | None:
-            text = encode_commit_metadata(
-                CommitMetadata(
-                    lineage,
-                    holes_at(state, origin, (*kept, *more[:count])),
-                    base.marker_offset,
-                    state.deliveries,
-                    state.requests,
-                    state.pending_acks,
-                    state.leased_from,
-                )
-            )
-            return text if len(text) <= MAX_METADATA_CHARS else None
+            holes = holes_at(state, origin, (*kept, *more[:count]))
+            return fitting_metadata(state, lineage, holes, base.marker_offset)
 
         fits = bisect_left(range(len(more) + 1), True, key=lambda count: commit_with(count) is None) - 1
         text = commit_with(fits) if fits >= 0 else None
@@ -342,7 +326,6 @@ class CursorStore:
             state.revision,
             frozenset(),
             Unneeded(),
-            len(text),
             sum(left_out(state, index, beside) for index in changed),
         )
 
@@ -363,7 +346,6 @@ class CursorStore:
         yield from (first + entry for entry, acks in now.batches.items() if saved.batches.get(entry) != acks)
 
     def clean(self, identity: CursorIdentity, unneeded: Unneeded, deadline: Deadline) -> None:
-        """Tombstone what an accepted save made obsolete."""
         self._segments.tombstone(identity, *unneeded, deadline)
 
     def forget(self, identity: CursorIdentity, saved: Saved, deadline: Deadline) -> None:
@@ -406,9 +388,16 @@ class CursorStore:
         self._log.append_many(CURSOR_CHECKPOINTS, partition, records, deadline)
 
     def drop_checkpoint(self, identity: CursorIdentity, session: bytes, deadline: Deadline) -> None:
-        """Tombstone the checkpoint of a session that is over."""
         key = encode_key(checkpoint_key(identity, session))
         self._log.append(CURSOR_CHECKPOINTS, CURSOR_CHECKPOINTS.partition_for(identity.topic), key, None, deadline)
+
+
+@contextmanager
+def _unreadable(identity: CursorIdentity) -> Iterator[None]:
+    try:
+        yield
+    except Corrupt as corrupt:
+        raise UnreadableCursor(identity.partition, str(corrupt)) from corrupt
 
 
 def _without_holes(identity: CursorIdentity, next_unacked: int, metadata: CommitMetadata) -> CursorState:

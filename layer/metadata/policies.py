@@ -305,7 +305,7 @@ OF_TRANSACTIONS: Final = (
     TRANSACTION_LOG_BATCHED_WRITE_MAX_SIZE,
     TRANSACTION_LOG_BATCHED_WRITE_MAX_DELAY_IN_MILLIS,
 )
-"""Limits of coordinators, see `transactions.coordinator.operators_limits`."""
+"""Limits of coordinators, see `transactions.coordinator.rules.coordinator_settings`."""
 
 POLICIES: Final[Mapping[str, Policy]] = {each.name: each for each in [*globals().values()] if isinstance(each, Policy)}
 """What may be set: all of the above."""

@@ -26,7 +26,7 @@ from pulsar_on_kafka.replicated.acknowledged_elsewhere import AcknowledgedElsewh
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.leases.terms import LeaseTerms, LeaseTraffic
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
-from pulsar_on_kafka.subscriptions.member.services import MemberServices
+from pulsar_on_kafka.subscriptions.member.ownership import MemberServices
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
 from pulsar_on_kafka.subscriptions.requests.saved_cursors import SavedCursors

@@ -31,13 +31,11 @@ from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
-from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
 from pulsar_on_kafka.subscriptions.requests.channel import DeliveryChannel
-from pulsar_on_kafka.subscriptions.requests.idle_cursors import IdleCursors
 from pulsar_on_kafka.subscriptions.requests.lease_channel import LeaseChannel
-from pulsar_on_kafka.subscriptions.requests.live_cursors import LiveCursors
+from pulsar_on_kafka.subscriptions.requests.live_cursors import LiveCursors, acknowledge_ledgers
 from pulsar_on_kafka.subscriptions.requests.owner import Answering, OwnerEar
-from pulsar_on_kafka.subscriptions.requests.saved_cursors import SavedCursors
+from pulsar_on_kafka.subscriptions.requests.saved_cursors import IdleCursors, SavedCursors
 from pulsar_on_kafka.subscriptions.requests.transaction_acks import TransactionAcksElsewhere
 
 _log = logging.getLogger(__name__)

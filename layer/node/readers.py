@@ -18,11 +18,10 @@ from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSl
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.subscriptions.records.read_committed import ReadCommitted
-from pulsar_on_kafka.subscriptions.records.readable import Readable
-from pulsar_on_kafka.subscriptions.records.reader_chunks import ReaderChunks
+from pulsar_on_kafka.subscriptions.records.readable import Readable, ReaderChunks
 from pulsar_on_kafka.subscriptions.records.tail import Tail
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met, look_over
-from pulsar_on_kafka.transactions.records.buffer_access import BufferAccess
+from pulsar_on_kafka.transactions.records.views import BufferAccess
 
 _log = logging.getLogger(__name__)
 

@@ -64,7 +64,7 @@ from pulsar_on_kafka.statelog.versioned import Keeping
 from pulsar_on_kafka.statelog.views import LogViews, Looking
 from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal
 from pulsar_on_kafka.transactions.records.views import LookingOnly, TransactionViews
-from pulsar_on_kafka.transactions.serving.count import CoordinatorCount
+from pulsar_on_kafka.transactions.serving.coordinators import CoordinatorCount
 
 _log = logging.getLogger(__name__)
 

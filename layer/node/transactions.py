@@ -23,16 +23,18 @@ from pulsar_on_kafka.node.services import FETCH_QUEUE_KBYTES, Services
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from pulsar_on_kafka.statelog.owned import random_session
 from pulsar_on_kafka.transactions.client_transaction import TransactionClient
-from pulsar_on_kafka.transactions.coordinator.operators_limits import coordinator_settings
-from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings, coordinator_settings
 from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
 from pulsar_on_kafka.transactions.effects.logged_outcomes import LoggedOutcomes
-from pulsar_on_kafka.transactions.serving.access import ClusterAccess
-from pulsar_on_kafka.transactions.serving.coordinators import CoordinatorGroup, Coordinators, coordinators_group
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
+from pulsar_on_kafka.transactions.serving.access import ClusterAccess, RemoteCoordinator
+from pulsar_on_kafka.transactions.serving.coordinators import (
+    CoordinatorGroup,
+    Coordinators,
+    RequestTail,
+    coordinators_group,
+)
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
-from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
-from pulsar_on_kafka.transactions.serving.request_tail import RequestTail
+from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 from pulsar_on_kafka.transactions.upkeep.upkeep import Upkeep, UpkeepRounds
 

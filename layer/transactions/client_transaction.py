@@ -104,10 +104,7 @@ class ClientTransaction:
         return max(0, int((self._over_at_s - self._clock.monotonic()) * 1000))
 
     def has_time(self) -> bool:
-        """Whether `remaining_ms` is above 0."""
         return self._over_at_s - self._clock.monotonic() >= _A_MILLISECOND_S
-
-    # Taking part --------------------------------------------------------------------------------------------------
 
     def has_registered(self, topic: str, partition: int) -> bool:
         """Whether `register_partition` has returned for it."""
@@ -198,8 +195,6 @@ class ClientTransaction:
 
     def _text(self) -> str:
         return self.id.to_bytes().decode()
-
-    # Ending -------------------------------------------------------------------------------------------------------
 
     def commit(self, deadline: Deadline) -> None:
         """Make everything in it visible at once. Returns when it is; operations under way are waited for first.
@@ -306,7 +301,7 @@ class TransactionClient:
 
     def _begun_by(self, coordinator: int, timeout_ms: int, deadline: Deadline) -> ClientTransaction:
         began_s = self._clock.monotonic()
-        patience = Deadline.after(min(_A_COORDINATOR_S, deadline.remaining_s()))
+        patience = deadline.at_most(_A_COORDINATOR_S)
         txn = self._access.ask(coordinator, Begin(timeout_ms), patience)
         spent_ms = int((self._clock.monotonic() - began_s) * 1000)
         return ClientTransaction(txn, max(0, timeout_ms - spent_ms), self._access, self._clock, self._wait)

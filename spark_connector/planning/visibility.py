@@ -17,6 +17,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.cursor.identity import CursorName
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
@@ -33,9 +34,8 @@ from pulsar_on_kafka.spark.planning.offset_ranges import Range
 from pulsar_on_kafka.spark.planning.read_bounds import wanted
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.transactions.buffer.model import BufferSnapshot
-from pulsar_on_kafka.transactions.pending_acks.as_next_owner import held_by_open
-from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, merged
-from pulsar_on_kafka.transactions.pending_acks.log import CursorName
+from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings
+from pulsar_on_kafka.transactions.pending_acks.log import held_by_open
 from pulsar_on_kafka.transactions.records.pending_ack_journal import Reading
 
 SNAPSHOT_S: Final = 300.0
@@ -373,6 +373,5 @@ def _exclude_acknowledged(excluded: ExcludedOffsets, cursor: _Cursor, start: int
         excluded.add_all(held.whole_in(start, end))
         for offset in held.in_batches():
             acks = held.batch(offset)
-            known = excluded.batches.get(offset)
             if acks is not None:
-                excluded.batches[offset] = acks if known is None else merged({0: acks}, {0: known})[0]
+                excluded.batches[offset] = acks.and_also(excluded.batches.get(offset))

@@ -28,7 +28,7 @@ from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.replicated.acks import Acks
-from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
+from pulsar_on_kafka.subscriptions.requests.live_cursors import acknowledge_ledgers
 from tests.benchmarks.second_cluster import HERE, THERE, introduce, second_url
 from tests.benchmarks.session import run_worker
 from tests.benchmarks.worker import RESULT

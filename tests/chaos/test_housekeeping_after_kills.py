@@ -10,7 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.leftovers import CursorOf, FoundSegments, SegmentName
+from pulsar_on_kafka.cursor.identity import CursorName
+from pulsar_on_kafka.cursor.leftovers import FoundSegments, SegmentName
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import SegmentRef
@@ -35,7 +36,7 @@ LEAVE_SEGMENTS = ("pages", "marker", "commit")
 def _written(node: Node, topic: TopicName, subscription: str) -> set[SegmentName]:
     """What is on record of the cursor."""
     view = LogView(node.log, CURSORS, CURSORS.partition_for(str(topic)), lambda: FoundSegments(10**18), node.clock)
-    cursor = CursorOf(str(topic), 0, subscription)
+    cursor = CursorName(str(topic), 0, subscription)
     return view.ask(lambda fold: set(fold.by_cursor.get(cursor, ())), Deadline.after(PATIENCE_S))
 
 

@@ -49,7 +49,7 @@ from typing import Any
 from zlib import crc32
 
 import pulsar_on_kafka as pulsar
-from pulsar_on_kafka.cursor import commit_metadata, store
+from pulsar_on_kafka.cursor import commit_metadata
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import MAX_METADATA_CHARS
 from pulsar_on_kafka.subscriptions.member.ownership import Ownership
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
@@ -368,8 +368,7 @@ class Worker:
 def work(orders: Orders) -> None:
     if orders.quick_cleaner:
         hasten(operator.setitem)
-    for module in (commit_metadata, store):
-        module.MAX_METADATA_CHARS = orders.metadata_chars  # type: ignore[attr-defined]
+    commit_metadata.MAX_METADATA_CHARS = orders.metadata_chars  # type: ignore[attr-defined]
     if orders.clock_ahead_s:
         machines, ahead_ns = time.time_ns, int(orders.clock_ahead_s * 1e9)
         time.time_ns = lambda: machines() + ahead_ns

@@ -15,8 +15,7 @@ from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
 from pulsar_on_kafka.mapping.records.record_headers import CHUNK
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
-from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
-from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, ChunkRules
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from tests.clocks import SetClock
 

@@ -21,8 +21,8 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
     Wish,
 )
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
+from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
 from tests.memory_log import MemoryStateLog
 from tests.simulation.coordinators import TOPIC, SimulatedOutcomes, Truth, WatchedLog
 from tests.simulation.turns import ManualClock

@@ -9,10 +9,9 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor import segments as segments_module
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.identity import CursorIdentity, new_session
 from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved
 from pulsar_on_kafka.cursor.segments import MARKER_SEGMENT
-from pulsar_on_kafka.cursor.sessions import new_session
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout

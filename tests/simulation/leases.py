@@ -17,9 +17,8 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown
-from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.identity import CursorIdentity, new_session
 from pulsar_on_kafka.cursor.saved import Save, Saved
-from pulsar_on_kafka.cursor.sessions import new_session
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
@@ -37,8 +36,8 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Saved as SavedNotice
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.subscriptions.leases.acks import Acks
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
-from pulsar_on_kafka.subscriptions.leases.saves import Acks
 from pulsar_on_kafka.subscriptions.leases.terms import Heard, HeardAgain, LeaseTerms
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot

@@ -32,9 +32,9 @@ from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, T
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 from pulsar_on_kafka.transactions.records.outcomes import Outcomes
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
+from pulsar_on_kafka.transactions.serving.access import RemoteCoordinator
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
-from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
+from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
 from tests.clocks import PacedClock
 from tests.simulation.coordinators import TOPIC, SimulatedOutcomes, Truth, WatchedLog
 from tests.simulation.turns import (

@@ -18,11 +18,10 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor import commit_metadata
 from pulsar_on_kafka.cursor import segments as segments_module
-from pulsar_on_kafka.cursor import store as store_module
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.cursor.candidates import checkpoint_beside
-from pulsar_on_kafka.cursor.leftovers import CursorOf, FoundSegments, SegmentName, orphans
-from pulsar_on_kafka.cursor.saved import Unneeded
+from pulsar_on_kafka.cursor.identity import CursorName
+from pulsar_on_kafka.cursor.leftovers import FoundSegments, SegmentName, orphans
+from pulsar_on_kafka.cursor.saved import Unneeded, checkpoint_beside
 from pulsar_on_kafka.cursor.segments import CursorSegments
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
@@ -57,7 +56,7 @@ class CursorBesideASet(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.limits = store_module.MAX_METADATA_CHARS, segments_module.LARGEST_RECORD_BYTES  # type: ignore[attr-defined]
+        self.limits = commit_metadata.MAX_METADATA_CHARS, segments_module.LARGEST_RECORD_BYTES  # type: ignore[attr-defined]
 
     @initialize(
         entries_per_ledger=st.sampled_from((1, 2, 5, 16, 64)),
@@ -65,8 +64,7 @@ class CursorBesideASet(RuleBasedStateMachine):
         record=st.sampled_from((300, 320, 350, 900_000)),
     )
     def begin(self, entries_per_ledger: int, metadata: int, record: int) -> None:
-        for module in (store_module, commit_metadata):
-            module.MAX_METADATA_CHARS = metadata  # type: ignore[attr-defined]
+        commit_metadata.MAX_METADATA_CHARS = metadata  # type: ignore[attr-defined]
         segments_module.LARGEST_RECORD_BYTES = record  # type: ignore[misc]
         self.log = LogThatBreaks()
         self.processes = CursorStore(self.log), CursorStore(self.log)
@@ -90,8 +88,7 @@ class CursorBesideASet(RuleBasedStateMachine):
             self.crash()
             self.log.compact(random.Random(), thoroughly=True)
             every_reference_is_there(self.log, self.identity, self.committed, self.checkpoint)
-        for module in (store_module, commit_metadata):
-            module.MAX_METADATA_CHARS = self.limits[0]  # type: ignore[attr-defined]
+        commit_metadata.MAX_METADATA_CHARS = self.limits[0]  # type: ignore[attr-defined]
         segments_module.LARGEST_RECORD_BYTES = self.limits[1]  # type: ignore[misc]
 
     # Acknowledgements ---------------------------------------------------------------------------------------------
@@ -295,7 +292,7 @@ class CursorBesideASet(RuleBasedStateMachine):
         end = self.log.end_offset(CURSORS, partition, DEADLINE)
         for record in (each for batch in self.log.read(CURSORS, partition, 0, end, DEADLINE) for each in batch):
             fold.apply(record)
-        return fold.by_cursor.get(CursorOf(TOPIC, 3, "audit"), set())
+        return fold.by_cursor.get(CursorName(TOPIC, 3, "audit"), set())
 
     def _referred_to(self, commit: CommittedOffset | None, checkpoint: CommittedOffset | None) -> set[SegmentName]:
         saved = self.store.recover(self.identity, commit, checkpoint, 0, DEADLINE).saved

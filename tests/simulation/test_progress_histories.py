@@ -172,7 +172,7 @@ class _World:
             if record[2] > 1 and self.rng.random() < 0.7:
                 indexes = self.rng.sample(range(record[2]), self.rng.randrange(1, record[2]))  # type: ignore[assignment]
             if record[2] > 1:
-                here.live.acknowledge_batch(offset, record[2], list(indexes))
+                here.live.acknowledge_batches({offset: BatchAckSet(record[2], sum(1 << index for index in indexes))})
             else:
                 here.live.acknowledge([offset])
             self.truth |= {(record[0].cluster, record[1], index) for index in indexes}

@@ -24,8 +24,7 @@ from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.batches import is_marker
 from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
 from pulsar_on_kafka.subscriptions.records.read_committed import ReadCommitted
-from pulsar_on_kafka.subscriptions.records.readable import Readable
-from pulsar_on_kafka.subscriptions.records.reader_chunks import ReaderChunks
+from pulsar_on_kafka.subscriptions.records.readable import Readable, ReaderChunks
 from tests.unit.transactions.buffer_records import HERE, Entries, aborted, opened, txn
 
 

@@ -19,11 +19,9 @@ import pytest
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor import commit_metadata
-from pulsar_on_kafka.cursor import store as store_module
-from pulsar_on_kafka.cursor.candidates import checkpoint_beside
 from pulsar_on_kafka.cursor.checkpoints import Checkpoints
 from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.saved import Save
+from pulsar_on_kafka.cursor.saved import Save, checkpoint_beside
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
@@ -251,8 +249,7 @@ class History(ActorsHistory):
 
 @pytest.fixture(autouse=True)
 def _small_commits(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (store_module, commit_metadata):
-        monkeypatch.setattr(module, "MAX_METADATA_CHARS", 125)
+    monkeypatch.setattr(commit_metadata, "MAX_METADATA_CHARS", 125)
 
 
 def _run(seeds: range) -> dict[str, int]:

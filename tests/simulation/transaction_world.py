@@ -14,6 +14,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.cursor.identity import CursorName
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_keys import TransactionBufferKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import Cleanup, PartitionedBy, StateTopic
@@ -22,7 +23,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import Buffer
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
-from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
+from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
 from tests.memory_log import MemoryStateLog
 from tests.simulation.turns import (
     COMPACTION_LAG_S,

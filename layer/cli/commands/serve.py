@@ -36,7 +36,7 @@ from pulsar_on_kafka.exceptions import ConnectError, Timeout
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth, ServiceServer
 from pulsar_on_kafka.service.running import RunningRoles
-from pulsar_on_kafka.transactions.coordinator.operators_limits import parsed_limits
+from pulsar_on_kafka.transactions.coordinator.rules import parsed_limits
 
 DEFAULT_PORT: Final = 9464
 _AGAIN_S: Final = 2.0

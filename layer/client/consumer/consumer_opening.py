@@ -32,7 +32,7 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.sending.arguments import check_range
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
-from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkRules
 from pulsar_on_kafka.subscriptions.records.endpoint import DeliveryRules, Endpoint
 
 _log = logging.getLogger(__name__)

@@ -30,8 +30,8 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.message_record import ChunkInfo, goes_to
 from pulsar_on_kafka.mapping.records.original_position import copy_headers, original_of
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.subscriptions.records.whole_message import chunk_info
-from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
+from pulsar_on_kafka.subscriptions.records.chunks import chunk_info
+from pulsar_on_kafka.subscriptions.requests.live_cursors import acknowledge_ledgers
 
 _log: Final = logging.getLogger(__name__)
 

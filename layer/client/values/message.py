@@ -22,9 +22,9 @@ from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
 from pulsar_on_kafka.mapping.records.single_message import SingleMessage, decode_batch
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.outgoing_schema import RecordKey
+from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage
 from pulsar_on_kafka.subscriptions.records.endpoint import BatchEntry, Delivery, Feed
 from pulsar_on_kafka.subscriptions.records.sealed import OpenedRecord
-from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
 
 _log: Final = logging.getLogger(__name__)
 

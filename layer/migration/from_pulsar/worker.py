@@ -41,7 +41,7 @@ from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.sides.target import Target
 from pulsar_on_kafka.replicated.progress import SubscriptionSide, without_acknowledged, without_message
 from pulsar_on_kafka.sending.chunking import record_limit
-from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
+from pulsar_on_kafka.subscriptions.requests.live_cursors import acknowledge_ledgers
 
 _log: Final = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from pulsar_on_kafka.node.metrics.process import (
 from pulsar_on_kafka.node.node import Node, live_nodes
 from pulsar_on_kafka.statelog.view import unreadable
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
-from pulsar_on_kafka.subscriptions.partition.partition_stats import PartitionStats
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionStats
 from pulsar_on_kafka.subscriptions.records.tail import Tail, TailStats
 
 _PATIENCE_S: Final = 2.0

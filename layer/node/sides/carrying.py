@@ -18,7 +18,7 @@ from pulsar_on_kafka.replicated.acks import Acks
 from pulsar_on_kafka.replicated.carried_deliveries import carried, joined
 from pulsar_on_kafka.replicated.comparison import PartitionComparison, compare
 from pulsar_on_kafka.replicated.progress import SubscriptionSide, said, take_over, without_acknowledged, without_message
-from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
+from pulsar_on_kafka.subscriptions.requests.live_cursors import acknowledge_ledgers
 
 
 def compare_subscription(

@@ -15,8 +15,8 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
-from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.leftovers import CursorOf, FoundSegments, SegmentName, of_this_life, orphans
+from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
+from pulsar_on_kafka.cursor.leftovers import FoundSegments, SegmentName, of_this_life, orphans
 from pulsar_on_kafka.cursor.segments import CursorSegments
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -98,7 +98,7 @@ class CursorHousekeeping:
         copies, unreadable_copies = read_once(
             self._log, CURSOR_CHECKPOINTS, partition, CheckpointFold, self._clock, deadline
         )
-        checkpoints = {CursorOf(*cursor): copied for cursor, copied in copies.all().items()}
+        checkpoints = {CursorName(*cursor): copied for cursor, copied in copies.all().items()}
         passed_over = unreadable | unreadable_copies
         done = 0
         for cursor in sorted(each for each in {*found, *checkpoints} if each.topic not in passed_over):
@@ -117,7 +117,7 @@ class CursorHousekeeping:
         return done
 
     def _keep_house(
-        self, cursor: CursorOf, found: set[SegmentName], copies: Checkpointed, before_ms: int, deadline: Deadline
+        self, cursor: CursorName, found: set[SegmentName], copies: Checkpointed, before_ms: int, deadline: Deadline
     ) -> int:
         old = {session for session, copied in copies.items() if copied.written_ms < before_ms}
         if not found and not old:
@@ -146,7 +146,7 @@ class CursorHousekeeping:
         return self._remove(cursor, gone, sorted(unneeded), deadline)
 
     def _identity(
-        self, cursor: CursorOf, life: LastLife, deadline: Deadline
+        self, cursor: CursorName, life: LastLife, deadline: Deadline
     ) -> tuple[CursorIdentity | None, Subscription | None]:
         if life.topic is None:
             return None, None
@@ -174,7 +174,7 @@ class CursorHousekeeping:
         return [commits[partition] for commits in found if partition in commits]
 
     def _remove(
-        self, cursor: CursorOf, segments: Iterable[SegmentName], sessions: Iterable[str], deadline: Deadline
+        self, cursor: CursorName, segments: Iterable[SegmentName], sessions: Iterable[str], deadline: Deadline
     ) -> int:
         names = [encode_key(CursorSegmentKey(*cursor, *name)) for name in segments]
         copies = [encode_key(CursorCheckpointKey(*cursor, session)) for session in sessions]
@@ -187,7 +187,7 @@ class CursorHousekeeping:
             )  # fmt: skip
         return len(names) + len(copies)
 
-    def _tell(self, cursor: CursorOf, failure: LayerError) -> None:
+    def _tell(self, cursor: CursorName, failure: LayerError) -> None:
         place = f"{cursor.topic}/{cursor.subscription}[{cursor.partition}]"
         level = logging.DEBUG if place in self._told else logging.WARNING
         if len(self._told) < MOST_AT_ONCE:

@@ -9,9 +9,8 @@ from typing import Any, Final, NoReturn
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.identity import CursorIdentity, new_session
 from pulsar_on_kafka.cursor.saved import Recovered, Saved
-from pulsar_on_kafka.cursor.sessions import new_session
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.records import CommittedOffset

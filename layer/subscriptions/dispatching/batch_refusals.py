@@ -96,8 +96,6 @@ class BatchRefusals:
         self._ready: set[_Entry] = set()
         self._not_before_s = 0.0
 
-    # What consumers say -------------------------------------------------------------------------------------------
-
     def drain(self, slots: Iterable[PartitionSlot]) -> list[tuple[int, int]]:
         """Take what they refused; gives partition and offset of the entries. Entries that are refused altogether become
         `PartitionSlot.nacks`."""
@@ -108,7 +106,6 @@ class BatchRefusals:
         return found
 
     def _drain(self, slot: PartitionSlot) -> set[int]:
-        """Gives the entries."""
         last: dict[_Entry, tuple[float, float]] = {}
         for _ in range(len(slot.nacks_in_batch)):
             said_s, delay_s, offset, endpoint, index, size = slot.nacks_in_batch.popleft()
@@ -172,8 +169,6 @@ class BatchRefusals:
             known.waiting |= bits
             heapq.heappush(self._due, (due_s, next(self._numbers), entry, bits))
         return True
-
-    # When they are due --------------------------------------------------------------------------------------------
 
     def next_due(self) -> float | None:
         """When, on the monotonic clock, something is to come again."""
@@ -247,13 +242,7 @@ class BatchRefusals:
         for counted in sorted({known.counts[index] for index in _indexes(bits)}):
             of_count = sum(1 << index for index in _indexes(bits) if known.counts[index] == counted)
             messages += _messages(record, feed, entry.offset, known.size, of_count, counted)
-        policy = endpoint.dead_letters
-        if policy is not None:
-            letters = [message for message in messages if message.redeliveries > policy.max_redeliver_count]
-            if letters:
-                policy.publish_dead_letters(letters, self._not_stored)
-                messages = [message for message in messages if message.redeliveries <= policy.max_redeliver_count]
-        endpoint.deliver(messages)
+        endpoint.deliver_or_bury(messages, self._not_stored)
 
     def _not_stored(self, letter: Delivery) -> None:
         """A dead letter could not be stored: it comes again in a second. Any thread."""

@@ -19,21 +19,18 @@ from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import BatchRefusals, HeldHere
-from pulsar_on_kafka.subscriptions.dispatching.counting import DeliveryCounting
-from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import DeadLettering
-from pulsar_on_kafka.subscriptions.dispatching.delayed_prefetch import DelayedPrefetch
+from pulsar_on_kafka.subscriptions.dispatching.counting import DeadLettering, DeliveryCounting
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.dispatching.key_shared import KeyShared
 from pulsar_on_kafka.subscriptions.dispatching.negative_acks import NegativeAcks
-from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import RedeliveryReads
+from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import DelayedPrefetch, RedeliveryReads
 from pulsar_on_kafka.subscriptions.dispatching.strategy import ROUND_ROBIN_BATCH, RoundRobin, active_consumer
 from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.subscriptions.partition.holding_for_transactions import deliver_again
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
-from pulsar_on_kafka.subscriptions.records.chunk_rules import joint_rules
-from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, HeldMessages, Known
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, HeldMessages, Known, joint_rules
 from pulsar_on_kafka.subscriptions.records.endpoint import DEFAULT_MAX_UNACKED, Endpoint
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 
@@ -228,11 +225,9 @@ class Dispatcher:
     # Chunked messages ---------------------------------------------------------------------------------------------
 
     def record(self, partition: int, offset: int) -> Any | None:
-        """The record of one entry, read again; None when it cannot be had just now."""
         return self._read_again.read(self._owned[partition], (offset,)).records.get(offset)
 
     def chunk_assembly(self) -> ChunkAssembly:
-        """What puts one partition's chunks together, as its consumers want it."""
         return ChunkAssembly(
             lambda: joint_rules(endpoint.chunk_rules for endpoint in self._endpoints), self._clock.monotonic
         )
@@ -307,15 +302,10 @@ class Dispatcher:
         self.refusals.step()
 
     def _held(self, partition: int) -> HeldHere | None:
-        """What this process's consumers hold of a partition."""
         owned = self._owned.get(partition)
         if owned is None:
             return self.held_elsewhere(partition)
-
-        def acked(offset: int) -> BatchAckSet | None:
-            return owned.held.with_held(offset, owned.cursor.batches.get(offset))
-
-        return HeldHere(owned.slot, owned.in_flight, acked, owned.redeliveries)
+        return HeldHere(owned.slot, owned.in_flight, owned.acked_of, owned.redeliveries)
 
     def _redeliver(self, partition: int, offsets: BitMap64, endpoint: Endpoint | None) -> None:
         owned = self._owned.get(partition)
@@ -369,9 +359,7 @@ class Dispatcher:
         self._nacks.forget_partition(owned.number)
         self._reading_ahead.forget(owned)
         for endpoint in self._endpoints:
-            endpoint.discard(owned.slot)
-            if endpoint.ack_timeouts is not None:
-                endpoint.ack_timeouts.forget_partition(owned.number)
+            endpoint.take_back(owned.slot)
 
     # Consumers ----------------------------------------------------------------------------------------------------
 
@@ -427,9 +415,7 @@ class Dispatcher:
         What counted for it already comes by what it saved: a refusal may stand in the log twice, on both sides of that.
         """
         now_s = self._clock.monotonic()
-        waiting = BitMap64()
-        for offsets in self._nacks.waiting(owned.number).values():
-            waiting |= offsets
+        waiting = self._nacks.offsets(owned.number).copy()
         for offset, nack in refusals.items():
             if offset in waiting or owned.redeliveries.get(offset, 0) > nack.redeliveries:
                 continue
@@ -445,7 +431,8 @@ class Dispatcher:
     def count_deliveries(self) -> None:
         """Partitions were taken over, or a consumer came that may have a dead letter policy."""
         if self._shared:
-            self.counting.begin_everywhere()
+            for owned in self._owned.values():
+                self.counting.begin(owned)
 
     def choose_active(self) -> None:
         if self._shared:
@@ -496,9 +483,7 @@ class Dispatcher:
         """The partition is about to be given up (Shared, Key_Shared): nothing more of it goes out, and this process's
         consumers hold only what they have received and not refused."""
         owned.quiet = True
-        refused = BitMap64()
-        for offsets in self._nacks.waiting(owned.number).values():
-            refused |= offsets
+        refused = self._nacks.offsets(owned.number)
         for endpoint in self._endpoints:
             if not endpoint.is_remote:
                 owned.withdraw(endpoint.feed(owned.slot), refused)
@@ -507,7 +492,7 @@ class Dispatcher:
         """The partition is about to be given up (Failover): nothing more of it goes out, and its active consumer keeps
         what it was handed, unless it refused some of it or that is more than 50,000 entries."""
         owned.quiet = True
-        refused = self._nacks.waiting(owned.number)
+        refused = self._nacks.offsets(owned.number)
         owned.stays_out = owned.active is not None and not refused and len(owned.out_in_order()) <= DEFAULT_MAX_UNACKED
 
     def forget(self, owned: OwnedPartition) -> None:

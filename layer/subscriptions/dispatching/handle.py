@@ -15,7 +15,7 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.partition.terms import AcknowledgedElsewhere
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
-from pulsar_on_kafka.transactions.records.buffer_access import BufferAccess
+from pulsar_on_kafka.transactions.records.views import BufferAccess
 
 
 class SubscriptionHandle(Protocol):
@@ -28,7 +28,7 @@ class SubscriptionHandle(Protocol):
     partition: int | None
     """The only partition that is served; None for all."""
     transient: bool
-    """Of a non-persistent topic: nothing is kept for later (see `partition.non_persistent`)."""
+    """Of a non-persistent topic: nothing is kept for later (see `NonPersistentDispatch`)."""
     buffer: BufferAccess
     """What is on record of transactions in the topic."""
     meter: SubscriptionMeter
@@ -39,7 +39,6 @@ class SubscriptionHandle(Protocol):
 
     def slots(self) -> Sequence[PartitionSlot]:
         """Every slot made so far, of owned partitions and others."""
-        ...
 
     def identity(self, partition: int) -> CursorIdentity: ...
 
@@ -48,38 +47,29 @@ class SubscriptionHandle(Protocol):
     def floor(self, partition: int) -> int:
         """The offset below which nothing is delivered, whatever was saved: nobody was connected when it was
         published."""
-        ...
 
     def committed(self, partitions: Sequence[int], deadline: Deadline) -> Mapping[int, CommittedOffset]:
         """What the subscription's group has of these partitions, once no change without a member is under way."""
-        ...
 
     def elsewhere(self, partition: int, deadline: Deadline) -> CommittedOffset | None:
         """What the group has of a partition that served it in the other way: as a whole, or by itself."""
-        ...
 
     def checkpoint(self, partition: int, deadline: Deadline) -> CommittedOffset | None: ...
 
     def verify(self, deadline: Deadline) -> None:
         """Raises SubscriptionBusy when this process may not serve the subscription (any more)."""
-        ...
 
     def check_topic(self, deadline: Deadline) -> None:
         """Raises NoSuchTopic when the topic was deleted and made anew."""
-        ...
 
     def fences(self, partition: int, deadline: Deadline) -> Sequence[Fence]:
         """Where the epochs of exclusive producers and replicators begin in a partition."""
-        ...
 
     def compacted(self, partition: int) -> CompactedRange | None:
         """For compacted reading: what is delivered. What is left out counts as acknowledged."""
-        ...
 
     def acknowledged_elsewhere(self, partition: int) -> AcknowledgedElsewhere | None:
         """For a partition of a replicated subscription: what is left out."""
-        ...
 
     def ended(self) -> None:
         """The member has left its group, or tried to, and serves nothing any more."""
-        ...

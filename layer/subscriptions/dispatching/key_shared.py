@@ -14,8 +14,7 @@ from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import ORDERING_KEY
 from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS, sticky_key_hash
-from pulsar_on_kafka.subscriptions.dispatching.counting import DeliveryCounting
-from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import DeadLettering
+from pulsar_on_kafka.subscriptions.dispatching.counting import DeadLettering, DeliveryCounting
 from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import RedeliveryReads
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder, Waiting
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
@@ -68,8 +67,6 @@ class KeyShared:
         self._held_back: set[int] = set()
         """Partitions of which something waits for a save, or for the answer to a message that is out alone."""
 
-    # Consumers ----------------------------------------------------------------------------------------------------
-
     def attach(self, endpoint: Endpoint) -> None:
         """Give a consumer its keys; those that others have in flight follow when these are done with.
 
@@ -110,8 +107,6 @@ class KeyShared:
             self._assign_in(owned.keys)
         return owned.keys
 
-    # What there is to do ------------------------------------------------------------------------------------------
-
     def is_stuck(self) -> bool:
         """There are messages, and no reason to read more before some of them went out."""
         some = False
@@ -144,8 +139,6 @@ class KeyShared:
 
     def _look_ahead(self) -> int:
         return min(LOOK_AHEAD, LOOK_AHEAD_PER_CONSUMER * len(self._endpoints))
-
-    # Dispatch -----------------------------------------------------------------------------------------------------
 
     def dispatch(self, *, only_again: bool) -> bool:
         """Hand out what consumers take; True when anything was. `only_again`: nothing that was never out."""

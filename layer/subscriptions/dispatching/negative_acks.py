@@ -83,8 +83,10 @@ class NegativeAcks:
                     found[time_ms / 1000] = found.get(time_ms / 1000, BitMap64()) | offsets
         return found
 
+    def offsets(self, partition: int) -> BitMap64:
+        return self._waiting.get(partition, BitMap64())
+
     def any_of_nobody(self, partition: int) -> bool:
-        """Something waits in a partition that nobody holds."""
         return any((partition, None) in holders for holders in self._due.values())
 
     def forget_consumer(self, endpoint: Endpoint, partition: int) -> None:
@@ -103,7 +105,6 @@ class NegativeAcks:
         return found
 
     def forget_partition(self, partition: int) -> None:
-        """It was rewound, or is somebody else's."""
         self._forget(lambda number, _: number == partition)
 
     def _forget(self, gone: _Choice) -> None:

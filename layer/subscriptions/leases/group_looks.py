@@ -1,4 +1,4 @@
-"""Looks at Kafka's group: who is in it still. Runs in the member's thread.
+"""Looks at Kafka's group: who is in it still, and what it has saved. Runs in the member's thread.
 
 Whoever leaves in good order writes its last report first. So before somebody who is missed is given up, everything that
 stood in the log when the group was looked at is taken in: what a member acknowledged last does not come again, and its
@@ -7,23 +7,17 @@ leaving is not taken for a death.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from typing import Final, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
+from pulsar_on_kafka.mapping.state.cursors.lease_records import TakeOver
 from pulsar_on_kafka.subscriptions.leases.terms import HeardAgain
 
 _LOOK_S: Final = 1.0
 _LOOK_WHILE_ASKING_S: Final = 0.1
 _MOST_READ: Final = 1000
-
-
-class Asks(Protocol):
-    """A `LeaseTraffic`, as far as it matters here."""
-
-    def group(self) -> Future[Collection[str]]: ...
-
-    def read(self, start: int, most: int) -> Future[HeardAgain]: ...
 
 
 class Seen(NamedTuple):
@@ -36,8 +30,12 @@ class Seen(NamedTuple):
 class GroupLooks:
     """One look at a time. Memory: the client ids, and 1,000 records while they are read."""
 
-    def __init__(self, traffic: Asks) -> None:
-        self._traffic = traffic
+    def __init__(
+        self, group: Callable[[], Future[Collection[str]]], read: Callable[[int, int], Future[HeardAgain]]
+    ) -> None:
+        """`group`, `read`: see `LeaseTraffic`."""
+        self._group = group
+        self._read = read
         self._asked: tuple[Future[Collection[str]], float] | None = None
         self._seen: Seen | None = None
         self._reading: Future[HeardAgain] | None = None
@@ -51,7 +49,7 @@ class GroupLooks:
         """Begin a look if it is time for one: every second, ten times a second where somebody `hurries`."""
         due_s = self._next_s - (_LOOK_S - _LOOK_WHILE_ASKING_S if hurries else 0.0)
         if self._asked is None and self._seen is None and now_s >= due_s:
-            self._asked = (self._traffic.group(), now_s)
+            self._asked = (self._group(), now_s)
             self._next_s = now_s + _LOOK_S
 
     def seen(self) -> Seen | None:
@@ -69,7 +67,7 @@ class GroupLooks:
         """Somebody is missed: what was `seen` counts when all that stands in the log by now, from offset `since` on, is
         taken in (`counts`)."""
         self._seen, self._upto = seen, 0
-        self._reading = self._traffic.read(since, _MOST_READ)
+        self._reading = self._read(since, _MOST_READ)
 
     def counts(self, taken_in: int) -> Seen | None:
         """What was seen, once everything that stood in the log then is below `taken_in`.
@@ -91,7 +89,69 @@ class GroupLooks:
         if taken_in < self._upto:
             return None
         if not self._is_all:
-            self._reading = self._traffic.read(taken_in, _MOST_READ)
+            self._reading = self._read(taken_in, _MOST_READ)
             return None
         seen, self._seen = self._seen, None
         return seen
+
+
+class Settled(NamedTuple):
+    """The group has saved this version of a partition, after all of these were heard."""
+
+    partition: int
+    version: int
+    records: list[TakeOver]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """`since`: heard after the group was asked, which counts for nothing that was saved later."""
+
+    answer: Future[int]
+    records: list[TakeOver]
+    since: list[TakeOver] = field(default_factory=list)
+
+
+class LeaseClaims:
+    """TAKE_OVERs that were heard, until Kafka's group has said whether they are true. One question for each partition
+    at a time. Memory: the TAKE_OVERs that came while it is open.
+
+    Whoever takes a partition over saves its cursor first, so a version that the group does not know is nobody's. A
+    foreign program that writes such a record silences neither the owner nor its members.
+    """
+
+    def __init__(self, saved_version: Callable[[int], Future[int]], wake: Callable[[], None]) -> None:
+        """`saved_version`: see `LeaseTraffic`."""
+        self._saved_version = saved_version
+        self._wake = wake
+        self._asked: dict[int, _Asked] = {}
+
+    def __contains__(self, partition: int) -> bool:
+        """Something that was heard of it is neither true nor false yet."""
+        return partition in self._asked
+
+    def heard(self, partition: int, record: TakeOver) -> None:
+        asked = self._asked.get(partition)
+        if asked is None:
+            self._ask(partition, [record])
+        else:
+            asked.since.append(record)
+
+    def settled(self) -> list[Settled]:
+        """What the group has answered since the last call; what it could not answer it is asked again."""
+        found = []
+        for partition, asked in [each for each in self._asked.items() if each[1].answer.done()]:
+            del self._asked[partition]
+            again = asked.since
+            if asked.answer.exception() is None:
+                found.append(Settled(partition, asked.answer.result(), asked.records))
+            else:
+                again = asked.records + asked.since
+            if again:
+                self._ask(partition, again)
+        return found
+
+    def _ask(self, partition: int, records: list[TakeOver]) -> None:
+        answer = self._saved_version(partition)
+        self._asked[partition] = _Asked(answer, records)
+        answer.add_done_callback(lambda _: self._wake())

@@ -77,7 +77,6 @@ class LeaseInbox:
 
     @property
     def is_behind(self) -> bool:
-        """Something has to be read again."""
         return self._behind is not None
 
     def begin(self) -> int:
@@ -89,7 +88,6 @@ class LeaseInbox:
         return self._records[0]
 
     def took_in(self) -> None:
-        """The first one is not needed any more."""
         with self._lock:
             self._bytes -= len(self._records.popleft()[2])
 

@@ -98,27 +98,19 @@ class LeasedPartition:
 
     def acknowledge_in_batch(self, offset: int, acks: BatchAckSet) -> None:
         known = self.batches.get(offset) or BatchAckSet(acks.batch_size, 0)
-        merged = merged_acks(known, acks)
+        merged = acks.and_also(known)
         self.batches[offset] = merged
         self.in_flight.acknowledged_in_batch(offset, merged.acked.bit_count() - known.acked.bit_count())
         if merged.complete:
             self.let_go([offset])
 
     def hold_for_transaction(self, ack: TxnAck) -> None:
-        """These are a transaction's now, and nobody's: their time does not run out."""
+        """These are a transaction's now, and nobody's."""
         gone = [offset for offset in ack.whole if offset in self.in_flight.holders]
         if ack.cumulative is not None:
             last = ack.cumulative.offset - (ack.cumulative.batch_size > 0)
             gone += [offset for offset in self.in_flight.holders if offset <= last and offset not in ack.whole]
-        for offset, (_, acked) in ack.batches.items():
-            if offset in self.in_flight.unacked_in:
-                self.in_flight.acknowledged_in_batch(offset, acked.bit_count())
-                if self.in_flight.unacked_in[offset] <= 0:
-                    gone.append(offset)
-        for endpoint in {self.in_flight.holders[offset].endpoint for offset in gone}:
-            if endpoint.ack_timeouts is not None:
-                endpoint.ack_timeouts.forget(self.slot.number, BitMap64(gone))
-        self.let_go(gone)
+        self.let_go(self.in_flight.given_to_transaction(self.slot.number, gone, ack.batches))
 
     def acknowledge_up_to(self, upto: int) -> BitMap64:
         """Everything that consumers hold or held at or before `upto`, by records: all chunks of messages that end there
@@ -155,12 +147,6 @@ class LeasedPartition:
         return {key: BitMap64(offsets) for key, offsets in found.items()}
 
 
-def merged_acks(known: BatchAckSet | None, more: BatchAckSet) -> BatchAckSet:
-    if known is None or known.batch_size != more.batch_size:
-        return more
-    return BatchAckSet(known.batch_size, known.acked | more.acked)
-
-
 class ToRead(NamedTuple):
     """Leased entries whose records are not here yet."""
 
@@ -176,7 +162,6 @@ class ToRead(NamedTuple):
         return self._replace(entries=self.entries[:count])
 
     def without(self, count: int) -> ToRead:
-        """All but the first ones."""
         return self._replace(entries=self.entries[count:])
 
 
@@ -208,7 +193,6 @@ class LeasedPartitions:
         return taken
 
     def drop_consumer(self, endpoint: Endpoint) -> None:
-        """Hold nothing for it."""
         self.do_not_read(lambda each: each.endpoint is endpoint)
         for leased in self.partitions.values():
             leased.let_go(leased.in_flight.held_by(endpoint.feed(leased.slot)))

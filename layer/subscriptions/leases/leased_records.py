@@ -20,13 +20,10 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartition, ToRead
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.subscriptions.leases.terms import RecordReader
-from pulsar_on_kafka.subscriptions.partition.handing_out import HandingOut
-from pulsar_on_kafka.subscriptions.partition.transaction_holds import TransactionHolds
+from pulsar_on_kafka.subscriptions.partition.handing_out import EntriesAtHand, HandingOut
 from pulsar_on_kafka.subscriptions.records.batches import report_corrupt
-from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, Known
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
-from pulsar_on_kafka.subscriptions.records.entries import EntriesAtHand
-from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, Known, WholeMessage
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery
 
 _TIMEOUT_S: Final = 2.0
 _AGAIN_S: Final = 0.2
@@ -122,22 +119,14 @@ class LeasedRecords:
             report_corrupt(self._name, offset, reason)
             gone.append(offset)
 
-        handing_out = HandingOut(leased, entries, TransactionHolds(), leased.in_flight, leased.redeliveries, unreadable)
+        held_back: list[int] = []  # they stay with their consumer, which does not get them
+        handing_out = HandingOut(
+            leased.batches.get, held_back.append, entries, leased.in_flight, leased.redeliveries, unreadable
+        )
         if offsets:
-            self._deliver(leased, endpoint, handing_out.messages(offsets, bodies, feed, None))
+            endpoint.deliver_or_bury(handing_out.messages(offsets, bodies, feed, None), self._not_stored)
         if gone:
             self._lessee.gone(leased, gone)
-
-    def _deliver(self, leased: LeasedPartition, endpoint: Endpoint, messages: list[Delivery]) -> None:
-        """Messages that were delivered often enough go the way of the consumer's dead letters instead."""
-        policy = endpoint.dead_letters
-        if policy is not None and leased.redeliveries:
-            most = policy.max_redeliver_count
-            letters = [message for message in messages if message.redeliveries > most]
-            if letters:
-                policy.publish_dead_letters(letters, self._not_stored)
-                messages = [message for message in messages if message.redeliveries <= most]
-        endpoint.deliver(messages)
 
     def _not_stored(self, letter: Delivery) -> None:
         """A dead letter could not be stored: it comes again in a second. Any thread."""

@@ -39,14 +39,13 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
-from pulsar_on_kafka.subscriptions.leases.claims import LeaseClaims
-from pulsar_on_kafka.subscriptions.leases.group_looks import GroupLooks
+from pulsar_on_kafka.subscriptions.leases.group_looks import GroupLooks, LeaseClaims
 from pulsar_on_kafka.subscriptions.leases.inbox import LeaseInbox
 from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartition
 from pulsar_on_kafka.subscriptions.leases.leased_records import LeasedRecords
 from pulsar_on_kafka.subscriptions.leases.lessee import ACKS_S, Lessee
 from pulsar_on_kafka.subscriptions.leases.lessor import Lessor
-from pulsar_on_kafka.subscriptions.leases.take_overs import Recalled, has_heard
+from pulsar_on_kafka.subscriptions.leases.members import Recalled, has_heard
 from pulsar_on_kafka.subscriptions.leases.terms import Heard, LeaseTerms
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
@@ -113,8 +112,8 @@ class Leasing:
         """A partition's messages go to one consumer at a time, wherever it is."""
         self._had_enough_s = 0.0
         """When this process owned a partition last (Failover: all), or had not joined the group."""
-        self._looks = GroupLooks(terms.traffic)
-        self._claims = LeaseClaims(terms.traffic, wake)
+        self._looks = GroupLooks(terms.traffic.group, terms.traffic.read)
+        self._claims = LeaseClaims(terms.traffic.saved_version, wake)
         self._recalled: dict[int, Recalled] = {}
         """By former owners, of partitions that are about to be opened."""
         self._unheard: dict[int, BitMap64] = {}
@@ -220,7 +219,6 @@ class Leasing:
         return not any(endpoint.has_room_again() for endpoint in watched)
 
     def unwatch_inboxes(self) -> None:
-        """The member does not wait any more."""
         for endpoint in self._endpoints:
             if not endpoint.is_remote:
                 endpoint.unwatch()
@@ -397,9 +395,7 @@ class Leasing:
         for report in [each for each in said if isinstance(each, Report)]:
             if report.life != self._terms.life:
                 continue
-            acks, batches = report.acks.get(number), report.batch_acks.get(number)
-            if acks or batches:
-                owned.acknowledge_elsewhere(list(acks or ()), batches or {})
+            owned.acknowledge_elsewhere(list(report.acks.get(number, ())), report.batch_acks.get(number, {}))
             if has_heard(report.member, report.heard, recalled):
                 nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
         self._recalled[number] = recalled
@@ -414,9 +410,7 @@ class Leasing:
         self.lessor.now_s = self._clock.monotonic()
         acks, ours = self.lessee.take_unsaved(number)
         if acks:
-            owned.acknowledge_elsewhere(
-                list(acks.whole), {offset: (each.batch_size, each.acked) for offset, each in acks.batches.items()}
-            )
+            owned.acknowledge_elsewhere(list(acks.whole), acks.batches)
         if nacked is None:
             owned.folded_since = self._heard_upto
         else:
@@ -433,12 +427,8 @@ class Leasing:
         messages, chunks = dict(leased.in_flight.unacked_in), leased.chunks
         leased.in_flight.let_go_of_all()
         for (endpoint, redeliveries), offsets in held.items():
-            left = {o: messages.get(o, 1) for o in offsets if not owned.is_acknowledged(o)}
-            if redeliveries:
-                owned.redeliveries.update(dict.fromkeys(left, redeliveries))
-            if left:
-                chunked = {o: chunks[o] for o in left if o in chunks}
-                self.lessor.still_held(owned, endpoint, left, chunked)
+            left = {o: messages.get(o, 1) for o in offsets}
+            self.lessor.still_held(owned, endpoint, left, redeliveries, chunks)
 
     def about_to_seek(self, owned: OwnedPartition) -> None:
         """What members have told by now, heard or not, acknowledges nothing behind the seek.
@@ -520,7 +510,6 @@ class Leasing:
         leased.held_before.add(handed, known)
 
     def gave_up(self, number: int) -> None:
-        """Another process owns it now, or nobody."""
         if self._in_order:
             self._had_enough_s = -inf  # until its consumers are known by what they ask for they stay announced
         else:
@@ -536,13 +525,11 @@ class Leasing:
                     owned.lease_from(None)
 
     def saved(self, owned: OwnedPartition) -> None:
-        """The group has accepted a save."""
         self.lessor.saved(owned)
 
     # Consumers ----------------------------------------------------------------------------------------------------
 
     def detach(self, endpoint: Endpoint) -> None:
-        """One of this process's own consumers is gone."""
         self._drain()
         self.lessee.detach(endpoint)
 
@@ -609,7 +596,6 @@ class Leasing:
                 break
 
     def stop(self) -> None:
-        """Hear no more."""
         self._terms.traffic.stop()
         self._terms.reader.close()
         for _, done in self._flushes:

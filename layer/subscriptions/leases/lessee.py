@@ -34,10 +34,9 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
 )
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import HeldHere
-from pulsar_on_kafka.subscriptions.leases.acks import LeaseAcks
+from pulsar_on_kafka.subscriptions.leases.acks import Acks, LeaseAcks, UnsavedReports
 from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartition, LeasedPartitions, ToRead
 from pulsar_on_kafka.subscriptions.leases.permits import LeasePermits
-from pulsar_on_kafka.subscriptions.leases.saves import Acks, UnsavedReports
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 
 RENEW_S: Final = 3.0
@@ -209,9 +208,7 @@ class Lessee:
         leased.slot.forgotten += 1
         self._holdings.do_not_read(lambda each: each.partition is leased)
         for endpoint in self._permits.numbers:
-            endpoint.discard(leased.slot)
-            if endpoint.ack_timeouts is not None:
-                endpoint.ack_timeouts.forget_partition(leased.slot.number)
+            endpoint.take_back(leased.slot)
         if self._in_order:
             leased.forget()
         else:
@@ -257,12 +254,10 @@ class Lessee:
             self._give_back(leased, held, endpoint)
 
     def held(self, partition: int) -> HeldHere | None:
-        """What this process's consumers hold of a partition."""
         leased = self.partitions.get(partition)
         return None if leased is None else leased.as_held()
 
     def redeliver_all(self, endpoint: Endpoint) -> None:
-        """Everything that this consumer holds is to come again."""
         if endpoint not in self._permits.numbers:
             return
         self._holdings.do_not_read(lambda each: each.endpoint is endpoint)
@@ -282,7 +277,6 @@ class Lessee:
             self._acks.refuse(leased, [min(held)], endpoint, 0.0)
 
     def hold_for_transaction(self, partition: int, ack: TxnAck) -> None:
-        """A transaction holds this: it is in nobody's hands."""
         leased = self.partitions.get(partition)
         if leased is not None:
             leased.hold_for_transaction(ack)
@@ -326,7 +320,6 @@ class Lessee:
         return missed
 
     def unread(self, number: int) -> BitMap64:
-        """What was leased of the partition and is not read yet."""
         waiting = (each.entries for each in self.to_read if each.partition.slot.number == number)
         return BitMap64(entry.offset for entries in waiting for entry in entries)
 
@@ -348,7 +341,6 @@ class Lessee:
 
     @property
     def unsaved(self) -> bool:
-        """Something acknowledged is not known to be durable."""
         said = self._unwritten is not None and bool(self._unwritten.acks or self._unwritten.batch_acks)
         return self._acks.acknowledges or said or bool(self._saves)
 

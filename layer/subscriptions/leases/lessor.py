@@ -17,10 +17,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.cursor.sessions import new_session
+from pulsar_on_kafka.cursor.identity import new_session
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import EVERYBODY, CursorLife
 from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     Expel,
@@ -34,9 +33,17 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     Report,
     Welcome,
 )
-from pulsar_on_kafka.subscriptions.leases.members import EXPIRY_S, Expelled, Member
-from pulsar_on_kafka.subscriptions.leases.save_notices import SaveNotices, Say
-from pulsar_on_kafka.subscriptions.leases.take_overs import Asked, Recalled, TakeOvers
+from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.subscriptions.leases.members import (
+    EXPIRY_S,
+    Asked,
+    Expelled,
+    Member,
+    Recalled,
+    SaveNotices,
+    Say,
+    TakeOvers,
+)
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.chunks import HeldMessages, Known
@@ -44,30 +51,6 @@ from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
 
 _log = logging.getLogger(__name__)
-
-
-class Consumers(Protocol):
-    """The dispatcher, as far as a member's coming and going concerns it."""
-
-    def attach(self, endpoint: Endpoint) -> None:
-        """Raises SubscriptionBusy, HashRangeConflict."""
-
-    def detach(self, endpoint: Endpoint, how: Departure = Departure.CLOSED) -> None: ...
-
-    def still_held(
-        self, owned: OwnedPartition, endpoint: Endpoint, offsets: Mapping[int, int], chunked: Mapping[int, Known]
-    ) -> None:
-        """Of a partition that was taken over: these are the consumer's, each with its number of messages; `chunked` are
-        those of them that came in chunks, by their last one's offset."""
-
-    def take_up(self, owned: OwnedPartition, held: Mapping[Endpoint, HeldMessages]) -> None:
-        """Of a partition that was taken over, and whose messages go to one consumer at a time: these hold it."""
-
-    def refused(self, owned: OwnedPartition, now_s: float, delay_s: float, offset: int, endpoint: Endpoint) -> None:
-        """This consumer refused an entry at `now_s` (monotonic); it is to come again after the delay."""
-
-    def redeliver_later(self, owned: OwnedPartition, refusals: Mapping[int, Nack]) -> None:
-        """These were refused under a former owner, and nobody holds them."""
 
 
 class Lessor:
@@ -84,7 +67,7 @@ class Lessor:
         life: CursorLife,
         client_id: str,
         owned: Mapping[int, OwnedPartition],
-        consumers: Consumers,
+        dispatcher: Dispatcher,
         say: Say,
         *,
         in_order: bool = False,
@@ -95,7 +78,7 @@ class Lessor:
         self._life = life
         self._client_id = client_id
         self._owned = owned
-        self._dispatch = consumers
+        self._dispatch = dispatcher
         self._say_later = say
         self.hurries = False
         """Something was said that somebody waits for."""
@@ -120,7 +103,6 @@ class Lessor:
 
     @property
     def has_members(self) -> bool:
-        """Consumers of other processes are known."""
         return bool(self._members)
 
     @property
@@ -301,19 +283,27 @@ class Lessor:
             return
         for (consumer, redeliveries), offsets in held.offsets.items():
             endpoint = member.consumers.get(consumer)
-            left = {o: held.messages.get(o, 1) for o in offsets if not owned.is_acknowledged(o)}
-            if endpoint is None or not left:
-                continue
-            if redeliveries:
-                owned.redeliveries.update(dict.fromkeys(left, redeliveries))
-            chunked = {o: Known(*held.chunked[o]) for o in left if o in held.chunked}
-            self.still_held(owned, endpoint, left, chunked)
+            if endpoint is not None:
+                messages = {o: held.messages.get(o, 1) for o in offsets}
+                self.still_held(owned, endpoint, messages, redeliveries, held.chunked)
         self._take_overs.answered(number, member.id.client_id)
 
     def still_held(
-        self, owned: OwnedPartition, endpoint: Endpoint, left: Mapping[int, int], chunked: Mapping[int, Known]
+        self,
+        owned: OwnedPartition,
+        endpoint: Endpoint,
+        messages: Mapping[int, int],
+        redeliveries: int,
+        chunks: Mapping[int, tuple[Sequence[int], int]],
     ) -> None:
-        """Of a partition that was taken over: see `Consumers.still_held`. In order, it depends on who is active."""
+        """Of a partition that was taken over, this consumer has these, delivered again so often; see
+        `Dispatcher.still_held`. In order, it depends on who is active."""
+        left = {o: number for o, number in messages.items() if not owned.is_acknowledged(o)}
+        chunked = {o: Known(*chunks[o]) for o in left if o in chunks}
+        if redeliveries:
+            owned.redeliveries.update(dict.fromkeys(left, redeliveries))
+        if not left:
+            return
         if self._in_order:
             self._take_overs.asked[owned.number].held[endpoint] = HeldMessages(left, chunked)
         else:
@@ -390,7 +380,6 @@ class Lessor:
         return number in self._take_overs.asked
 
     def not_heard(self) -> None:
-        """Something that members said is gone."""
         for member in list(self._members.values()):
             self._expel(member, "what it wrote is gone from the log")
 

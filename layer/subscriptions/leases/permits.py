@@ -49,8 +49,6 @@ class LeasePermits:
         self.numbers: dict[Endpoint, int] = {}
         """Of the consumers that were announced."""
 
-    # Owners -------------------------------------------------------------------------------------------------------
-
     def __contains__(self, owner: bytes) -> bool:
         return owner in self._accounts
 
@@ -93,14 +91,11 @@ class LeasePermits:
         return number > counted and self.consumer(consumer) is not None
 
     def heard(self) -> dict[bytes, int]:
-        """The number of the last thing that was heard, by owner."""
         return {owner: account.number for owner, account in self._accounts.items()}
 
     def count_leased(self, owner: bytes, number: int, messages: int) -> None:
         leased = self._accounts[owner].leased
         leased[number] = leased.get(number, 0) + messages
-
-    # Consumers ----------------------------------------------------------------------------------------------------
 
     def consumer(self, number: int) -> Endpoint | None:
         return next((each for each, known in self.numbers.items() if known == number), None)
@@ -160,7 +155,6 @@ class LeasePermits:
         return 1 if left <= 0 else max(1, endpoint.capacity // (2 * self._owners()))
 
     def _owners(self) -> int:
-        """Among how many a room is shared out."""
         return max(1, sum(not account.over for account in self._accounts.values()))
 
     def _limit(self, account: _Account, endpoint: Endpoint, number: int, *, asking: bool) -> int:

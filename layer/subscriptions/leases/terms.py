@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.sessions import new_session
+from pulsar_on_kafka.cursor.identity import new_session
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorLife
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Lease, LeaseRecord, Recall, Report, TakeOver

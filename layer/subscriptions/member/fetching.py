@@ -93,7 +93,6 @@ class PartitionReader:
         return bool(events) or moved
 
     def _take(self, events: list[Event]) -> int:
-        """Gives how many records there were."""
         came = size = 0
         for event in events:
             match event:
@@ -139,8 +138,6 @@ class PartitionReader:
             self._full_of_delayed = True
             self.pause_all()
 
-    # Open transactions --------------------------------------------------------------------------------------------
-
     def _look_again(self) -> bool:
         """Ask what became of the transactions that hold something up; True when something goes on."""
         waiting = {n: owned.committed for n, owned in self._owned.items() if owned.committed.in_use}
@@ -160,8 +157,6 @@ class PartitionReader:
         """Tell others of records that came after the end of their transaction."""
         self._looking.put_late_on_record(owned.committed for owned in self._owned.values())
 
-    # Pauses -------------------------------------------------------------------------------------------------------
-
     def has_plenty(self) -> bool:
         """More of a partition is at hand than a few inboxes hold: to go on reading would end in a pause."""
         return any(owned.buffered_bytes > _PLENTY_BYTES for owned in self._owned.values())
@@ -180,7 +175,6 @@ class PartitionReader:
             self._paused.update(more)
 
     def resume_drained(self) -> None:
-        """Fetch again what was paused and has been handed out."""
         if not self._paused:
             return
         if self._full_of_delayed:
@@ -193,13 +187,10 @@ class PartitionReader:
             self._consumer.resume(drained)
 
     def forget(self, partitions: list[int]) -> None:
-        """These partitions are not ours any more."""
         self._paused.difference_update(partitions)
         for number in partitions:
             self._in_a_gap.pop(number, None)
             self._looking.forget(number)
-
-    # Errors -------------------------------------------------------------------------------------------------------
 
     def _check_topic(self) -> None:
         """Every ten seconds: librdkafka goes on in a topic that was made anew as if it were the same."""
@@ -261,14 +252,11 @@ class PartitionReader:
             return
         owned.intake.end_seen = True
         if owned.read_position < low:
-            lost = owned.cursor.backlog(low)
-            owned.meter.deleted_unacknowledged += lost
+            owned.intake.fences.add(self._handle.fences(number, Deadline.after(_FENCES_S)))
             _log.warning(
                 "cursor=%s Kafka deleted offsets %d to %d, %d of them unacknowledged", owned.identity,
-                owned.read_position, low - 1, lost,
+                owned.read_position, low - 1, owned.deleted_below(low),
             )  # fmt: skip
-            owned.intake.fences.add(self._handle.fences(number, Deadline.after(_FENCES_S)))
-            owned.cursor.acknowledge_cumulative(low - 1)
             owned.intake.read_position = low
             owned.passed(low - 1)
         self._consumer.seek(number, owned.read_position)  # fetching ended with the error

@@ -27,10 +27,10 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
-from pulsar_on_kafka.subscriptions.member.services import MemberServices
+from pulsar_on_kafka.subscriptions.member.ownership import MemberServices
 from pulsar_on_kafka.subscriptions.member.serving import Serving
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.partition.partition_stats import PartitionStats
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionStats
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,6 @@ class SubscriptionMember:
         return self._handle.slot(partition)
 
     def attach(self, endpoint: Endpoint) -> None:
-        """Add a consumer."""
         endpoint.wake_member = self.wake
         self.run(lambda: self._attach(endpoint)).result()
 
@@ -94,7 +93,6 @@ class SubscriptionMember:
         self._commands.wake()
 
     def run(self, command: Callable[[], _T]) -> Future[_T]:
-        """Have `command` run by the member's thread."""
         return self._commands.run(command)
 
     def negative_acknowledge(
@@ -193,7 +191,6 @@ class SubscriptionMember:
         return self.run(lambda: self._serving.tell_consumers())
 
     def delivered(self) -> int:
-        """Messages handed to the consumers that are open now."""
         return sum(endpoint.delivered for endpoint in self._own_consumers())
 
     def undecryptable(self) -> int:
@@ -201,7 +198,6 @@ class SubscriptionMember:
         return sum(endpoint.unsealing.failures for endpoint in self._own_consumers())
 
     def consumers(self) -> int:
-        """How many this process has."""
         return len(self._own_consumers())
 
     def _own_consumers(self) -> list[Endpoint]:

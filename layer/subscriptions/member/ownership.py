@@ -7,31 +7,48 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.candidates import checkpoint_beside
 from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved, UnreadableCursor
+from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved, UnreadableCursor, checkpoint_beside
+from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
+from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
+from pulsar_on_kafka.subscriptions.leases.terms import LeaseTerms
 from pulsar_on_kafka.subscriptions.member.saving import STORE_TIMEOUT_S, CursorSaver
-from pulsar_on_kafka.subscriptions.member.services import MemberServices
 from pulsar_on_kafka.subscriptions.member.transaction_acks import TransactionAcks
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.batches import report_stop
 from pulsar_on_kafka.subscriptions.records.fences import Fences
-from pulsar_on_kafka.transactions.pending_acks.log import CursorName
-
-_RETRY_OPEN_S: Final = 0.5
+from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberServices:
+    """`config` is the group member's for librdkafka; without `terms` messages go to this process's consumers only."""
+
+    config: dict[str, Any]
+    store: CursorStore
+    fetcher: Fetcher
+    clock: Clock
+    journal: PendingAckJournal
+    terms: LeaseTerms | None
+    ack_persist_interval_s: float
+
+
+_RETRY_OPEN_S: Final = 0.5
 
 
 class Ownership:
@@ -64,8 +81,6 @@ class Ownership:
         self.losses = 0
         """How often a partition was given up with acknowledgements that were not saved."""
 
-    # Kafka's group says -------------------------------------------------------------------------------------------
-
     def assigned(self, partitions: list[int]) -> Mapping[int, int]:
         """Open these partitions; gives where to read each. What cannot be opened now is tried again (`open_late`)."""
         try:
@@ -83,7 +98,6 @@ class Ownership:
         return {number: opened[number].read_position if number in opened else 0 for number in partitions}
 
     def revoked(self, partitions: list[int]) -> None:
-        """Save these partitions for their next owner, then forget them."""
         leaving = [number for number in partitions if number in self._owned]
         try:
             self._dispatcher.drain()
@@ -103,7 +117,6 @@ class Ownership:
         self._drop(partitions)
 
     def lost(self, partitions: list[int]) -> None:
-        """Somebody else may own them already: forget them without a save."""
         _log.warning("subscription=%s lost partitions %s", self._handle, partitions)
         self.saver.forget()
         self._drop(partitions)
@@ -214,7 +227,9 @@ class Ownership:
         self._consumer.commit({number: save.commit for number, save in saves.items()})
         for number, owned in opened.items():
             self.saver.accepted(owned, saves[number], deadline)
-        refused = self._hear_members(opened, deadline)
+        refused: dict[int, dict[int, Nack] | None] = {}
+        if self.leasing is not None:
+            refused = {number: self.leasing.take_over(owned, deadline) for number, owned in opened.items()}
         self.transactions.take_over(opened, deadline)
         for number, owned in opened.items():
             owned.meter = self._handle.meter
@@ -233,7 +248,6 @@ class Ownership:
         return opened
 
     def _born(self, identity: CursorIdentity, found: Recovered, save: Save, deadline: Deadline) -> OwnedPartition:
-        """A partition whose cursor was `found` and is taken over by `save`."""
         number = identity.partition
         terms = PartitionTerms(
             self._dispatcher,
@@ -248,15 +262,6 @@ class Ownership:
         saved = found.saved or Saved(save.saved.lineage)
         return OwnedPartition(self._handle.slot(number), identity, found.state, saved, terms)
 
-    def _hear_members(
-        self, opened: Mapping[int, OwnedPartition], deadline: Deadline
-    ) -> Mapping[int, Mapping[int, Nack] | None]:
-        """Fold in what other members wrote of these partitions; gives what was refused meanwhile
-        (`Leasing.take_over`)."""
-        if self.leasing is None:
-            return {}
-        return {number: self.leasing.take_over(owned, deadline) for number, owned in opened.items()}
-
     def _saved(self, owned: OwnedPartition, save: Save) -> None:
         self.transactions.saved(owned, save)
         if self.leasing is not None:
@@ -264,10 +269,9 @@ class Ownership:
 
     def _look_for_transactions(self, found: Recovered, identity: CursorIdentity, deadline: Deadline) -> None:
         """A commit of ours says whether transactions acknowledge here; without one the record itself is asked."""
-        if found.source in ("seek", "checkpoint") and not found.state.pending_acks:
-            name = CursorName(identity.topic, identity.partition, identity.subscription)
-            if self._journal.knows_of(name, deadline):
-                found.state.let_transactions_acknowledge()
+        asks = found.source in ("seek", "checkpoint") and not found.state.pending_acks
+        if asks and self._journal.knows_of(identity.name, deadline):
+            found.state.let_transactions_acknowledge()
 
     def _reopen(self, number: int) -> None:
         """Recover a partition that is ours and whose transactions another owner took over."""

@@ -69,7 +69,7 @@ class OwnerRequests:
             if unreadable is not None:
                 answers[index] = Answer(request.id, refused=unreadable)
             owned = self._owned.get(partition)
-            if owned is None or life_of(owned) != request.life:
+            if owned is None or life_of(owned.identity) != request.life:
                 continue
             try:
                 taken.append((index, owned, self._take_in(owned, request)))
@@ -87,7 +87,7 @@ class OwnerRequests:
         """A seek needs nothing of what cannot be read."""
         for partition, request in requests:
             sought = partition in self._ownership.unreadable and isinstance(request.wish, Seek)
-            if sought and life_in(self._handle.identity(partition)) == request.life:
+            if sought and life_of(self._handle.identity(partition)) == request.life:
                 self._ownership.open_forgetting(partition)
 
     def _settle_transactions(self, requests: Sequence[tuple[int, Request]]) -> None:
@@ -98,7 +98,6 @@ class OwnerRequests:
                 self._ownership.transactions.quiesce(owned, deadline)
 
     def _take_in(self, owned: OwnedPartition, request: Request) -> int:
-        """The request's result."""
         known = owned.cursor.requests.get(request.id)
         if known is not None:
             return known
@@ -140,11 +139,6 @@ class OwnerRequests:
         self._dispatcher.acknowledge_up_to(owned, upto)
 
 
-def life_of(owned: OwnedPartition) -> CursorLife:
+def life_of(identity: CursorIdentity) -> CursorLife:
     """Which life of topic and subscription a request has to be about."""
-    return life_in(owned.identity)
-
-
-def life_in(identity: CursorIdentity) -> CursorLife:
-    """The same of a cursor that may not be open."""
     return CursorLife(identity.kafka_topic_id, identity.topic_incarnation, identity.subscription_incarnation)

@@ -159,7 +159,6 @@ class CursorSaver:
             self._accepted(saves)
 
     def committed(self, failure: errors.LayerError | None) -> None:
-        """The answer to the save under way."""
         saves, self._under_way = self._under_way, None
         if saves is None:
             return
@@ -193,7 +192,6 @@ class CursorSaver:
         self.when_saved(owned, save)
 
     def forget_former(self, owned: OwnedPartition, former: Sequence[CommitMetadata], deadline: Deadline) -> None:
-        """Remove what was met of former lives of the topic or the subscription."""
         try:
             for metadata in former:
                 self._store.forget_former(owned.identity, metadata, deadline)

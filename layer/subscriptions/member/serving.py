@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Final
+from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.commands import Commands
@@ -22,18 +22,77 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
-from pulsar_on_kafka.subscriptions.member.delivery_rates import DeliveryRates
 from pulsar_on_kafka.subscriptions.member.fetching import PartitionReader
-from pulsar_on_kafka.subscriptions.member.ownership import Ownership
+from pulsar_on_kafka.subscriptions.member.ownership import MemberServices, Ownership
 from pulsar_on_kafka.subscriptions.member.requests import OwnerRequests, life_of
 from pulsar_on_kafka.subscriptions.member.saving import STORE_TIMEOUT_S
-from pulsar_on_kafka.subscriptions.member.services import MemberServices
-from pulsar_on_kafka.subscriptions.partition.non_persistent import NonPersistentDispatch
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.partition.partition_stats import PartitionStats
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionStats
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 
 _log = logging.getLogger(__name__)
+
+WINDOW_S: Final = 5.0
+"""A rate is over as long as this at least, once it is known for so long, and twice that at most."""
+
+
+class _Window(NamedTuple):
+    begun_s: float
+    delivered: int
+
+
+class DeliveryRates:
+    """The number of messages a second that a consumer got lately. Memory: two numbers and two moments for each consumer
+    that is open."""
+
+    def __init__(self) -> None:
+        self._windows: dict[Endpoint, tuple[_Window, _Window]] = {}
+        """The window before, and the one that is open."""
+
+    def note(self, endpoints: Sequence[Endpoint], now_s: float) -> None:
+        noted: dict[Endpoint, tuple[_Window, _Window]] = {}
+        for endpoint in endpoints:
+            now = _Window(now_s, endpoint.delivered)
+            before, current = self._windows.get(endpoint, (now, now))
+            noted[endpoint] = (current, now) if now_s - current.begun_s >= WINDOW_S else (before, current)
+        self._windows = noted
+
+    def of(self, endpoint: Endpoint, now_s: float) -> float:
+        """Messages a second; 0 for a consumer that is not known for a moment yet."""
+        if endpoint not in self._windows:
+            return 0.0
+        since = self._windows[endpoint][0]
+        took_s = now_s - since.begun_s
+        return round((endpoint.delivered - since.delivered) / took_s, 1) if took_s > 0 else 0.0
+
+
+PATIENCE_S: Final = 0.05
+
+
+class NonPersistentDispatch:
+    """Non-persistent messages of one membership are acknowledged when they are handed out, and dropped when they find
+    no room. Memory: none beside a time.
+
+    Nothing is ever delivered again: the cursor stands where reading and handing out stand. Source: Pulsar's
+    NonPersistentDispatcher, which drops what a consumer has no permits for. Differs from Pulsar: a full inbox gets
+    50 ms to be taken from first, since Kafka delivers in batches and a burst is not yet a slow consumer.
+    """
+
+    def __init__(self) -> None:
+        self._full_since_s: float | None = None
+
+    def after_dispatch(self, partitions: Iterable[OwnedPartition], *, handed: bool, stuck: bool, now_s: float) -> None:
+        """`handed`: some inbox took something just now; `stuck`: messages are left that no inbox takes."""
+        if handed or not stuck:
+            self._full_since_s = None
+        elif self._full_since_s is None:
+            self._full_since_s = now_s
+        drop = self._full_since_s is not None and now_s - self._full_since_s > PATIENCE_S
+        for owned in partitions:
+            if drop:
+                owned.drop_waiting()
+            owned.pass_by()
+
 
 _POLL_S: Final = 0.01
 _AWAITING_SAVE_POLL_S: Final = 0.002
@@ -97,7 +156,6 @@ class Serving:
     # The loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Serve until `stopping`, then save and leave the group."""
         while not self.stopping:
             try:
                 self._step()
@@ -259,7 +317,6 @@ class Serving:
     # Commands -----------------------------------------------------------------------------------------------------
 
     def detach(self, endpoint: Endpoint) -> None:
-        """Remove a consumer; what it did not acknowledge is delivered again."""
         self._drain()
         if endpoint in self._endpoints:
             self._handle.meter.delivered += endpoint.delivered
@@ -292,7 +349,7 @@ class Serving:
         """The same for a consumer in another process. Raises Fenced where this process does not own the partition in
         that life."""
         owned = self._owned.get(partition)
-        if owned is None or life_of(owned) != request.life:
+        if owned is None or life_of(owned.identity) != request.life:
             raise errors.Fenced(f"subscription {self._handle}: partition {partition} is another process's now")
         self.transactions.ask(partition, request.txn, request.ack, answer, again=request.again)
 

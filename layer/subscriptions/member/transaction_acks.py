@@ -27,14 +27,14 @@ from pulsar_on_kafka.base.commands import settle
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.saved import Save
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.statelog.owned import random_session
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.subscriptions.partition import holding_for_transactions as holding
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.transactions.pending_acks.holdings import has
-from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, CursorName
+from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, State
 from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal, Reading
 
@@ -52,11 +52,8 @@ class _Served:
     """One partition that transactions acknowledge on."""
 
     def __init__(self, owned: OwnedPartition) -> None:
-        identity = owned.identity
-        life = CursorIncarnation(identity.topic_incarnation, identity.subscription_incarnation)
-        name = CursorName(identity.topic, identity.partition, identity.subscription)
         self.owned = owned
-        self.pending = PendingAcks(name, life, random_session(), owned.version)
+        self.pending = PendingAcks(owned.identity.name, owned.identity.life, random_session(), owned.version)
         self.answers: dict[int, Future[None]] = {}
         """By ticket."""
         self.asked: dict[int, TxnAck] = {}
@@ -110,8 +107,6 @@ class TransactionAcks:
         self.reopen: Callable[[int], None] = lambda partition: None
         """Another owner's TAKEOVER counts: recover the partition anew, if it is still ours."""
 
-    # Requests -----------------------------------------------------------------------------------------------------
-
     def ask(self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], *, again: bool = False) -> None:
         """`answer` is settled when the transaction holds this, durably, or may not have it (TransactionConflict,
         TransactionNotFound, InvalidCursorPosition), or when nobody knows (StoreError). `again`: a former owner was
@@ -145,7 +140,6 @@ class TransactionAcks:
     # The member's loop --------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Whatever can be done now."""
         if not self._served:
             return
         now_s = self._clock.monotonic()
@@ -241,8 +235,6 @@ class TransactionAcks:
             if again:
                 self._dispatcher.deliver_again(served.owned, again)
 
-    # Errands ------------------------------------------------------------------------------------------------------
-
     def _send(self, served: _Served, records: list[tuple[bytes, bytes | None]] | list[tuple[bytes, bytes]]) -> None:
         served.look_s = inf
         served.errand = self._journal.send(served.pending.name, records)
@@ -282,16 +274,11 @@ class TransactionAcks:
         served.gone = why
         served.answer(served.pending.close(why))
 
-    # Saves --------------------------------------------------------------------------------------------------------
-
     def saved(self, owned: OwnedPartition, save: Save) -> None:
-        """The group has accepted a save."""
         served = self._served.get(owned.number)
         if served is not None and save.left_out is None:
             served.pending.saved(save.revision)
             served.to_clean = True
-
-    # Ownership ----------------------------------------------------------------------------------------------------
 
     def take_over(self, opened: Mapping[int, OwnedPartition], deadline: Deadline) -> None:
         """Before these are served: fence former owners, learn what transactions hold, bring their outcomes to the
@@ -315,7 +302,6 @@ class TransactionAcks:
         self._served.update(marked)
 
     def close(self, partitions: Iterable[int]) -> None:
-        """These are not ours any more."""
         for number in partitions:
             served = self._served.pop(number, None)
             if served is not None:

@@ -60,12 +60,7 @@ class Acknowledging:
             offsets = _below_end(slot.acks, read_position, log_end)
             with _kept_on_failure(slot.acks, offsets):
                 cursor.need(offsets)
-            if offsets:
-                meter.acknowledged += len(offsets)
-                if self._chunks.known:
-                    offsets = self._chunks.acknowledged(offsets)
-                changed = cursor.acknowledge(offsets) or changed
-                self._settle(offsets)
+            changed = (bool(offsets) and self._entries(offsets, meter)) or changed
         return changed
 
     def elsewhere(self, offsets: list[int], batches: Mapping[int, tuple[int, int]], meter: SubscriptionMeter) -> None:
@@ -74,18 +69,26 @@ class Acknowledging:
         cursor = self._cursor
         cursor.need((*offsets, *batches))
         if batches:
-            newly = cursor.acknowledge_batches({o: BatchAckSet(size, bits) for o, (size, bits) in batches.items()})
-            for offset, count in newly.items():
-                self._in_flight.acknowledged_in_batch(offset, count)
-            complete = [offset for offset in newly if cursor.is_acknowledged(offset)]
-            meter.acknowledged += len(complete)
-            self._settle(complete)
+            self._in_batches({o: BatchAckSet(size, bits) for o, (size, bits) in batches.items()}, meter)
         if offsets:
-            meter.acknowledged += len(offsets)
-            if self._chunks.known:
-                offsets = self._chunks.acknowledged(offsets)
-            cursor.acknowledge(offsets)
-            self._settle(offsets)
+            self._entries(offsets, meter)
+
+    def _entries(self, offsets: list[int], meter: SubscriptionMeter) -> bool:
+        meter.acknowledged += len(offsets)
+        if self._chunks.known:
+            offsets = self._chunks.acknowledged(offsets)
+        changed = self._cursor.acknowledge(offsets)
+        self._settle(offsets)
+        return changed
+
+    def _in_batches(self, acks: Mapping[int, BatchAckSet], meter: SubscriptionMeter) -> bool:
+        newly = self._cursor.acknowledge_batches(acks)
+        for offset, count in newly.items():
+            self._in_flight.acknowledged_in_batch(offset, count)
+        complete = [offset for offset in newly if self._cursor.is_acknowledged(offset)]
+        meter.acknowledged += len(complete)
+        self._settle(complete)
+        return bool(newly)
 
     def up_to(self, upto: int) -> bool:
         """All messages whose place is at or before `upto`: chunks of a message that ends behind it stay."""
@@ -120,14 +123,7 @@ class Acknowledging:
         gathered_acks = gathered(positions)
         with _kept_on_failure(single, positions):
             cursor.need(gathered_acks)
-        newly = cursor.acknowledge_batches(gathered_acks)
-        if self._in_flight.unacked_in:
-            for offset, count in newly.items():
-                self._in_flight.acknowledged_in_batch(offset, count)
-        complete = [offset for offset in newly if cursor.is_acknowledged(offset)]
-        meter.acknowledged += len(complete)
-        self._settle(complete)
-        return bool(newly) or changed
+        return self._in_batches(gathered_acks, meter) or changed
 
 
 def _below_end(pending: deque[int], read_position: int, log_end: Callable[[], int]) -> list[int]:

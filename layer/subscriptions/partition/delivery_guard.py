@@ -137,7 +137,6 @@ class DeliveryGuard:
     # What may go out ----------------------------------------------------------------------------------------------
 
     def new_below(self) -> int:
-        """First deliveries are allowed below this offset."""
         return 0 if self._had_suspects else self._limit
 
     def next_delivery(self, offset: int) -> int:
@@ -221,7 +220,6 @@ class DeliveryGuard:
 
     @property
     def unsaved(self) -> bool:
-        """There is something that no save holds."""
         return self._changed or self.wants_save
 
     def offsets(self) -> BitMap64:
@@ -262,7 +260,6 @@ class DeliveryGuard:
         self._suspects.difference_update(BitMap64(offsets))
 
     def settled(self, offsets: Sequence[int]) -> None:
-        """Acknowledged."""
         if self._kept:
             self._kept -= BitMap64(offsets)
         self._leave_window(offsets)
@@ -347,7 +344,6 @@ class DeliveryGuard:
     def snapshot(
         self, save: int, redeliveries: Mapping[int, int], is_acknowledged: Callable[[int], bool]
     ) -> Deliveries:
-        """What save number `save` is to hold."""
         left = self._limit - self._position
         if left < self._reserve // 4:
             self._reserve = min(MOST_RESERVE, self._reserve * 2)

@@ -3,46 +3,80 @@ checked. No I/O, no threads."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
-from pulsar_on_kafka.subscriptions.partition.transaction_holds import TransactionHolds
-from pulsar_on_kafka.subscriptions.records.batches import unpack
+from pulsar_on_kafka.subscriptions.records.batches import batch_size, unpack
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, WholeMessage
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Feed
-from pulsar_on_kafka.subscriptions.records.entries import EntriesAtHand
-from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
+from pulsar_on_kafka.subscriptions.records.sealed import is_sealed
 
 
-class KnowsBatches(Protocol):
-    """A cursor, as far as it matters here."""
+class EntriesAtHand:
+    """Entries are noted before they are handed out: which are batches, which are in chunks, and whether some are
+    encrypted. Memory: one small entry for each batch entry that was read and not handed out, and what ChunkAssembly
+    says."""
+
+    def __init__(self, chunks: ChunkAssembly) -> None:
+        self.batches: dict[int, int] = {}
+        """Batch entries, and how many messages each has."""
+        self.chunks = chunks
+        self.sealed = False
+        """Some record was encrypted, so that every record is looked at before it is handed out."""
 
     @property
-    def batches(self) -> AckSets: ...
+    def are_plain(self) -> bool:
+        """Each entry is one message, and one record."""
+        return not self.batches and not self.sealed and not self.chunks
 
+    def note(self, offset: int, record: Any) -> None:
+        """Look at the headers of a record that has some beside ours.
 
-class AckSets(Protocol):
-    def get(self, offset: int, /) -> BatchAckSet | None: ...
+        Raises:
+            CorruptRecord: they cannot be read.
+        """
+        self.sealed = self.sealed or is_sealed(record)
+        size = batch_size(record)
+        if size:
+            self.batches[offset] = size
+
+    def fitting(self, offsets: Sequence[int], limit: int) -> int:
+        """How many of these entries have `limit` messages together; the last one may exceed it, as in Pulsar."""
+        if not self.batches:
+            return min(limit, len(offsets))
+        messages = 0
+        for number, offset in enumerate(offsets, 1):
+            messages += self.batches.get(offset, 1)
+            if messages >= limit:
+                return number
+        return len(offsets)
+
+    def forget(self, offsets: Iterable[int]) -> None:
+        if self.batches:
+            for offset in offsets:
+                self.batches.pop(offset, None)
 
 
 class HandingOut:
-    """`unreadable` is told of an entry whose value cannot be read."""
+    """`acked` says what of a batch entry is not to be handed out; `held_back` is told of an entry of which that is all,
+    since transactions hold the rest, and `unreadable` of one whose value cannot be read."""
 
     def __init__(
         self,
-        cursor: KnowsBatches,
+        acked: Callable[[int], BatchAckSet | None],
+        held_back: Callable[[int], None],
         entries: EntriesAtHand,
-        held: TransactionHolds,
         in_flight: DeliveriesInFlight,
         redeliveries: Mapping[int, int],
         unreadable: Callable[[int, CorruptRecord], None],
     ) -> None:
-        self._cursor = cursor
+        self._acked = acked
+        self._held_back = held_back
         self._entries = entries
-        self._held = held
         self._in_flight = in_flight
         self._redeliveries = redeliveries
         self._unreadable = unreadable
@@ -97,15 +131,14 @@ class HandingOut:
                     in_flight.hold_batch(offset, holder, len(chunks))
                 found.append(LeasedEntry(offset, count, len(chunks), None, chunks, record.total_bytes))
             elif size:
-                acked = self._held.with_held(offset, self._cursor.batches.get(offset))
-                left = size if acked is None else size - acked.acked.bit_count()
-                if not left:  # what is not acknowledged of it, transactions hold
-                    self._held.back.add(offset)
+                acked = self._acked(offset)
+                left = size if acked is None else acked.left
+                if not left:
+                    self._held_back(offset)
                     continue
                 if holder is not None:
                     in_flight.hold_batch(offset, holder, left)
-                ack_set = None if acked is None else (acked.batch_size, acked.acked)
-                found.append(LeasedEntry(offset, count, left, ack_set))
+                found.append(LeasedEntry(offset, count, left, acked))
             else:
                 if holder is not None:
                     in_flight.hold((offset,), holder)
@@ -126,14 +159,13 @@ class HandingOut:
         return [feed.endpoint.delivery_type.in_chunks(record, feed, offset, self._redeliveries.get(offset, 0))]
 
     def _batch(self, offset: int, record: Any, size: int, feed: Feed, holder: Feed | None) -> list[Delivery]:
-        acked = self._held.with_held(offset, self._cursor.batches.get(offset))
         try:
-            found = unpack(record, size, feed, offset, self._redeliveries.get(offset, 0), acked)
+            found = unpack(record, size, feed, offset, self._redeliveries.get(offset, 0), self._acked(offset))
         except CorruptRecord as reason:
             self._unreadable(offset, reason)
             return []
-        if not found:  # what is not acknowledged of it, transactions hold
-            self._held.back.add(offset)
+        if not found:
+            self._held_back(offset)
         elif holder is not None:
             self._in_flight.hold_batch(offset, holder, len(found))
         return found

@@ -56,15 +56,8 @@ def hold(owned: OwnedPartition, ack: TxnAck) -> None:
     """A transaction holds this from now on: it is in nobody's hands."""
     whole = list(ack.whole)
     in_flight = owned.in_flight
-    let_go = [offset for offset in whole if offset in in_flight.holders]
-    for offset, (_, acked) in ack.batches.items():
-        if offset in in_flight.unacked_in:
-            in_flight.acknowledged_in_batch(offset, acked.bit_count())
-            if in_flight.unacked_in[offset] <= 0:
-                let_go.append(offset)
-    for endpoint in {in_flight.holders[offset].endpoint for offset in let_go}:
-        if endpoint.ack_timeouts is not None:
-            endpoint.ack_timeouts.forget(owned.number, BitMap64(let_go))
+    held = [offset for offset in whole if offset in in_flight.holders]
+    let_go = in_flight.given_to_transaction(owned.number, held, ack.batches)
     in_flight.let_go(let_go)
     owned.held.back |= BitMap64(let_go)
     if owned.keys is not None:
@@ -106,7 +99,4 @@ def deliver_again(owned: OwnedPartition, offsets: BitMap64) -> None:
         elif offset in owned.held.back:
             again.append(offset)
     owned.held.back -= offsets
-    for offset in again:
-        owned.redeliveries[offset] = owned.redeliveries.get(offset, 0) + 1
-    owned.replay.update(again)
-    owned.meter.redelivered += len(again)
+    owned.come_again(again)

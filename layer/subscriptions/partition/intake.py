@@ -1,12 +1,15 @@
 """The intake sifts what comes from Kafka for one partition: which records of a run are for consumers, and what becomes
-of the others.
+of the others; what is for them is read ahead.
 
 No I/O and no threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
@@ -19,15 +22,14 @@ from pulsar_on_kafka.kafka.records import headers_of, packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.message_record import is_plain
 from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction
-from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages, deliver_at_ms
-from pulsar_on_kafka.subscriptions.partition.delayed_soon import DelayedSoon
+from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages, DelayedSoon, deliver_at_ms
+from pulsar_on_kafka.subscriptions.partition.handing_out import EntriesAtHand
+from pulsar_on_kafka.subscriptions.partition.in_flight import TransactionHolds
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
-from pulsar_on_kafka.subscriptions.partition.transaction_holds import TransactionHolds
 from pulsar_on_kafka.subscriptions.records.batches import UnknownBatchFormat, is_marker, report_corrupt, report_stop
+from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage, chunk_info
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
-from pulsar_on_kafka.subscriptions.records.entries import EntriesAtHand
 from pulsar_on_kafka.subscriptions.records.read_committed import Passed, ReadCommitted
-from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage, chunk_info
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
 
 
@@ -87,7 +89,9 @@ class Intake:
         end = offsets[-1] + 1
         self._cursor.need(range(self.read_position, end))
         if self._elsewhere is not None:
-            self._leave_out(*self._elsewhere.of(self._cursor, offsets, records))
+            entries, batches = self._elsewhere.of(self._cursor, offsets, records)
+            self._cursor.acknowledge(entries)
+            self._cursor.acknowledge_batches({offset: BatchAckSet(*acks) for offset, acks in batches.items()})
         if offsets[0] != expected or end - offsets[0] != len(offsets):
             self._acknowledge_gaps(expected, offsets)
         sifted = not self.committed.in_use
@@ -97,10 +101,6 @@ class Intake:
             if not offsets:
                 return offsets, records
         return self._pass_on(self.committed.take(offsets, records, look_over(offsets, records), end), sifted=sifted)
-
-    def _leave_out(self, entries: list[int], batches: Mapping[int, tuple[int, int]]) -> None:
-        self._cursor.acknowledge(entries)
-        self._cursor.acknowledge_batches({offset: BatchAckSet(*acks) for offset, acks in batches.items()})
 
     def release(self) -> tuple[list[int], list[Any]]:
         """The same of what waits in `committed`, by what is known of transactions now.
@@ -114,7 +114,6 @@ class Intake:
         return self._pass_on(self.committed.release(), sifted=False)
 
     def _next_fetched(self) -> int:
-        """The next offset expected from Kafka."""
         if self.committed.waits_from is None:
             return self.read_position
         self.committed.forget_below(self.read_position)
@@ -135,7 +134,6 @@ class Intake:
         return offsets, records
 
     def rewind(self, position: int) -> None:
-        """Go on reading at `position`."""
         self.read_position = position
         self.end_seen = False
         self.committed.rewind()
@@ -173,17 +171,17 @@ class Intake:
 
     def not_yet_due(self, records: Mapping[int, Any]) -> list[int]:
         """Set those aside whose time has not come."""
-        if self.delayed is None:
-            return []
-        found = []
         now_ms = self._now_ms()
-        for offset, record in records.items():
-            due_ms = deliver_at_ms(headers_of(record))
-            if due_ms > now_ms:
-                self.delayed.set_aside(offset, due_ms)
-                self.delayed_soon.keep(offset, due_ms, record, now_ms)
-                found.append(offset)
-        return found
+        return [offset for offset, record in records.items() if self._set_aside(offset, record, now_ms)]
+
+    def _set_aside(self, offset: int, record: Any, now_ms: int) -> bool:
+        """Whether its time has not come."""
+        due_ms = 0 if self.delayed is None else deliver_at_ms(headers_of(record))
+        if self.delayed is None or due_ms <= now_ms:
+            return False
+        self.delayed.set_aside(offset, due_ms)
+        self.delayed_soon.keep(offset, due_ms, record, now_ms)
+        return True
 
     def _acknowledge_gaps(self, expected: int, offsets: Sequence[int]) -> None:
         for offset in offsets:
@@ -209,7 +207,6 @@ class Intake:
         return kept, [left[i] for i in keep]
 
     def _wanted(self, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:
-        """Without what is acknowledged, and what comes in another way."""
         if self.apart:
             keep = [i for i, offset in enumerate(offsets) if offset not in self.apart]
             self.apart.remove_range(0, self.read_position)
@@ -261,8 +258,8 @@ class Intake:
         self._cursor.acknowledge([offsets[i] for i in dropped])
         dropped |= parts
         if self.delayed is not None:
-            kept = [i for i in odd if i < len(offsets) and i not in dropped]
-            dropped.update(self._set_aside(self.delayed, kept, offsets, records))
+            now_ms, kept = self._now_ms(), [i for i in odd if i < len(offsets) and i not in dropped]
+            dropped.update(i for i in kept if self._set_aside(offsets[i], records[i], now_ms))
         if not dropped:
             return offsets, records
         keep = [i for i in range(len(offsets)) if i not in dropped]
@@ -273,19 +270,6 @@ class Intake:
         report_stop(self._identity, self.stopped)
         self.read_position = offset
         self.committed.rewind()
-
-    def _set_aside(
-        self, delayed: DelayedMessages, odd: Iterable[int], offsets: Sequence[int], records: Sequence[Any]
-    ) -> list[int]:
-        now_ms = self._now_ms()
-        found = []
-        for i in odd:
-            due_ms = deliver_at_ms(headers_of(records[i]))
-            if due_ms > now_ms:
-                delayed.set_aside(offsets[i], due_ms)
-                self.delayed_soon.keep(offsets[i], due_ms, records[i], now_ms)
-                found.append(i)
-        return found
 
 
 def without_acknowledged(cursor: CursorState, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:
@@ -300,3 +284,65 @@ def without_acknowledged(cursor: CursorState, offsets: list[int], records: list[
         return offsets, records
     stays = [offset >= floor and offset not in acked for offset in offsets]
     return list(compress(offsets, stays)), list(compress(records, stays))
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Records read from Kafka in one go, and their offsets; `taken` of them are handed out already."""
+
+    offsets: list[int]
+    records: list[Any]
+    size_bytes: int
+    taken: int = 0
+
+
+class ReadAhead:
+    """Memory: the records put in and not taken; the member stops reading above its limit."""
+
+    def __init__(self) -> None:
+        self._chunks: deque[Chunk] = deque()
+        self.entries = 0
+        self.size_bytes = 0
+        """Of the runs that were not taken to their ends."""
+
+    def add(self, offsets: list[int], records: list[Any], size_bytes: int) -> None:
+        """A run of records above everything that was added before."""
+        self._chunks.append(Chunk(offsets, records, size_bytes))
+        self.entries += len(offsets)
+        self.size_bytes += size_bytes
+
+    def next_offset(self) -> int | None:
+        chunk = self._chunks[0] if self._chunks else None
+        return None if chunk is None else chunk.offsets[chunk.taken]
+
+    def replace_next(self, record: Any) -> None:
+        chunk = self._chunks[0]
+        chunk.records[chunk.taken] = record
+
+    def take(
+        self, limit: int, fitting: Callable[[Sequence[int], int], int] | None, below: int | None
+    ) -> tuple[list[int], list[Any]]:
+        """The next entries, from one run: as many as `fitting` says of `limit` (None: `limit`), all below `below`."""
+        if not self._chunks:
+            return [], []
+        chunk = self._chunks[0]
+        if fitting is not None:
+            end = chunk.taken + fitting(chunk.offsets[chunk.taken :], limit)
+        else:
+            end = min(len(chunk.offsets), chunk.taken + limit)
+        if below is not None:
+            end = bisect_left(chunk.offsets, below, chunk.taken, end)
+        if chunk.taken == 0 and end == len(chunk.offsets):
+            offsets, records = chunk.offsets, chunk.records
+        else:
+            offsets, records = chunk.offsets[chunk.taken : end], chunk.records[chunk.taken : end]
+        chunk.taken = end
+        self.entries -= len(offsets)
+        if end == len(chunk.offsets):
+            self._chunks.popleft()
+            self.size_bytes -= chunk.size_bytes
+        return offsets, records
+
+    def clear(self) -> None:
+        self._chunks.clear()
+        self.entries = self.size_bytes = 0

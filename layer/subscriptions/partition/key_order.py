@@ -127,7 +127,6 @@ class KeyOrder(Generic[C]):
         return taken
 
     def hold(self, offset: int, slot: int, consumer: C) -> None:
-        """This one is in flight at `consumer` already."""
         if self.keep_order:
             _, count = self._held.get(slot, (consumer, 0))
             self._held[slot] = (consumer, count + 1)
@@ -155,11 +154,9 @@ class KeyOrder(Generic[C]):
         return slot is not None
 
     def readmit(self, offset: int, slot: int, record: Any) -> None:
-        """A message that comes again, freshly read."""
         self._wait_again((offset, slot, record))
 
     def acknowledged(self, offsets: Iterable[int]) -> None:
-        """These are done with."""
         for offset in offsets:
             if self._release(offset) is None and self.waiting:
                 self.acknowledged_early = True

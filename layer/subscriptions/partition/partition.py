@@ -15,34 +15,27 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.cursor.budget import HoleBudget
+from pulsar_on_kafka.cursor.budget import HoleBudget, Residency
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks
-from pulsar_on_kafka.cursor.residency import Residency
 from pulsar_on_kafka.cursor.saved import Save, Saved, Unneeded
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
-from pulsar_on_kafka.subscriptions.partition import seen_counts
 from pulsar_on_kafka.subscriptions.partition.acknowledging import Acknowledging
 from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
-from pulsar_on_kafka.subscriptions.partition.handing_out import HandingOut
-from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
-from pulsar_on_kafka.subscriptions.partition.intake import Intake, without_acknowledged
+from pulsar_on_kafka.subscriptions.partition.handing_out import EntriesAtHand, HandingOut
+from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight, TransactionHolds
+from pulsar_on_kafka.subscriptions.partition.intake import Intake, ReadAhead, without_acknowledged
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder
-from pulsar_on_kafka.subscriptions.partition.partition_saves import PartitionSaves
-from pulsar_on_kafka.subscriptions.partition.partition_stats import PartitionStats
-from pulsar_on_kafka.subscriptions.partition.read_ahead import ReadAhead
-from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
-from pulsar_on_kafka.subscriptions.partition.transaction_holds import TransactionHolds
+from pulsar_on_kafka.subscriptions.partition.partition_saves import PartitionSaves, counts_to_save
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionStats, PartitionTerms
 from pulsar_on_kafka.subscriptions.records.batches import report_beyond_end
-from pulsar_on_kafka.subscriptions.records.chunks import Known
+from pulsar_on_kafka.subscriptions.records.chunks import Known, WholeMessage
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
-from pulsar_on_kafka.subscriptions.records.entries import EntriesAtHand
 from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
-from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
 
 
 class OwnedPartition:
@@ -108,7 +101,7 @@ class OwnedPartition:
         """Chunked messages in `_read_ahead` without payload, lowest first."""
         self._acknowledging = Acknowledging(slot, cursor, self.entries.chunks, self.in_flight, self.settle)
         self._handing_out = HandingOut(
-            cursor, self.entries, self.held, self.in_flight, self.redeliveries, self._unreadable
+            self.acked_of, self._held_back, self.entries, self.in_flight, self.redeliveries, self._unreadable
         )
 
     def _kept_within(self, store: CursorStore | None) -> Residency:
@@ -119,12 +112,10 @@ class OwnedPartition:
 
     @property
     def next_unacked(self) -> int:
-        """The first offset that is not acknowledged."""
         return self.cursor.next_unacked
 
     @property
     def saved(self) -> Saved:
-        """The last accepted save."""
         return self.saves.saved
 
     @property
@@ -168,7 +159,6 @@ class OwnedPartition:
 
     @property
     def buffered(self) -> int:
-        """Entries read and not handed out."""
         return self._read_ahead.entries
 
     @property
@@ -226,6 +216,13 @@ class OwnedPartition:
             self._after_chunks()
         return found
 
+    def acked_of(self, offset: int) -> BatchAckSet | None:
+        """The messages of a batch entry that are acknowledged, or held by a transaction."""
+        return self.held.with_held(offset, self.cursor.batches.get(offset))
+
+    def _held_back(self, offset: int) -> None:
+        self.held.back.add(offset)
+
     def _unreadable(self, offset: int, reason: CorruptRecord) -> None:
         self.intake.skip(offset, reason)
         self.settle([offset])
@@ -252,7 +249,6 @@ class OwnedPartition:
 
     @property
     def comes_again(self) -> bool:
-        """There are messages to be read again and handed out."""
         if self.quiet:
             return False
         return bool(self.replay) or (
@@ -345,17 +341,14 @@ class OwnedPartition:
         return list(islice(self.replay, limit))
 
     def put_back(self, offsets: Sequence[int]) -> None:
-        """These were read again and found no taker."""
         self.replay.update(offsets)
         self.entries.forget(offsets)
 
     def replayed(self, offsets: Iterable[int]) -> None:
         self.replay.difference_update(BitMap64(offsets))
 
-    # Non-persistent topics: see `non_persistent` --------------------------------------------------------------------
-
     def pass_by(self) -> None:
-        """Everything that was handed out is acknowledged."""
+        """Everything that was handed out is acknowledged (non-persistent topics, see `NonPersistentDispatch`)."""
         waiting = self._read_ahead.next_offset()
         done = self.read_position if waiting is None else waiting
         if self.cursor.next_unacked < done:
@@ -363,7 +356,6 @@ class OwnedPartition:
             self.settle(list(self.holders))
 
     def drop_waiting(self) -> None:
-        """Forget what was read and found no taker."""
         self.meter.dropped += self.buffered + (self.keys.waiting if self.keys is not None else 0)
         self._read_ahead.clear()
         self.entries.batches.clear()
@@ -407,10 +399,15 @@ class OwnedPartition:
                 self.survived((offset,))
             else:
                 continue
-            self.redeliveries[offset] = self.redeliveries.get(offset, 0) + 1
             again.append(offset)
-        self.replay.update(again)
-        self.meter.redelivered += len(again)
+        self.come_again(again)
+
+    def come_again(self, offsets: Sequence[int]) -> None:
+        """Nobody holds these any more: they are to be delivered once more."""
+        for offset in offsets:
+            self.redeliveries[offset] = self.redeliveries.get(offset, 0) + 1
+        self.replay.update(offsets)
+        self.meter.redelivered += len(offsets)
 
     def still_held(self, feed: Feed, messages: Mapping[int, int], chunked: Mapping[int, Known]) -> None:
         """The partition was taken over, and this consumer has these, each with its number of messages; `chunked` are
@@ -535,13 +532,13 @@ class OwnedPartition:
             if feed.endpoint.is_remote:
                 continue
             chunks = known.get(offset)
-            acked = None if chunks is not None else self.held.with_held(offset, self.cursor.batches.get(offset))
+            acked = None if chunks is not None else self.acked_of(offset)
             found.setdefault(feed, []).append(
                 LeasedEntry(
                     offset,
                     self.redeliveries.get(offset, 0),
                     unacked.get(offset, 1),
-                    None if acked is None else (acked.batch_size, acked.acked),
+                    acked,
                     () if chunks is None else tuple(chunks.offsets),
                     0 if chunks is None else chunks.total_bytes,
                 )
@@ -566,9 +563,8 @@ class OwnedPartition:
                 out -= BitMap64(known.offsets)
                 found.append(LeasedEntry(last, 0, len(known.offsets), None, tuple(known.offsets), known.total_bytes))
         for offset in out:
-            acked = self.held.with_held(offset, self.cursor.batches.get(offset))
-            left = 1 if acked is None else acked.batch_size - acked.acked.bit_count()
-            found.append(LeasedEntry(offset, 0, left, None if acked is None else (acked.batch_size, acked.acked)))
+            acked = self.acked_of(offset)
+            found.append(LeasedEntry(offset, 0, 1 if acked is None else acked.left, acked))
         return found
 
     def rewind(self) -> int:
@@ -644,7 +640,6 @@ class OwnedPartition:
         return changed
 
     def _known(self) -> set[int]:
-        """Entries that somebody holds, or that come again."""
         known = {*self.holders, *self.replay, *self.redeliveries}
         if self.guard is not None:
             known.update(self.guard.offsets())
@@ -661,7 +656,6 @@ class OwnedPartition:
         return self.saves.accepted(save)
 
     def save_refused(self, save: Save) -> None:
-        """The group has not accepted the save, or nobody knows."""
         if self.guard is not None:
             self.guard.refused(save.saved.lineage.save)
         self.saves.refused(save)
@@ -692,7 +686,7 @@ class OwnedPartition:
         if self.guard is not None:
             self.cursor.deliveries = self.guard.snapshot(self.saves.next_save, self.redeliveries, acknowledged)
         else:
-            self.cursor.deliveries = seen_counts.to_save(self.redeliveries, acknowledged) if self.saves_seen else None
+            self.cursor.deliveries = counts_to_save(self.redeliveries, acknowledged) if self.saves_seen else None
 
     def tell_seen(self) -> None:
         """Have the next save be made for the counts that the last one may lack. For who gives the partition up."""

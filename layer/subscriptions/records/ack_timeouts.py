@@ -61,6 +61,5 @@ class AckTimeouts:
                 partitions[partition] -= offsets
 
     def forget_partition(self, partition: int) -> None:
-        """It was rewound, or is somebody else's."""
         for _, partitions in self._steps:
             partitions.pop(partition, None)

@@ -27,8 +27,8 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, decode_batch
 from pulsar_on_kafka.mapping.records.message_record import BatchInfo, batch_info, is_plain
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, MARKER
+from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage
 from pulsar_on_kafka.subscriptions.records.endpoint import BatchAck, BatchEntry, Delivery, Feed
-from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
 
 _log = logging.getLogger(__name__)
 

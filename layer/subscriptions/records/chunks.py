@@ -17,11 +17,118 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
-from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
-from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
+from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.records.message_record import ChunkInfo, Headers
+from pulsar_on_kafka.mapping.records.message_record import chunk_info as chunk_info_of
+from pulsar_on_kafka.mapping.records.record_headers import CHUNK
 
 _log = logging.getLogger(__name__)
+
+
+def chunk_info(record: Any) -> ChunkInfo | None:
+    """What a record says of the message that it is a chunk of; None when it is none.
+
+    Raises:
+        CorruptRecord: its headers cannot be read.
+    """
+    if not any(name == CHUNK for name, _ in headers_of(record) or ()):
+        return None
+    return chunk_info_of(headers_of(record))
+
+
+class WholeMessage:
+    """A chunked message as one record: at its last chunk's offset, with that one's key, headers and time.
+
+    Its payload may be absent (`present`), and is to be read again then. Memory: the payload, once.
+    """
+
+    __slots__ = ("_chunks", "_last", "_value", "decrypted", "offsets", "total_bytes")
+
+    def __init__(self, offsets: Sequence[int], total_bytes: int, last: Any, chunks: Sequence[Any] | None) -> None:
+        self.offsets = offsets
+        """Its chunks', in the order of the chunks."""
+        self.total_bytes = total_bytes
+        self._last = last
+        self._chunks: Sequence[KafkaRecord] | None = chunks
+        self._value: bytes | None = None
+        self.decrypted = False
+
+    @property
+    def present(self) -> bool:
+        return self._chunks is not None or self._value is not None
+
+    def chunks(self) -> Sequence[KafkaRecord]:
+        return self._chunks or ()
+
+    def with_chunks(self, chunks: Sequence[Any], *, decrypted: bool = False) -> WholeMessage:
+        """The same message made of these."""
+        made = WholeMessage(self.offsets, self.total_bytes, self._last, chunks)
+        made.decrypted = decrypted
+        return made
+
+    def check(self) -> None:
+        """Raises CorruptRecord when the chunks have another length than they say."""
+        found = sum(len(chunk.value() or b"") for chunk in self.chunks())
+        if found != self.total_bytes:
+            raise CorruptRecord(f"{len(self.offsets)} chunks hold {found} bytes, expected {self.total_bytes}")
+
+    def value(self) -> bytes:
+        if self._value is None:
+            self._value = b"".join([chunk.value() or b"" for chunk in self.chunks()])
+            self._chunks = None
+        return self._value
+
+    def topic(self) -> str:
+        return str(self._last.topic())
+
+    def partition(self) -> int:
+        return int(self._last.partition())
+
+    def offset(self) -> int:
+        return self.offsets[-1]
+
+    def key(self) -> bytes | None:
+        key: bytes | None = self._last.key()
+        return key
+
+    def headers(self) -> Headers | bytes | None:
+        headers: Headers | bytes | None = packed_headers_of(self._last)
+        return headers
+
+    def timestamp(self) -> tuple[int, int]:
+        timestamp: tuple[int, int] = self._last.timestamp()
+        return timestamp
+
+    def __len__(self) -> int:
+        return self.total_bytes if self.present else len(self._last)
+
+
+class ChunkRules(NamedTuple):
+    """The rules of consumers for incomplete messages.
+
+    `max_pending`: how many keep their payload (0: any number). `auto_ack_oldest`: those beyond that are acknowledged
+    and lost. `expire_s`: how long after its last chunk one is given up, that is acknowledged. Source: the official
+    ConsumerConfiguration, whose expiry the Python client leaves at 60 s.
+    """
+
+    max_pending: int = 10
+    auto_ack_oldest: bool = False
+    expire_s: float = 60.0
+
+
+def joint_rules(rules: Iterable[ChunkRules]) -> ChunkRules:
+    """What several consumers of one partition want together: nothing is lost unless all of them say so."""
+    every = list(rules)
+    if not every:
+        return ChunkRules()
+    limits = [each.max_pending for each in every]
+    return ChunkRules(
+        0 if 0 in limits else sum(limits),
+        all(each.auto_ack_oldest for each in every),
+        max(each.expire_s for each in every),
+    )
+
 
 MOST_PENDING_BYTES: Final = 64 * 1024 * 1024
 """Payload kept for incomplete messages of a partition, besides that of the newest one."""
@@ -125,15 +232,11 @@ class ChunkAssembly:
 
     @property
     def pending(self) -> int:
-        """Incomplete messages."""
         return len(self._pending)
 
     @property
     def pending_bytes(self) -> int:
-        """Payload that is kept for them."""
         return self._kept_bytes
-
-    # Chunks come --------------------------------------------------------------------------------------------------
 
     def add(self, offset: int, info: ChunkInfo, record: Any) -> WholeMessage | None:
         """Take a chunk; gives the message that is complete with it, which may be another one than its last one when
@@ -227,7 +330,6 @@ class ChunkAssembly:
         return [offset for each in given_up for offset in each.offsets]
 
     def forget_pending(self) -> None:
-        """The partition is read anew."""
         self._pending.clear()
         self._kept_bytes = 0
 
@@ -235,8 +337,6 @@ class ChunkAssembly:
         """The same, and what was complete does not matter any more (seek)."""
         self.forget_pending()
         self.known.clear()
-
-    # Complete messages --------------------------------------------------------------------------------------------
 
     def spread(self, offsets: Iterable[int]) -> Iterator[int]:
         """These entries' offsets with all chunks of those that are chunked."""

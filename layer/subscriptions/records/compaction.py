@@ -26,11 +26,9 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.batch_entry import BatchColumns, decode_batch
 from pulsar_on_kafka.mapping.records.message_record import is_plain
 from pulsar_on_kafka.subscriptions.records.batches import batch_size, is_batch, is_marker
-from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
-from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, ChunkRules, chunk_info
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.subscriptions.records.sealed import is_sealed
-from pulsar_on_kafka.subscriptions.records.whole_message import chunk_info
 
 
 class CompactedRange:
@@ -53,7 +51,6 @@ class CompactedRange:
         self._stays = BitMap64()
 
     def fold(self, records: Sequence[Any]) -> None:
-        """Look at a run of records in offset order."""
         newest = self._newest
         odd = {i for i, record in enumerate(records) if not is_plain(packed_headers_of(record))}
         if odd or self._fences:

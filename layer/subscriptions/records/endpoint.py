@@ -21,7 +21,7 @@ from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.batch_entry import BatchColumns
 from pulsar_on_kafka.mapping.records.message_record import RecordHeaders
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
-from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkRules
 from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule
 from pulsar_on_kafka.subscriptions.records.sealed import Unsealing
 
@@ -219,7 +219,7 @@ class Endpoint:
         """Messages of shared subscriptions handed out and not acknowledged; touched by the member's thread only."""
         self.failure: Exception | None = None
         self.on_available: Callable[[], None] | None = None
-        self.wake_member: Callable[[], None] = _nothing
+        self.wake_member: Callable[[], None] = lambda: None
         self._level = capacity // 2
         self._waiting = 0
         self._closed = False
@@ -236,7 +236,6 @@ class Endpoint:
     # The member's side --------------------------------------------------------------------------------------------
 
     def permits(self) -> int:
-        """How many messages this inbox takes now."""
         if self._closed:
             return 0
         if self.capacity == 0:
@@ -260,7 +259,6 @@ class Endpoint:
         self.starved = True
 
     def unwatch(self) -> None:
-        """The member does not wait for room any more."""
         self.starved = False
         self._level = self.capacity // 2
 
@@ -277,6 +275,16 @@ class Endpoint:
         if self.on_available is not None:
             self.on_available()
 
+    def deliver_or_bury(self, deliveries: list[Delivery], kept: Callable[[Delivery], None]) -> None:
+        """The same, but what was delivered often enough goes the way of its dead letters instead (`kept` as there)."""
+        policy = self.dead_letters
+        if policy is not None:
+            letters = [each for each in deliveries if each.redeliveries > policy.max_redeliver_count]
+            if letters:
+                policy.publish_dead_letters(letters, kept)
+                deliveries = [each for each in deliveries if each.redeliveries <= policy.max_redeliver_count]
+        self.deliver(deliveries)
+
     def discard(self, slot: PartitionSlot | None) -> list[Delivery]:
         """Take out what was not received yet (of one partition, or all); order of the rest is kept."""
         waiting, self.queue = self.queue, self._new_queue()
@@ -291,6 +299,12 @@ class Endpoint:
         self.restore(kept)
         return taken
 
+    def take_back(self, slot: PartitionSlot) -> None:
+        """All of this partition comes again: drop what waits, and mind nobody's time."""
+        self.discard(slot)
+        if self.ack_timeouts is not None:
+            self.ack_timeouts.forget_partition(slot.number)
+
     def restore(self, deliveries: Sequence[Delivery]) -> None:
         """Put back what `discard` gave, before everything that is here."""
         self.queue.extendleft(reversed(deliveries))
@@ -301,7 +315,6 @@ class Endpoint:
             self.on_available()
 
     def fail(self, failure: Exception) -> None:
-        """Every receive from now on raises `failure`."""
         with self._changed:
             self.failure = failure
             self._changed.notify_all()
@@ -317,7 +330,6 @@ class Endpoint:
     # The application's side ---------------------------------------------------------------------------------------
 
     def take_now(self) -> Delivery | None:
-        """The next message if one is there."""
         try:
             delivery = self.queue.popleft()
         except IndexError:
@@ -379,7 +391,3 @@ class _WatchedInbox(deque[Delivery]):
         delivery = super().popleft()
         self._received.append((delivery.feed.slot.number, delivery.offset))
         return delivery
-
-
-def _nothing() -> None:
-    return None

@@ -36,7 +36,6 @@ class Fences:
                 self._add(Fence(offsets[i], begun.epoch, begun.origin))
 
     def void_in(self, offsets: Sequence[int], records: Sequence[Any]) -> list[int]:
-        """Indices of the void ones."""
         void = []
         for i, record in enumerate(records):
             claimed = claimed_by(headers_of(record))
@@ -53,7 +52,6 @@ class Fences:
         return [record for i, record in enumerate(records) if i not in void] if void else records
 
     def add(self, found: Iterable[tuple[int, int] | Fence]) -> None:
-        """`found`: as `known`."""
         for each in found:
             self._add(Fence(*each))
 

@@ -72,7 +72,8 @@ class HashRanges(Generic[C]):
         if rule.sticky_ranges is not None:
             self._check_ranges(name, rule.sticky_ranges)
         else:
-            incarnation = _lowest_free({number for other, number in self._names.values() if other == name})
+            used = {number for other, number in self._names.values() if other == name}
+            incarnation = next(number for number in range(len(used) + 1) if number not in used)
             self._names[consumer] = (name, incarnation)
             self._points[consumer] = [
                 murmur3_32(f"{name}/{incarnation}/{point}".encode()) % SLOTS for point in range(POINTS_PER_CONSUMER)
@@ -119,10 +120,6 @@ class HashRanges(Generic[C]):
             for first, last in rule.sticky_ranges or ():
                 table[first : last + 1] = [consumer] * (last + 1 - first)
         self.table = table
-
-
-def _lowest_free(used: set[int]) -> int:
-    return next(number for number in range(len(used) + 1) if number not in used)
 
 
 def _text(rule: KeySharedRule) -> str:

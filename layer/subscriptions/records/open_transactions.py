@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.subscriptions.records.read_committed import ReadCommitted
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.transactions.records.buffer_access import BufferAccess
+from pulsar_on_kafka.transactions.records.views import BufferAccess
 
 _FIRST_S: Final = 0.02
 _FIRST_WHILE_FULL_S: Final = 0.005
@@ -56,7 +56,6 @@ class OpenTransactions:
         return bool(self._waits)
 
     def note(self, partition: int, committed: ReadCommitted) -> None:
-        """Something was taken in, or let go."""
         blocker = committed.waits_from
         if blocker is None:
             self._waits.pop(partition, None)
@@ -70,7 +69,6 @@ class OpenTransactions:
             wait.due_s, wait.interval_s = min(wait.due_s, due_s), first_s
 
     def forget(self, partition: int) -> None:
-        """It is read elsewhere, or by somebody else."""
         self._waits.pop(partition, None)
 
     def in_s(self) -> float:
@@ -95,16 +93,8 @@ class OpenTransactions:
         return committed.full
 
     def look_again(self, partitions: Mapping[int, ReadCommitted], release: Callable[[int], None]) -> bool:
-        """`look`, and `release` what may go on of each partition of which something waits."""
-        waiting = [number for number, each in partitions.items() if each.waits_from is not None]
-        answered = self.look(partitions)
-        for number in waiting:
-            release(number)
-            self.note(number, partitions[number])
-        return answered
-
-    def look(self, partitions: Mapping[int, ReadCommitted]) -> bool:
-        """Learn what became of the transactions that hold something up in these; False when nobody answers."""
+        """Learn what became of the transactions that hold something up in these, and `release` what may go on of each;
+        False when nobody answers."""
         waiting = {number: each for number, each in partitions.items() if each.waits_from is not None}
         for number in self._waits.keys() - waiting.keys():
             del self._waits[number]
@@ -126,6 +116,9 @@ class OpenTransactions:
             open_ones = {txn for committed in waiting.values() for txn in committed.unsettled()}
             if open_ones:
                 self._access.hold_up(open_ones)
+        for number, committed in waiting.items():
+            release(number)
+            self.note(number, committed)
         return answered
 
     def _asked(self, learn: Callable[[BufferEntries], None]) -> bool:

@@ -77,7 +77,6 @@ class ReadCommitted:
         return self._bytes > MOST_BYTES or len(self._offsets) > MOST_RECORDS
 
     def waiting(self) -> int:
-        """Records."""
         return len(self._offsets)
 
     def take(self, offsets: list[int], records: list[Any], looked: Looked, end: int) -> Passed:
@@ -155,7 +154,6 @@ class ReadCommitted:
         self._buffer.learn(txns, entries)
 
     def forget_below(self, start: int) -> None:
-        """Nobody wants the offsets below `start` any more."""
         if self._offsets and self._offsets[0] < start:
             if self._offsets[-1] < start:
                 self._clear()
@@ -163,15 +161,12 @@ class ReadCommitted:
                 self._let_go_below(start)
 
     def rewind(self) -> None:
-        """Reading goes on elsewhere."""
         self._clear()
         self._buffer.rewind()
 
     def _clear(self) -> None:
         self._offsets, self._records, self._odd, self._met = [], [], [], []
         self._bytes = 0
-
-    # Records that are read again one by one -----------------------------------------------------------------------
 
     def unknown_in(self, looked: Looked) -> list[TxnId]:
         """What to `learn` before `sort_out`."""

@@ -3,21 +3,79 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka.kafka.records import headers_of, packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.epoch_fences import Fence
+from pulsar_on_kafka.mapping.records.message_record import is_plain
 from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, ChunkRules, WholeMessage, chunk_info
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.subscriptions.records.read_committed import Passed, ReadCommitted
 from pulsar_on_kafka.transactions.buffer.model import look_over
 
 _log = logging.getLogger(__name__)
+
+ReadOnceMore = Callable[[int, Sequence[int]], dict[int, Any]]
+"""(partition, offsets) -> records by offset, without those that are gone; raises StoreError."""
+
+
+class ReaderChunks:
+    """Memory: what ChunkAssembly says of incomplete messages, for each partition. `now_s` is the monotonic clock's."""
+
+    def __init__(self, name: str, read_again: ReadOnceMore, now_s: Callable[[], float]) -> None:
+        self._name = name
+        self._read_again = read_again
+        self._now_s = now_s
+        self._partitions: dict[int, ChunkAssembly] = {}
+
+    def together(self, partition: int, records: list[Any]) -> list[Any]:
+        """A run of records in offset order, with whole messages in the places of their last chunks.
+
+        Raises:
+            StoreError: a message whose payload was given up could not be read again.
+        """
+        odd = [i for i, record in enumerate(records) if not is_plain(packed_headers_of(record))]
+        assembly = self._partitions.get(partition)
+        if not odd and assembly is None:
+            return records
+        found = list(records)
+        for i in odd:
+            try:
+                info = chunk_info(records[i])
+            except CorruptRecord as reason:
+                where = f"{self._name}-{partition} offset={records[i].offset()}"
+                _log.error("reader=%s is skipped, it cannot be read: %s", where, reason)
+                found[i] = None
+                continue
+            if info is None:
+                continue
+            if assembly is None:
+                assembly = self._partitions[partition] = ChunkAssembly(ChunkRules, self._now_s)
+            found[i] = self._present(partition, assembly.add(records[i].offset(), info, records[i]))
+        if assembly is not None:
+            assembly.known.clear()
+            assembly.expire()
+            assembly.take_given_up(f"{self._name}-{partition}")
+        return [record for record in found if record is not None]
+
+    def _present(self, partition: int, whole: WholeMessage | None) -> WholeMessage | None:
+        if whole is None or whole.present:
+            return whole
+        records = self._read_again(partition, sorted(whole.offsets))
+        if not all(offset in records for offset in whole.offsets):
+            _log.warning("reader=%s-%d offset=%d Kafka deleted chunks before they were read", self._name, partition,
+                whole.offset())  # fmt: skip
+            return None
+        return whole.with_chunks([records[offset] for offset in whole.offsets])
+
+    def forget(self, partition: int) -> None:
+        self._partitions.pop(partition, None)
 
 
 class PutsTogether(Protocol):
@@ -90,7 +148,6 @@ class Readable:
             self._fences.setdefault(partition, Fences()).add(self._fences_of(partition))
 
     def forget(self, partitions: Iterable[int]) -> None:
-        """They are read from other places."""
         for partition in partitions:
             self._chunks.forget(partition)
             if partition in self.committed:

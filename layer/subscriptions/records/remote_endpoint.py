@@ -48,8 +48,6 @@ class RemoteEndpoint(Endpoint):
         self._limit = 0
         self.leased = 0
         """Messages, in all."""
-        self.since_s = 0.0
-        """When something was leased to it last, on the monotonic clock."""
 
     def allow(self, limit: int) -> None:
         """From now on it may get this many messages in all."""
@@ -64,7 +62,6 @@ class RemoteEndpoint(Endpoint):
         return True
 
     def lend(self, feed: Feed, entries: Sequence[LeasedEntry]) -> None:
-        """These are its messages from now on."""
         if not entries:
             return
         messages = sum(entry.messages for entry in entries)

@@ -16,7 +16,7 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.encryption_header import EncryptionInfo
 from pulsar_on_kafka.mapping.records.message_record import Headers, encryption_info, is_plain
 from pulsar_on_kafka.mapping.records.record_headers import ENCRYPTION
-from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
+from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage
 
 _log = logging.getLogger(__name__)
 

@@ -9,11 +9,19 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
+    Answer,
+    ConsumersTold,
+    CursorTransactionRequest,
+    Request,
+    decode,
+)
 from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, decode_key, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
@@ -122,6 +130,28 @@ class DeliveryChannel:
         return self._log.append_many(
             DELIVERIES, partition, [(encode_key(key), value) for key, value in records], deadline
         )
+
+    @contextmanager
+    def listening(self, topic: str, listener: Listener, deadline: Deadline) -> Iterator[None]:
+        """`listen` to what is written from now on, while the block runs. Raises StoreError."""
+        self.listen(topic, listener, self.end(topic, deadline))
+        try:
+            yield
+        finally:
+            self.unlisten(topic, listener)
+
+    def decoded(
+        self, records: Sequence[Heard], subscription: str | None = None
+    ) -> Iterator[tuple[DeliveryKey, Request | CursorTransactionRequest | Answer | ConsumersTold]]:
+        """The requests and answers among these that are about this subscription (None: any). For listeners."""
+        for _, key, value in records:
+            try:
+                found = decode(value) if subscription in (None, key.subscription) else None
+            except CorruptRecord as reason:
+                self.skipped(key, reason)
+                continue
+            if found is not None:
+                yield key, found
 
     def skipped(self, key: DeliveryKey, reason: CorruptRecord) -> None:
         """A value cannot be read. For listeners."""

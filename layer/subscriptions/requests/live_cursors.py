@@ -21,11 +21,11 @@ from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.base.processes import is_over
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks, below, pieces
 from pulsar_on_kafka.cursor.saved import Recovered, Save, UnreadableCursor
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.records import GroupMember
-from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     EVERYBODY,
@@ -42,7 +42,6 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     TellConsumers,
     ToldConsumer,
     Wish,
-    decode,
     encode_request,
 )
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import REQUEST_ID_BYTES, Deliveries
@@ -51,8 +50,7 @@ from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.requests.channel import DeliveryChannel, Heard, Said
-from pulsar_on_kafka.subscriptions.requests.idle_cursors import IdleCursors, IdleReading
-from pulsar_on_kafka.subscriptions.requests.idle_transactions import IdleTransactions
+from pulsar_on_kafka.subscriptions.requests.saved_cursors import IdleCursors, IdleReading, IdleTransactions
 from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal
 
 _log = logging.getLogger(__name__)
@@ -159,10 +157,7 @@ class LiveCursors:
             DeadlineExceeded: some stay; they may lack the right to read `deliveries`.
         """
         key = DeliveryKey(str(subscription.topic.name), EVERYBODY, subscription.name)
-        life = CursorLife(
-            subscription.topic.kafka_topic_id, subscription.topic.layout.incarnation, subscription.incarnation
-        )
-        value = encode_request(Request(secrets.token_bytes(REQUEST_ID_BYTES), life, CloseConsumers()))
+        value = encode_request(_request(subscription, subscription.incarnation, CloseConsumers()))
         pause = threading.Event()
         asked_s = Deadline.after(0)
         while members := self._members(subscription, deadline):
@@ -186,31 +181,20 @@ class LiveCursors:
         if not members:
             return {}
         topic, told = str(subscription.topic.name), dict[str, tuple[ToldConsumer, ...]]()
-        life = CursorLife(
-            subscription.topic.kafka_topic_id, subscription.topic.layout.incarnation, subscription.incarnation
-        )
-        request = Request(secrets.token_bytes(REQUEST_ID_BYTES), life, TellConsumers())
+        request = _request(subscription, subscription.incarnation, TellConsumers())
         complete = threading.Event()
 
         def heard(records: Sequence[Heard]) -> None:
-            for _, key, value in records:
-                try:
-                    found = decode(value) if key.subscription == subscription.name else None
-                except CorruptRecord as reason:
-                    self._channel.skipped(key, reason)
-                    continue
+            for _, found in self._channel.decoded(records, subscription.name):
                 if isinstance(found, ConsumersTold) and found.id == request.id:
                     told[found.member] = found.consumers
             if told.keys() >= members:
                 complete.set()
 
-        self._channel.listen(topic, heard, self._channel.end(topic, deadline))
-        try:
+        with self._channel.listening(topic, heard, deadline):
             key = DeliveryKey(topic, EVERYBODY, subscription.name)
             self._channel.write([(key, encode_request(request))], deadline)
             complete.wait(min(_TELL_S, deadline.remaining_s()))
-        finally:
-            self._channel.unlisten(topic, heard)
         return {member: told.get(member) for member in sorted(members)}
 
     # Inside -------------------------------------------------------------------------------------------------------
@@ -239,25 +223,13 @@ class LiveCursors:
                     asked.answered(answer)
 
     def _listen(self, stack: ExitStack, asked: _Asked, deadline: Deadline) -> None:
-        topic, listener = asked.topic, self._listener(asked)
-        self._channel.listen(topic, listener, self._channel.end(topic, deadline))
-        stack.callback(self._channel.unlisten, topic, listener)
-        asked.heard_of = True
-
-    def _listener(self, asked: _Asked) -> Callable[[Sequence[Heard]], None]:
         def heard(records: Sequence[Heard]) -> None:
-            for _, key, value in records:
-                if key.subscription != asked.subscription:
-                    continue
-                try:
-                    found = decode(value)
-                except CorruptRecord as reason:
-                    self._channel.skipped(key, reason)
-                    continue
+            for _, found in self._channel.decoded(records, asked.subscription):
                 if isinstance(found, Answer):
                     asked.answered(found)
 
-        return heard
+        stack.enter_context(self._channel.listening(asked.topic, heard, deadline))
+        asked.heard_of = True
 
     def _change_idle(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
         """Change cursors that nobody owns, as a take-over and a save; nothing when somebody comes in between."""
@@ -334,8 +306,7 @@ class _Asked:
         self.heard_of = False
         """Answers are listened for."""
         self._requests = {
-            partition: Request(secrets.token_bytes(REQUEST_ID_BYTES), _life(subscription, partition), wish)
-            for partition, wish in wishes.items()
+            partition: _request(subscription, subscription.life(partition), wish) for partition, wish in wishes.items()
         }
         self._answers: dict[bytes, Answer] = {}
         self._changed = threading.Condition()
@@ -397,9 +368,9 @@ def _take_in(state: CursorState, request: Request) -> int:
     return result
 
 
-def _life(subscription: Subscription, partition: int) -> CursorLife:
-    topic = subscription.topic
-    return CursorLife(topic.kafka_topic_id, topic.layout.incarnation, subscription.life(partition))
+def _request(subscription: Subscription, incarnation: int, wish: Wish) -> Request:
+    life = CursorLife(subscription.topic.kafka_topic_id, subscription.topic.layout.incarnation, incarnation)
+    return Request(secrets.token_bytes(REQUEST_ID_BYTES), life, wish)
 
 
 def _late(subscription: Subscription, partitions: Iterable[int], members: Sequence[GroupMember]) -> str:
@@ -409,3 +380,40 @@ def _late(subscription: Subscription, partitions: Iterable[int], members: Sequen
         f"time ran out while waiting for {which}subscription {subscription.name} of {subscription.place} to be changed "
         f"by its live members ({who}); they must be able to read and write the state topic {DELIVERIES.name}"
     )
+
+
+MOST_BYTES_PER_REQUEST: Final = 256 * 1024
+"""Of bitmaps and ack sets, before base64; a record holds 1 MB."""
+
+
+def acknowledge_ledgers(
+    cursors: LiveCursors,
+    admin: KafkaAdmin,
+    subscription: Subscription,
+    acks: Mapping[int, LedgerAcks],
+    deadline: Deadline,
+) -> int:
+    """Acknowledge what was read without being a consumer (by Spark), entries and messages of batch entries, by
+    partition; gives how many requests that took.
+
+    What is acknowledged already stays so; what lies beyond a log's end is passed over. Large bitmaps take several
+    requests, one after the other. Memory: one more copy of what is acknowledged.
+
+    Raises:
+        DeadlineExceeded, StoreError: as `LiveCursors.change`; some of it may be acknowledged.
+    """
+    topic = subscription.topic
+    size = topic.layout.entries_per_ledger
+    wanted = {partition: ledgers for partition, ledgers in acks.items() if ledgers and partition in subscription.served}
+    if not wanted:
+        return 0
+    ends = admin.end_offsets(topic.kafka_topic, sorted(wanted), deadline)
+    left = {
+        partition: pieces(below(ledgers, ends[partition], size), MOST_BYTES_PER_REQUEST)
+        for partition, ledgers in wanted.items()
+    }
+    requests = 0
+    while wishes := {partition: Acknowledge(piece) for partition, rest in left.items() if (piece := next(rest, None))}:
+        cursors.change(subscription, wishes, deadline)
+        requests += len(wishes)
+    return requests

@@ -11,7 +11,6 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     EVERYBODY,
     Answer,
@@ -21,7 +20,6 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Request,
     TellConsumers,
     ToldConsumer,
-    decode,
     encode_answer,
     encode_told,
 )
@@ -98,14 +96,7 @@ class OwnerEar:
         """In the channel's thread."""
         mine: list[tuple[DeliveryKey, Request]] = []
         owned = self._member.answering_partitions()
-        for _, key, value in records:
-            if key.subscription != self._subscription.name:
-                continue
-            try:
-                found = decode(value)
-            except CorruptRecord as reason:
-                self._channel.skipped(key, reason)
-                continue
+        for key, found in self._channel.decoded(records, self._subscription.name):
             if isinstance(found, CursorTransactionRequest):
                 if key.partition in owned:
                     self._hold(key, found)
@@ -154,7 +145,6 @@ class OwnerEar:
             )
 
     def _tell(self, key: DeliveryKey, request: Request) -> None:
-        """Whoever asks hears of this process's consumers."""
         if request.life.subscription_incarnation != self._subscription.incarnation:
             return
 

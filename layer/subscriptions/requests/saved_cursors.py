@@ -1,18 +1,31 @@
-"""The cursors of a subscription as they are saved, whoever owns them."""
+"""The cursors of a subscription as they are saved, whoever owns them; those that nobody owns are changed here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.candidates import checkpoint_beside
 from pulsar_on_kafka.cursor.checkpoints import Checkpoints
-from pulsar_on_kafka.cursor.saved import Recovered, UnreadableCursor
+from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
+from pulsar_on_kafka.cursor.saved import Recovered, Save, UnreadableCursor, checkpoint_beside
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
-from pulsar_on_kafka.kafka.groups.idle_offsets import IdleOffsets
+from pulsar_on_kafka.kafka.groups.idle_offsets import FoundOffsets, IdleOffsets
 from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.statelog.owned import random_session
+from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAcks
+from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal
+
+_log = logging.getLogger(__name__)
 
 
 class SavedCursors:
@@ -27,8 +40,9 @@ class SavedCursors:
         self._idle_offsets = idle_offsets
 
     def read(self, subscription: Subscription, deadline: Deadline) -> dict[int, Recovered]:
-        """The cursors of a subscription as last saved."""
-        return self.recover(subscription, self.offsets(subscription, deadline), deadline)
+        """Raises UnreadableCursor."""
+        offsets = self.offsets(subscription, deadline)
+        return {p: self.recover_one(subscription, p, offsets, deadline) for p in subscription.served}
 
     def offsets(self, subscription: Subscription, deadline: Deadline) -> dict[str, dict[int, CommittedOffset | None]]:
         """What each group of a subscription committed for the partitions that it serves, or served."""
@@ -43,17 +57,6 @@ class SavedCursors:
             for group, partitions in wanted.items()
         }
         return {group: {p: found[group].get(p) for p in partitions} for group, partitions in wanted.items()}
-
-    def recover(
-        self,
-        subscription: Subscription,
-        offsets: Mapping[str, Mapping[int, CommittedOffset | None]],
-        deadline: Deadline,
-    ) -> dict[int, Recovered]:
-        """The cursors that these offsets, of all of the subscription's groups, stand for. Raises UnreadableCursor."""
-        return {
-            partition: self.recover_one(subscription, partition, offsets, deadline) for partition in subscription.served
-        }
 
     def read_readable(
         self, subscription: Subscription, deadline: Deadline
@@ -119,3 +122,191 @@ class SavedCursors:
                 identity = cursor_identity(subscription, partition)
                 self._store.forget(identity, cursor.saved, deadline)
                 self._store.drop_checkpoint(identity, cursor.saved.lineage.session, deadline)
+
+
+@dataclass(frozen=True, slots=True)
+class IdleReading:
+    """A subscription's cursors as they were read: the offsets of all of its groups, and some cursors."""
+
+    subscription: Subscription
+    """As it is on record now: which groups save it may have changed since it was found."""
+    offsets: FoundOffsets
+    cursors: dict[int, Recovered]
+
+    def identity(self, partition: int) -> CursorIdentity:
+        return cursor_identity(self.subscription, partition)
+
+
+class IdleCursors:
+    """Cursors that nobody owns: read, and saved as a take-over and a save, in an order with every other change of them.
+    Thread-safe.
+
+    See `IdleOffsets` for how two changes from one state, of which Kafka would keep the later one, become a change and
+    one that was refused.
+    """
+
+    def __init__(
+        self,
+        cursors: SavedCursors,
+        offsets: IdleOffsets,
+        store: CursorStore,
+        clock: Clock,
+        find: Callable[[Subscription, Deadline], Subscription | None],
+    ) -> None:
+        """`find` gives a subscription as it is on record now."""
+        self._cursors = cursors
+        self._offsets = offsets
+        self._store = store
+        self._clock = clock
+        self._find = find
+
+    def read(
+        self,
+        subscription: Subscription,
+        partitions: Collection[int],
+        deadline: Deadline,
+        without_holes: Collection[int] = (),
+    ) -> IdleReading:
+        """The cursors of these partitions of the subscription, some `without_holes`.
+
+        Raises NoSuchSubscription, UnreadableCursor, StoreError.
+        """
+        now = self._now(subscription, deadline)
+        offsets = self._cursors.offsets(now, deadline)
+        cursors = {
+            partition: self._cursors.recover_one(
+                now, partition, offsets, deadline, with_holes=partition not in without_holes
+            )
+            for partition in now.served
+            if partition in partitions
+        }
+        return IdleReading(now, offsets, cursors)
+
+    def save(self, reading: IdleReading, saves: Mapping[int, Save], deadline: Deadline) -> IdleReading:
+        """Commit these saves by partition, of cursors that were read, all or none; gives the reading that another save
+        can build on. What they made obsolete is tombstoned, or, when they were refused, what was written for them.
+
+        Raises:
+            SubscriptionBusy: somebody consumes. Nothing is changed, nor with any other error but the last.
+            Fenced: somebody else has changed one of the cursors.
+            CommitOutcomeUnknown: they count, or do not.
+        """
+        subscription = reading.subscription
+        wanted: dict[str, dict[int, CommittedOffset]] = {}
+        for partition, save in saves.items():
+            wanted.setdefault(subscription.saving_group(partition), {})[partition] = save.commit
+        try:
+            self._offsets.change(
+                subscription.whole_group,
+                subscription.topic.kafka_topic,
+                reading.offsets,
+                wanted,
+                deadline,
+                check=lambda deadline: self._check_same(subscription, deadline),
+            )
+        except errors.CommitOutcomeUnknown:
+            raise
+        except errors.LayerError:
+            with suppress(errors.StoreError):
+                for partition, save in saves.items():
+                    self._store.clean(reading.identity(partition), save.new, deadline)
+            raise
+        self._keep_house(reading, saves, deadline)
+        offsets = {group: {**found, **wanted.get(group, {})} for group, found in reading.offsets.items()}
+        return replace(reading, offsets=offsets)
+
+    # Inside -------------------------------------------------------------------------------------------------------
+
+    def _now(self, subscription: Subscription, deadline: Deadline) -> Subscription:
+        found = self._find(subscription, deadline)
+        if found is None:
+            raise errors.NoSuchSubscription(
+                f"subscription {subscription.name} of {subscription.topic.name} does not exist any more"
+            )
+        return replace(found, partition=subscription.partition)
+
+    def _check_same(self, subscription: Subscription, deadline: Deadline) -> None:
+        """Raises Fenced: another group saves it now, or it is another subscription."""
+        now = self._now(subscription, deadline)
+        if any(
+            (now.saving_group(number), now.life(number))
+            != (subscription.saving_group(number), subscription.life(number))
+            for number in subscription.served
+        ) or set(now.groups) - set(subscription.groups):
+            raise errors.Fenced(f"subscription {subscription.name} of {subscription.topic.name} has changed")
+
+    def _keep_house(self, reading: IdleReading, saves: Mapping[int, Save], deadline: Deadline) -> None:
+        """The saves count; what cannot be done here is left to housekeeping."""
+        for partition, save in saves.items():
+            identity = reading.identity(partition)
+            try:
+                now_ms, lineage = self._clock.now_ms(), save.saved.lineage
+                self._store.write_checkpoint(identity, save.commit, lineage, now_ms, deadline, save.replaces)
+                self._store.clean(identity, save.obsolete, deadline)
+            except errors.StoreError as failure:
+                _log.warning("cursor=%s could not clean up: %s", identity, failure)
+
+
+class Pending(NamedTuple):
+    """Transactions whose acknowledgements no owner has taken in."""
+
+    decided: frozenset[TxnId]
+    open: frozenset[TxnId]
+
+
+class IdleTransactions:
+    """Before a cursor that nobody owns is moved, or told to others, what transactions committed on it is brought to it,
+    saved and cleaned. Thread-safe.
+
+    Otherwise its next owner would find that on record and acknowledge it once more, behind the seek; and other clusters
+    would not hear of it. Done as an owner does it: a take-over, a save, the tombstones; every step may be the last one,
+    and somebody may become the owner in between.
+    """
+
+    def __init__(self, journal: PendingAckJournal, cursors: IdleCursors, store: CursorStore) -> None:
+        self._journal = journal
+        self._cursors = cursors
+        self._store = store
+
+    def pending(self, subscription: Subscription, deadline: Deadline) -> dict[int, Pending]:
+        """By partition, of those where there is something. Raises StoreError, Corrupt."""
+        topic = subscription.topic
+        names = {p: CursorName(str(topic.name), p, subscription.name) for p in subscription.served}
+        found: dict[int, Pending] = {}
+        on_record = self._journal.on_record(list(names.values()), deadline)
+        for partition, name in names.items():
+            acks = on_record[name]
+            life = CursorIncarnation(topic.layout.incarnation, subscription.life(partition))
+            txns = frozenset(acks.life(life).transactions())
+            if txns:
+                found[partition] = Pending(txns & acks.ends.keys(), txns - acks.ends.keys())
+        return found
+
+    def settle(self, reading: IdleReading, partition: int, deadline: Deadline) -> bool:
+        """False when there is nothing to do; True when the cursor was saved: read it again.
+
+        Raises:
+            SubscriptionBusy: somebody owns the cursor.
+            Fenced, CommitOutcomeUnknown: see `IdleCursors.save`.
+            StoreError: it could not be done.
+        """
+        found = reading.cursors[partition]
+        if not found.state.pending_acks:
+            return False
+        identity = reading.identity(partition)
+        name, life = identity.name, identity.life
+        if not self._journal.exchange({name: ()}, deadline)[name].acks.life(life).transactions():
+            return False
+        taken = self._store.take_over(identity, found, deadline)
+        first = taken.saved.lineage
+        reading = self._cursors.save(reading, {partition: taken}, deadline)
+        pending = PendingAcks(name, life, random_session(), first.version)
+        answer = self._journal.exchange({name: [pending.take_over()]}, deadline)[name]
+        pending.replayed(answer.acks, answer.low_waters, found.state.revision)
+        pending.settle(found.state)
+        settled = self._store.prepare(identity, found.state, taken.saved, replace(first, save=1), deadline)
+        self._cursors.save(reading, {partition: settled}, deadline)
+        pending.saved(found.state.revision)
+        while keys := pending.to_clean(answer.acks):
+            answer = self._journal.exchange({name: [(key, None) for key in keys]}, deadline)[name]
+        return True

@@ -21,13 +21,11 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.commands import settle
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import Retry, Worker
-from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Answer,
     CursorLife,
     CursorTransactionRequest,
-    decode,
     encode_transaction,
 )
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import REQUEST_ID_BYTES
@@ -127,12 +125,7 @@ class TransactionAcksElsewhere:
     # The channel's thread -----------------------------------------------------------------------------------------
 
     def _heard(self, records: Sequence[Heard]) -> None:
-        for _, key, value in records:
-            try:
-                found = decode(value)
-            except CorruptRecord as reason:
-                self._channel.skipped(key, reason)
-                continue
+        for _, found in self._channel.decoded(records):
             if not isinstance(found, Answer):
                 continue
             with self._lock:

@@ -74,7 +74,6 @@ class BufferCleaning:
     def _last_record(
         self, key: TransactionBufferKey, entry: BufferEntry, last_ends: dict[TransactionBufferKey, int], log_end: int
     ) -> int:
-        """Behind it."""
         if not isinstance(entry, AbortedEntry) or entry.sealed:
             return _end(entry)
         last_ends[key] = self._last_ends.get(key, log_end)

@@ -125,14 +125,11 @@ class BufferEntries:
         if not transactions:
             self._partitions.pop((key.topic, key.partition), None)
 
-    # Coordinators -------------------------------------------------------------------------------------------------
-
     def low_water(self, coordinator: int) -> int:
         """Every transaction of this coordinator up to this one (least significant bits) is over; -1 for none known."""
         return max((mark.least_bits for mark in self._low_water.get(coordinator, {}).values()), default=-1)
 
     def low_waters(self) -> dict[int, int]:
-        """Low-water marks by coordinator."""
         return {coordinator: self.low_water(coordinator) for coordinator in self._low_water}
 
     def is_over(self, txn: TxnId) -> bool:
@@ -152,8 +149,6 @@ class BufferEntries:
                 if session != highest and mark.timestamp_ms < before_ms
             ]
         return found
-
-    # Transactions -------------------------------------------------------------------------------------------------
 
     def status(self, where: DataPartition, txn: TxnId) -> TxnEntryStatus:
         """The status of a transaction that a record below the data's end names, when that end was taken before this
@@ -215,8 +210,6 @@ class BufferEntries:
                 excluded |= void.offsets
         return BufferSnapshot(where, self.open_bounds(where), excluded, unsealed)
 
-    # What writers and cleaners need -------------------------------------------------------------------------------
-
     def keys_of(self, where: DataPartition, txn: TxnId, kind: BufferKind) -> list[TransactionBufferKey]:
         """All that is there of one kind, whoever wrote it, of whatever life."""
         known = self._known(where, txn)
@@ -237,7 +230,6 @@ class BufferEntries:
         return sorted(self._partitions)
 
     def count(self) -> int:
-        """The number of all entries."""
         return sum(len(known) for transactions in self._partitions.values() for known in transactions.values())
 
     def entries(self, where: DataPartition, txn: TxnId) -> Iterator[tuple[TransactionBufferKey, BufferEntry]]:

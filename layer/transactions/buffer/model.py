@@ -52,7 +52,6 @@ class Met(NamedTuple):
         return [self.offset, *self.more]
 
     def from_offset(self, start: int) -> Met | None:
-        """The part of it that lies at or above `start`."""
         if self.offset >= start:
             return self
         at = bisect_left(self.more, start)
@@ -184,11 +183,6 @@ class BufferSnapshot:
     def bound(self) -> int | None:
         """Everything below is readable without a look at headers (but for `unsealed`); None: everything is."""
         return min(self.open_bounds.values(), default=None)
-
-    @property
-    def headers_from(self) -> int | None:
-        """From here on records must be compared with `unsealed`; None: nowhere."""
-        return min(self.unsealed.values(), default=None)
 
     def readable_end(self, end: int, from_bound: Iterator[Met]) -> int:
         """`bound` lifted to the first record of an open transaction; `end` (exclusive, the data's end that was taken

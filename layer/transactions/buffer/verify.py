@@ -128,7 +128,6 @@ def _outcome_differs(log: Rebuilt, status: TxnEntryStatus) -> Finding | None:
 
 
 def _below_bound(where: DataPartition, txn: TxnId, log: Rebuilt, entries: BufferEntries) -> BitMap64:
-    """Records that lie below the bound of their entry."""
     entry = entries.aborted(where, txn)
     bound = entries.open_bounds(where).get(txn) if entry is None else entry.lower_bound
     below = log.offsets.copy()

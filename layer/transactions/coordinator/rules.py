@@ -1,14 +1,26 @@
-"""Rules of transactions: their states and transitions, and the limits of a coordinator. Pure. Source: Pulsar's
-TransactionUtil."""
+"""Rules of transactions: their states and transitions, and the limits of a coordinator and of its appends. Pure.
+Source: Pulsar's TransactionUtil, TxnLogBufferedWriter (there a group of records is one entry, here it is one
+append)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
+from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus
+from pulsar_on_kafka.metadata.policies import (
+    MAX_ACTIVE_TRANSACTIONS_PER_COORDINATOR,
+    OF_TRANSACTIONS,
+    TRANSACTION_LOG_BATCHED_WRITE_MAX_DELAY_IN_MILLIS,
+    TRANSACTION_LOG_BATCHED_WRITE_MAX_RECORDS,
+    TRANSACTION_LOG_BATCHED_WRITE_MAX_SIZE,
+    TRANSACTION_MAX_TIMEOUT_IN_SECONDS,
+    applied,
+    policy_named,
+)
 
 OPEN, COMMITTING, COMMITTED, ABORTING, ABORTED = (
     TxnStatus.OPEN,
@@ -88,3 +100,109 @@ class CoordinatorSettings:
             least = 0 if name in ("group_delay_ms", "last_status_delay_ms") else 1
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected {least} or more")
+
+
+def coordinator_settings(*levels: Mapping[str, Any]) -> CoordinatorSettings:
+    """Source: Pulsar's broker.conf (`maxActiveTransactionsPerCoordinator`, `transactionLogBatchedWriteMax...`).
+
+    `levels`: what is set, by names of policies: for the process, then for the cluster.
+    """
+    return CoordinatorSettings(
+        max_open=applied(MAX_ACTIVE_TRANSACTIONS_PER_COORDINATOR, *levels),
+        max_timeout_ms=1000 * applied(TRANSACTION_MAX_TIMEOUT_IN_SECONDS, *levels),
+        group_records=applied(TRANSACTION_LOG_BATCHED_WRITE_MAX_RECORDS, *levels),
+        group_bytes=applied(TRANSACTION_LOG_BATCHED_WRITE_MAX_SIZE, *levels),
+        group_delay_ms=applied(TRANSACTION_LOG_BATCHED_WRITE_MAX_DELAY_IN_MILLIS, *levels),
+    )
+
+
+def parsed_limits(words: Mapping[str, str]) -> dict[str, Any]:
+    """Values as they are typed, by names of policies. Raises InvalidOption."""
+    found: dict[str, Any] = {}
+    for name, word in words.items():
+        if name not in {policy.name for policy in OF_TRANSACTIONS}:
+            names = ", ".join(policy.name for policy in OF_TRANSACTIONS)
+            raise errors.InvalidOption(f"{name!r:.60} is no limit of coordinators; there are: {names}")
+        found[name] = policy_named(name).parse(word)
+    return found
+
+
+_LEAST: Final = 4
+_A_SECOND_OF_KAFKA: Final = 4000
+_REMEMBERED_S: Final = 30.0
+
+
+class Admission:
+    """How many transactions a coordinator begins in one turn.
+
+    Whoever waits for a step of a transaction waits for turns, and each transaction makes them longer: it costs the
+    coordinator's process about half a millisecond in all, while what a turn takes in any case is a few answers of
+    Kafka. If all were begun at once that wish to, all of them would be slow, and what they write would hold up readers
+    as long. So those in the middle of a transaction come first, and a turn begins no more than what makes it about
+    twice as long. Beyond that throughput grows little, and waiting a lot.
+
+    Goes by the fastest append of the last 30 to 60 s: that one was not held up by anything in this process.
+    """
+
+    def __init__(self) -> None:
+        self._fastest_s = 0.0
+        self._before_s = 0.0
+        self._since_s = -_REMEMBERED_S
+
+    def appended(self, took_s: float, now_s: float) -> None:
+        """Kafka took an append, so many seconds after it was given."""
+        if now_s - self._since_s >= _REMEMBERED_S:
+            self._before_s = took_s if self._since_s < 0 else self._fastest_s
+            self._fastest_s, self._since_s = took_s, now_s
+        self._fastest_s = min(self._fastest_s, took_s)
+
+    @property
+    def begins(self) -> int:
+        """Transactions that begin in the next turn: 4 for each millisecond of an append, 4 at least."""
+        return max(_LEAST, int(_A_SECOND_OF_KAFKA * min(self._fastest_s, self._before_s)))
+
+
+Record = tuple[bytes, bytes | None]
+
+
+def in_groups(records: Sequence[Record], most_records: int, most_bytes: int) -> Iterator[list[Record]]:
+    """`records` in their order, in groups within both limits; one that is larger by itself is a group of its own."""
+    group: list[Record] = []
+    size = 0
+    for key, value in records:
+        added = len(key) + len(value or b"")
+        if group and (len(group) == most_records or size + added > most_bytes):
+            yield group
+            group, size = [], 0
+        group.append((key, value))
+        size += added
+    if group:
+        yield group
+
+
+class GroupDelay:
+    """A group is due when it is full, or when its first record has waited long enough.
+
+    Times are in seconds of a monotonic clock.
+    """
+
+    def __init__(self, most: int, delay_s: float) -> None:
+        self._most = most
+        self._delay_s = delay_s
+        self._since_s: float | None = None
+
+    def due(self, waiting: int, now_s: float) -> bool:
+        """Whether `waiting` things go now. Once they went, the next one's delay begins anew."""
+        if waiting == 0:
+            self._since_s = None
+            return False
+        if self._since_s is None:
+            self._since_s = now_s
+        if waiting >= self._most or now_s >= self._since_s + self._delay_s:
+            self._since_s = None
+            return True
+        return False
+
+    def remaining_s(self, now_s: float) -> float | None:
+        """Until the delay of what waits is over; None while nothing does."""
+        return None if self._since_s is None else max(0.0, self._since_s + self._delay_s - now_s)

@@ -156,8 +156,6 @@ class CoordinatorState:
         self._highest_seen = NO_ID
         self._touched: set[int] = set()
 
-    # Folding ------------------------------------------------------------------------------------------------------
-
     def apply(self, record: LogRecord) -> None:
         """Raises CorruptRecord, and then nothing has changed."""
         key = decode_key(record.key)
@@ -344,15 +342,12 @@ class CoordinatorState:
         return found if found is not None and found.id == txn else None
 
     def transactions(self) -> Iterator[Transaction]:
-        """All that are known, by id."""
         return filter(None, map(self._found, self._transactions))
 
     def ending(self) -> list[Transaction]:
-        """Those that are COMMITTING or ABORTING, by id."""
         return list(filter(None, map(self._found, sorted(self._ending))))
 
     def begun_by(self, request: str) -> Transaction | None:
-        """The transaction that a request to begin opened."""
         local_id = self._begun.get(request)
         return None if local_id is None else self._found(local_id)
 
@@ -366,8 +361,6 @@ class CoordinatorState:
         """Ids of the transactions that changed since this was last asked, by id."""
         touched, self._touched = sorted(self._touched), set()
         return touched
-
-    # Cleaning -----------------------------------------------------------------------------------------------------
 
     def to_clean(self, owner: Owner, now_ms: int, settings: CoordinatorSettings) -> list[bytes]:
         """Keys that `owner` should tombstone now, in this order, `clean_at_once` at most; none for anyone else. Ask

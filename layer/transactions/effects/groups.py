@@ -9,7 +9,7 @@ Memory: what is announced of open transactions, and of each that failed its part
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from math import inf
@@ -23,10 +23,50 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPart
 from pulsar_on_kafka.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.coordinator.state import NO_ID, Transaction
-from pulsar_on_kafka.transactions.effects.slow_partitions import SlowPartitions
 from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, Outcomes, PartitionsFailed
 
 _log: Final = logging.getLogger(__name__)
+
+_FORGOTTEN_AFTER_S: Final = 600.0
+
+
+@dataclass(slots=True)
+class _Rest:
+    until_s: float
+    pause_s: float
+
+
+class SlowPartitions:
+    """Data partitions in which nothing could be done last time, and when it is tried again: transactions which touch
+    such a partition wait for it by themselves, and no others. Times are monotonic. Memory: one entry for each partition
+    that failed and did not work since, for ten minutes after it was tried."""
+
+    def __init__(self, first_pause_s: float, longest_pause_s: float) -> None:
+        self._first_pause_s = first_pause_s
+        self._longest_pause_s = longest_pause_s
+        self._resting: dict[TopicPartition, _Rest] = {}
+
+    def failed(self, partitions: Iterable[TopicPartition], now_s: float) -> None:
+        """They rest, longer each time."""
+        for each in [each for each, rest in self._resting.items() if rest.until_s < now_s - _FORGOTTEN_AFTER_S]:
+            del self._resting[each]
+        for each in partitions:
+            before = self._resting.get(each)
+            pause_s = self._first_pause_s if before is None else min(2 * before.pause_s, self._longest_pause_s)
+            self._resting[each] = _Rest(now_s + pause_s, pause_s)
+
+    def worked(self, partitions: Iterable[TopicPartition]) -> None:
+        if self._resting:
+            for each in partitions:
+                self._resting.pop(each, None)
+
+    def rested_s(self, partitions: Iterable[TopicPartition]) -> float:
+        """The time from which on something may be tried in all of these; minus infinity when none of them failed."""
+        if not self._resting:
+            return -inf
+        return max((self._resting[each].until_s for each in partitions if each in self._resting), default=-inf)
+
+
 _MOST_AT_ONCE: Final = 512
 _FAST_S: Final = 10.0
 _SLOW_S: Final = 1.0
@@ -56,7 +96,6 @@ class Effects:
         self.begin("", 0)
 
     def begin(self, session: str, by: int) -> None:
-        """Forget the session before. `by` is the owner's version."""
         self._session = session
         self._by = by
         self._announced: dict[int, dict[TopicPartition, Opened | None]] = {}
@@ -82,8 +121,6 @@ class Effects:
             return -inf
         return min(self._announce_again_s, self._end_again_s, min(self._again_at_s.values(), default=inf))
 
-    # Registrations ------------------------------------------------------------------------------------------------
-
     def announced(self, local_id: int) -> AbstractSet[TopicPartition]:
         """Partitions whose buffers know of the transaction, as this session saw to it."""
         return self._announced.get(local_id, _NONE).keys()
@@ -94,7 +131,6 @@ class Effects:
         return next((refused[each] for each in wanted.partitions if each in refused), None)
 
     def forget(self, local_id: int) -> None:
-        """The transaction is over."""
         self._announced.pop(local_id, None)
 
     def announce(self, wanted: Sequence[coordinator_machine.Announce], deadline: Deadline) -> bool:
@@ -110,18 +146,14 @@ class Effects:
             self._announce_again_s = self._announce_at_s
         if not wanted or now_s < self._announce_at_s:
             return False
-        missing = self._missing(wanted)
+        missing = [each for each in wanted if not self.announced(each.txn.least_bits) >= set(each.partitions)]
         news = not missing  # they went with what ended
         fast, slow = self._by_speed(missing, now_s)
-        news = self._announced_in_turns(fast, _at_most(_FAST_S, deadline)) or news
-        news = self._announced_in_turns(slow, _at_most(_SLOW_S, deadline)) or news
+        news = self._announced_in_turns(fast, deadline.at_most(_FAST_S)) or news
+        news = self._announced_in_turns(slow, deadline.at_most(_SLOW_S)) or news
         resting = [rested_s for each in wanted if (rested_s := self._slow.rested_s(each.partitions)) > -inf]
         self._announce_again_s = min([*resting, self._announce_at_s if self._announce_at_s > now_s else inf])
         return news
-
-    def _missing(self, wanted: Sequence[coordinator_machine.Announce]) -> list[coordinator_machine.Announce]:
-        """Those that are not announced yet."""
-        return [each for each in wanted if not self.announced(each.txn.least_bits) >= set(each.partitions)]
 
     def _by_speed(
         self, wanted: Sequence[coordinator_machine.Announce], now_s: float
@@ -185,8 +217,6 @@ class Effects:
             for each in found:
                 announced.setdefault(each, opened.get((txn, each)))  # of two OPENs the first one has the lower bound
 
-    # Ends ---------------------------------------------------------------------------------------------------------
-
     def put_in_place(
         self, ending: Sequence[Transaction], deadline: Deadline, wanted: Sequence[coordinator_machine.Announce] = ()
     ) -> list[Transaction]:
@@ -203,8 +233,8 @@ class Effects:
         group = fast[: self._at_once]
         self._due = len(fast) > len(group)
         along, _ = self._by_speed(wanted if now_s >= self._announce_at_s else (), now_s)
-        done = self._put_these_in_place(group, _at_most(_FAST_S, deadline), along)
-        done += self._put_these_in_place(slow[:_MOST_AT_ONCE], _at_most(_SLOW_S, deadline))
+        done = self._put_these_in_place(group, deadline.at_most(_FAST_S), along)
+        done += self._put_these_in_place(slow[:_MOST_AT_ONCE], deadline.at_most(_SLOW_S))
         left = {found.id for found in due} - {found.id for found in done}
         waiting = [at_s for found, at_s in zip(due, rested_s, strict=True) if found.id in left]
         self._end_again_s = min((at_s for at_s in waiting if at_s > -inf), default=inf)
@@ -247,7 +277,6 @@ class Effects:
         return self._progress[transaction.id.least_bits]
 
     def _ended(self, found: Transaction, partitions: Iterable[TopicPartition]) -> Ended:
-        """The end of a transaction, for these of its partitions."""
         return Ended(
             found.id,
             coordinator_machine.committed(found),
@@ -260,37 +289,29 @@ class Effects:
 
     def _write_markers(self, group: Sequence[Transaction], deadline: Deadline) -> None:
         left = {found.id: [each for each in found.partitions if each not in self._of(found).marked] for found in group}
-        undone: frozenset[TopicPartition] = frozenset()
         writing = [self._ended(found, left[found.id]) for found in group if left[found.id]]
-        try:
-            if writing:
-                self._outcomes.write_markers(writing, deadline)
-        except PartitionsFailed as failure:
-            self._failed_there(failure, group)
-            undone = failure.partitions
+        undone = self._undone(group, lambda: self._outcomes.write_markers(writing, deadline)) if writing else ()
         for found in group:
             self._of(found).marked.update(each for each in left[found.id] if each not in undone)
 
-    def _failed_there(self, failure: PartitionsFailed, group: Sequence[Transaction]) -> None:
-        if failure.troubled:
-            self._rest(failure)
-        for found in group:
-            if not failure.troubled.isdisjoint(found.partitions):
-                self._tried.add(found.id.least_bits)
-        self._due = self._due or bool(failure.unreached)
+    def _undone(self, group: Sequence[Transaction], step: Callable[[], object]) -> Collection[TopicPartition]:
+        """Partitions in which this step for these transactions was not done."""
+        try:
+            step()
+        except PartitionsFailed as failure:
+            if failure.troubled:
+                self._rest(failure)
+            for found in group:
+                if not failure.troubled.isdisjoint(found.partitions):
+                    self._tried.add(found.id.least_bits)
+            self._due = self._due or bool(failure.unreached)
+            return failure.partitions
+        return ()
 
     def _settle_buffers(self, group: Sequence[Transaction], along: Sequence[Announcement], deadline: Deadline) -> None:
         left = {found.id: self._of(found).marked - self._of(found).settled for found in group}
         settling = [self._ended(found, left[found.id]) for found in group if left[found.id]]
-        undone: frozenset[TopicPartition] = frozenset()
-        try:
-            if settling and along:
-                self._settled_along(settling, along, deadline)
-            elif settling:
-                self._outcomes.settle_buffers(settling, self._session, deadline)
-        except PartitionsFailed as failure:
-            self._failed_there(failure, group)
-            undone = failure.partitions
+        undone = self._undone(group, lambda: self._settled_along(settling, along, deadline)) if settling else ()
         for found in group:
             self._of(found).settled.update(each for each in left[found.id] if each not in undone)
 
@@ -298,6 +319,8 @@ class Effects:
         try:
             opened = self._outcomes.settle_buffers(settling, self._session, deadline, along)
         except (NoSuchTopic, PartitionsFailed):  # what goes along is no reason for what ends to wait
+            if not along:
+                raise
             self._outcomes.settle_buffers(settling, self._session, deadline)
         else:
             self._note(along, opened)
@@ -329,8 +352,6 @@ class Effects:
         self._tried.discard(local_id)
         self._progress.pop(local_id, None)
 
-    # Low water ----------------------------------------------------------------------------------------------------
-
     def publish_low_water(self, low_water: int, deadline: Deadline, *, busy: bool) -> None:
         """Say it now and then, when it rose; less often while there is more to do. What fails is said next time."""
         now_s = self._clock.monotonic()
@@ -343,7 +364,3 @@ class Effects:
             self._published = low_water
         except LayerError as failure:
             _log.warning("coordinator=%d low water %d: %s", self._coordinator, low_water, failure)
-
-
-def _at_most(seconds: float, deadline: Deadline) -> Deadline:
-    return Deadline.after(min(seconds, deadline.remaining_s()))

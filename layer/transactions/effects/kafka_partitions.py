@@ -88,8 +88,6 @@ class KafkaDataPartitions:
         self._range_settings = reader_config
         self._reader: RangeReader | None = None
 
-    # Lives --------------------------------------------------------------------------------------------------------
-
     def incarnation(self, topic: str, deadline: Deadline) -> int | None:
         life = self._life(topic, deadline)
         return None if life is None else life.topic.layout.incarnation
@@ -158,8 +156,6 @@ class KafkaDataPartitions:
             and int(refused_ms) <= LATE_MOST_MS
             and configs.get(_TIMESTAMP_TYPE, "CreateTime") == "CreateTime"
         )
-
-    # Records ------------------------------------------------------------------------------------------------------
 
     def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
         life = self._opened(topic, deadline)
@@ -298,7 +294,6 @@ class KafkaDataPartitions:
     def _in_transactions(
         self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
     ) -> Iterator[Met]:
-        """The messages and markers of these in [start, end)."""
         kafka_topic = self._opened(topic, deadline).topic.kafka_topic
         with self._forgetting_on_failure(topic):
             low, _ = self._fetcher.watermarks(kafka_topic, partition, deadline)

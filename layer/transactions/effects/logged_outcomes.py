@@ -33,9 +33,8 @@ from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.buffer.verify import Rebuilt
-from pulsar_on_kafka.transactions.records import outcome_records
-from pulsar_on_kafka.transactions.records.outcome_records import Records
-from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
+from pulsar_on_kafka.transactions.records import outcomes
+from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed, Records
 from pulsar_on_kafka.transactions.records.views import TransactionViews
 
 LATE_MOST_MS: Final = 120_000
@@ -70,32 +69,26 @@ class DataPartitions(Protocol):
 
     def incarnation(self, topic: str, deadline: Deadline) -> int | None:
         """The incarnation of the topic's present life; None when there is no such topic."""
-        ...
 
     def prepare(self, topic: str, deadline: Deadline) -> None:
         """Called before a transaction's first record goes there; from the second time on it costs nothing."""
-        ...
 
     def end_offsets(self, partitions: Collection[TopicPartition], deadline: Deadline) -> Mapping[TopicPartition, int]:
         """Where the next record will lie in each, or behind that; those that do not say so are missing."""
-        ...
 
     def known_ends(self, partitions: Collection[TopicPartition], deadline: Deadline) -> Mapping[TopicPartition, int]:
         """`end_offsets`, or the ends of a moment ago."""
-        ...
 
     def append_markers(
         self, markers: Mapping[TopicPartition, Sequence[tuple[TxnId, bool]]], deadline: Deadline
     ) -> None:
         """A marker for each (True: committed), all durable. Raises PartitionsFailed; those in others are durable."""
-        ...
 
     def look_through(
         self, looks: Sequence[Look], deadline: Deadline
     ) -> Mapping[TopicPartition, Mapping[TxnId, Rebuilt]]:
         """What there is of these transactions; one without anything may be missing. Partitions that could not be read,
         or not in time, are missing."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +111,6 @@ class LoggedOutcomes:
         self._views = views
         self._budget = budget or LookBudget()
         self._session = secrets.token_hex(16)
-
-    # Registrations ------------------------------------------------------------------------------------------------
 
     def announce(
         self, participants: Sequence[Announcement], session: str, deadline: Deadline
@@ -147,9 +138,7 @@ class LoggedOutcomes:
             announced.extend((txn, where) for txn in txns)
             opened.update(((txn, each), Opened(where.incarnation, ends[each])) for txn in txns)
         bounds = {where: ends[each] for each, where, _ in places}
-        return outcome_records.open_records(announced, bounds, session), opened
-
-    # Ends ---------------------------------------------------------------------------------------------------------
+        return outcomes.open_records(announced, bounds, session), opened
 
     def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
         places: dict[DataPartition, list[Ended]] = {}
@@ -236,7 +225,7 @@ class LoggedOutcomes:
         self._append(_together(records), deadline)
 
     def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
-        self._append(outcome_records.end_records(ended), deadline, TRANSACTION_PENDING_ACK)
+        self._append(outcomes.end_records(ended), deadline, TRANSACTION_PENDING_ACK)
 
     def settle_buffers(
         self, ended: Sequence[Ended], session: str, deadline: Deadline, along: Sequence[Announcement] = ()
@@ -276,7 +265,7 @@ class LoggedOutcomes:
             seen.update(found_there)
         until_ms = {one.txn: one.deadline_ms for those in failed.values() for one in those}
         records = [
-            outcome_records.aborted_records(
+            outcomes.aborted_records(
                 txn,
                 where,
                 found.offsets | found.late,
@@ -295,9 +284,7 @@ class LoggedOutcomes:
 
     def publish_low_water(self, coordinator: int, low_water: int, session: str, deadline: Deadline) -> None:
         """Publish it in every partition of the buffer topic: a former owner that wakes up may write an OPEN to any."""
-        self._append(outcome_records.low_water_records(coordinator, low_water, session), deadline)
-
-    # Access -------------------------------------------------------------------------------------------------------
+        self._append(outcomes.low_water_records(coordinator, low_water, session), deadline)
 
     def _where(self, each: TopicPartition, deadline: Deadline) -> DataPartition | None:
         incarnation = self._data.incarnation(each.topic, deadline)
@@ -343,10 +330,10 @@ class LoggedOutcomes:
         }
 
         def gone(entries: BufferEntries, where: DataPartition) -> Records:
-            return outcome_records.opens_gone(others[where], entries)
+            return outcomes.opens_gone(others[where], entries)
 
         asked = self._ask_of_all(others, gone, deadline).values()
-        return _together([outcome_records.own_opens_gone(own, session), *asked])
+        return _together([outcomes.own_opens_gone(own, session), *asked])
 
     def _append(self, records: Records, deadline: Deadline, topic: StateTopic = TRANSACTION_BUFFER_SNAPSHOT) -> None:
         groups = [(topic, partition, together) for partition, together in records.items() if together]
@@ -366,7 +353,7 @@ def _may_be_there(one: Ended, bounds: Mapping[TxnId, int]) -> bool:
 def _void_records(
     late: Mapping[TxnId, BitMap64], where: DataPartition, session: str, entries: BufferEntries
 ) -> Records:
-    return outcome_records.void_records(late, where, entries, session)
+    return outcomes.void_records(late, where, entries, session)
 
 
 def _ask_each(

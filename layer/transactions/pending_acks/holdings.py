@@ -8,7 +8,7 @@ entry is dropped. Here a bit is set for what *is* acknowledged, as in our cursor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
@@ -29,8 +29,7 @@ class _Held:
     cumulative: CumulativeAck | None = None
 
     def as_ack(self) -> TxnAck:
-        batches = {offset: (acks.batch_size, acks.acked) for offset, acks in self.batches.items()}
-        return TxnAck(self.whole.copy(), batches, self.cumulative)
+        return TxnAck(self.whole.copy(), self.batches.copy(), self.cumulative)
 
 
 class Holdings:
@@ -52,8 +51,6 @@ class Holdings:
 
     def __bool__(self) -> bool:
         return bool(self._of)
-
-    # What is held -------------------------------------------------------------------------------------------------
 
     def of(self, txn: TxnId) -> TxnAck:
         """All that a transaction holds, together; nothing of an unknown one."""
@@ -77,14 +74,12 @@ class Holdings:
         found = self._batches.get(offset)
         for ack in self._cumulative.values():
             if ack.offset == offset and ack.batch_size:
-                found = BatchAckSet(ack.batch_size, ack.acked | (0 if found is None else found.acked))
+                found = BatchAckSet(ack.batch_size, ack.acked).and_also(found)
         return found
 
     def in_batches(self) -> set[int]:
         """The offsets of which `batch` may know something."""
         return {*self._batches, *(ack.offset for ack in self._cumulative.values() if ack.batch_size)}
-
-    # Conflicts ----------------------------------------------------------------------------------------------------
 
     def check(self, txn: TxnId, ack: TxnAck, cursor: CursorState) -> None:
         """Whether a transaction may have this: nothing of it is acknowledged or held, not even by itself.
@@ -154,18 +149,14 @@ class Holdings:
             if other < _whole_below(wanted) or (other == offset and theirs & wanted.acked):
                 raise _conflict(txn, other, "below its cumulative acknowledgement is held by another one")
 
-    # Taking and giving back ---------------------------------------------------------------------------------------
-
     def hold(self, txn: TxnId, ack: TxnAck) -> None:
-        """Without a check."""
         held = self._of.setdefault(txn, _Held())
         self._overlap = self._overlap or self._overlaps(txn, held, ack)
         held.whole |= ack.whole
         self._whole |= ack.whole
         for offset, (size, acked) in ack.batches.items():
             for batches in (held.batches, self._batches):
-                known = batches.get(offset)
-                batches[offset] = BatchAckSet(size, acked | (0 if known is None else known.acked))
+                batches[offset] = BatchAckSet(size, acked).and_also(batches.get(offset))
         cumulative = ack.cumulative
         if cumulative is not None and (held.cumulative is None or _reach(cumulative) > _reach(held.cumulative)):
             held.cumulative = self._cumulative[txn] = cumulative
@@ -228,23 +219,13 @@ def apply_to(cursor: CursorState, ack: TxnAck, through: Callable[[int], object] 
         offset, size, acked = ack.cumulative
         (through or cursor.acknowledge_cumulative)(_whole_below(ack.cumulative) - 1)
         if size:
-            batches = merged(batches, {offset: BatchAckSet(size, acked)})
+            batches[offset] = BatchAckSet(size, acked).and_also(batches.get(offset))
     cursor.acknowledge(list(ack.whole))
     if batches:
         cursor.acknowledge_batches(batches)
 
 
-def merged(one: Mapping[int, BatchAckSet], other: Mapping[int, BatchAckSet]) -> dict[int, BatchAckSet]:
-    """Both ack sets of each entry together."""
-    found = dict(one)
-    for offset, acks in other.items():
-        known = found.get(offset)
-        found[offset] = acks if known is None else BatchAckSet(acks.batch_size, acks.acked | known.acked)
-    return found
-
-
 def positions(ack: TxnAck, cursor: CursorState) -> BitMap64:
-    """The entries that an ack concerns and that the cursor does not have as acknowledged. Raises StoreError."""
     cursor.need([*ack.whole, *ack.batches])
     found = ack.whole | BitMap64(ack.batches)
     found = BitMap64(offset for offset in found if not cursor.is_acknowledged(offset))

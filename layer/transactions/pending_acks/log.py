@@ -7,13 +7,21 @@ the acks that they end. An ack behind the END of its transaction is none: whoeve
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final
 
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.cursor.identity import CursorName
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
+from pulsar_on_kafka.mapping.state.state_keys import (
+    CursorTakeoverKey,
+    PendingAckEndKey,
+    PendingAckKey,
+    decode_key,
+    encode_key,
+)
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     CursorIncarnation,
     TxnAck,
@@ -24,14 +32,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
 )
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.take_over import TakeOverFence
-
-
-class CursorName(NamedTuple):
-    """A subscription on one partition; `topic` is the partitioned topic's full name."""
-
-    topic: str
-    partition: int
-    subscription: str
+from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +65,12 @@ class LifeAcks:
         """Keys of those that are not tombstoned."""
 
     def __len__(self) -> int:
-        """Its acks."""
         return len(self._acks)
 
     def __bool__(self) -> bool:
         return bool(self._acks or self.takeovers)
 
     def copy(self) -> LifeAcks:
-        """One that goes on by itself."""
         made = LifeAcks()
         made.fence = self.fence.copy()
         made._acks = self._acks.copy()
@@ -166,15 +165,22 @@ class PendingAckLog:
 
     def apply(self, record: LogRecord) -> None:
         """Raises CorruptRecord, also for an END that contradicts another; then nothing has changed."""
-        match decode_key(record.key):
-            case CursorTakeoverKey() as takeover:
-                self._takeover(takeover, record)
-            case PendingAckKey() as ack:
-                self._ack(ack, record)
-            case PendingAckEndKey() as end:
-                self._end(end, record)
-            case _:
-                pass
+        key = decode_key(record.key)
+        if not isinstance(key, CursorTakeoverKey | PendingAckKey | PendingAckEndKey):
+            return
+        name = CursorName(key.topic, key.partition, key.subscription)
+        match key:
+            case PendingAckEndKey():
+                self._end(name, TxnId(key.txn_most, key.txn_least), record)
+            case _ if record.value is None:
+                self._gone(name, record.key)
+            case CursorTakeoverKey():
+                life = decode_cursor_takeover(record.value)
+                self._life(name, life).take_over(record.key, key.session, key.version)
+            case PendingAckKey():
+                pending = decode_pending_ack(record.value)
+                stored = StoredAck(TxnId(key.txn_most, key.txn_least), record.offset, pending.ack)
+                self._life(name, pending.life).put(record.key, pending.version, stored)
 
     def cursor(self, name: CursorName) -> CursorAcks:
         """Live: ask and do not keep it. Empty when nothing is on record."""
@@ -185,28 +191,9 @@ class PendingAckLog:
         return self._cursors
 
     def count(self) -> int:
-        """The number of all acks and ENDs."""
         return sum(acks.count() for acks in self._cursors.values())
 
-    def _takeover(self, key: CursorTakeoverKey, record: LogRecord) -> None:
-        name = CursorName(key.topic, key.partition, key.subscription)
-        if record.value is None:
-            self._gone(name, record.key)
-            return
-        life = decode_cursor_takeover(record.value)
-        self._life(name, life).take_over(record.key, key.session, key.version)
-
-    def _ack(self, key: PendingAckKey, record: LogRecord) -> None:
-        name = CursorName(key.topic, key.partition, key.subscription)
-        if record.value is None:
-            self._gone(name, record.key)
-            return
-        pending = decode_pending_ack(record.value)
-        stored = StoredAck(TxnId(key.txn_most, key.txn_least), record.offset, pending.ack)
-        self._life(name, pending.life).put(record.key, pending.version, stored)
-
-    def _end(self, key: PendingAckEndKey, record: LogRecord) -> None:
-        name, txn = CursorName(key.topic, key.partition, key.subscription), TxnId(key.txn_most, key.txn_least)
+    def _end(self, name: CursorName, txn: TxnId, record: LogRecord) -> None:
         if record.value is None:
             self.cursor(name).ends.pop(txn, None)
             self._drop_if_empty(name)
@@ -237,3 +224,62 @@ class PendingAckLog:
         cursor = self._cursors.get(name)
         if cursor is not None and not cursor.lives and not cursor.ends:
             del self._cursors[name]
+
+
+KEPT_FOR_MS: Final = 3_600_000
+
+
+def left_over(name: CursorName, acks: CursorAcks, dead: Collection[CursorIncarnation], now_ms: int) -> list[bytes]:
+    """Keys to tombstone now, in this order, that nobody else has a reason to clean; ask again when that was read back.
+
+    The owner of a cursor tombstones acks and ENDs when the cursor has taken the outcome in, and looks at the log only
+    while it holds something. So these are left over:
+
+    * Of a life that is over (its topic or subscription was deleted, perhaps made anew under the same name) there is no
+      owner any more. Its acks and TAKEOVERs mean nothing to anybody, and go at once: acks first, then the TAKEOVERs, so
+      that no void ack ever looks valid.
+    * Void acks of the life that lives: a former owner woke up and wrote them. They go at once.
+    * ENDs without acks: of transactions whose acks were refused, or written once more by a coordinator that went on
+      where another one had ended. They name no life; they go an hour after they were written, when no ack of their
+      transaction is left.
+
+    `dead`: lives that were on record before it was looked up which one lives, and are not that one (one that is on
+    record only now may be newer).
+    """
+    found: list[bytes] = []
+    for life in dead:
+        log = acks.life(life)
+        found += [key for txn in log.transactions() for key in log.keys_of(txn)] or sorted(log.takeovers)
+    for life, log in acks.lives.items():
+        if life not in dead:
+            found += log.fence.void_keys()
+    on_record = {txn for log in acks.lives.values() for txn in log.transactions()}
+    for txn, end in acks.ends.items():
+        if txn not in on_record and now_ms - end.timestamp_ms >= KEPT_FOR_MS:
+            found.append(encode_key(PendingAckEndKey(*name, *txn)))
+    return found
+
+
+def held_by_open(
+    acks: CursorAcks, low_waters: Mapping[int, int], life: CursorIncarnation, cursor: CursorState
+) -> Holdings:
+    """Acks that open transactions hold. Those of committed ones are acknowledged in `cursor`, which may have them
+    already.
+
+    As an owner that takes over: an ack without END at or below its coordinator's low-water mark was left over, and
+    counts as aborted.
+
+    Raises:
+        StoreError: what the cursor knows is out of memory and cannot be read back.
+    """
+    held = Holdings()
+    for txn in acks.life(life).transactions():
+        end = acks.ends.get(txn)
+        if end is None and txn.least_bits <= low_waters.get(txn.coordinator, -1):
+            continue
+        for ack in acks.counted(life, txn):
+            if end is None:
+                held.hold(txn, ack)
+            elif end.outcome is TxnOutcome.COMMITTED:
+                apply_to(cursor, ack)
+    return held

@@ -27,6 +27,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import Closed, Fenced, LayerError, Refused, StoreError, TransactionNotFound
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.cursor.identity import CursorName
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, encode_key
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
@@ -40,7 +41,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
 )
 from pulsar_on_kafka.statelog.take_over import Owner
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to, positions
-from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, CursorName
+from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks
 
 MOST_WAITING: Final = 10_000
 """Requests that wait to be decided."""
@@ -142,8 +143,6 @@ class PendingAcks:
         self._over: dict[int, BitMap64] = {}
         self._low_waters: Mapping[int, int] = {}
 
-    # Taking over --------------------------------------------------------------------------------------------------
-
     def take_over(self) -> tuple[bytes, bytes]:
         """The TAKEOVER to append; after it, read the log to its end and call `replayed`."""
         self._move(Input.TAKE_OVER)
@@ -183,8 +182,6 @@ class PendingAcks:
         if after is None:
             raise Refused(f"{self._text()} is {self.state.value}: {what.value} is not possible now")
         self.state = after
-
-    # Requests -----------------------------------------------------------------------------------------------------
 
     def ask(self, txn: TxnId, ack: TxnAck) -> int:
         """A transaction wants to acknowledge this; gives the number under which it is answered.
@@ -261,8 +258,6 @@ class PendingAcks:
         self._acks += 1
         key = PendingAckKey(*self.name, *txn, self.owner.session, self._acks)
         return encode_key(key), encode_pending_ack(PendingAck(self.life, self.owner.version, ack))
-
-    # Outcomes -----------------------------------------------------------------------------------------------------
 
     def settle(self, cursor: CursorState, apply: Callable[[CursorState, TxnAck], None] = apply_to) -> list[Settled]:
         """Bring the outcomes that were learnt to the cursor.

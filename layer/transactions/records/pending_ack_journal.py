@@ -14,21 +14,23 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError
 from pulsar_on_kafka.base.worker import QueueWorker
+from pulsar_on_kafka.cursor.identity import CursorName
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK
 from pulsar_on_kafka.statelog.view import LogEnd
-from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, CursorName, PendingAckLog
+from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, PendingAckLog
 from pulsar_on_kafka.transactions.records.views import TransactionViews
 
 _log: Final = logging.getLogger(__name__)
 
 Record = tuple[bytes, bytes | None]
+T = TypeVar("T")
 
 _ERRAND_S: Final = 10.0
 _LOW_WATERS_S: Final = 1.0
@@ -79,7 +81,7 @@ class PendingAckJournal:
             StoreError, Corrupt: something was not appended, or not read.
         """
         found: dict[CursorName, Reading] = {}
-        for partition, names in _by_partition(records).items():
+        for partition, names in _by_partition(records, lambda name: name).items():
             low_waters = self._read_low_waters(partition, names[0].topic, deadline)
             together = [record for name in names for record in records[name]]
             at = self._views.pending_acks.of(partition).append(together, deadline) if together else None
@@ -117,7 +119,7 @@ class PendingAckJournal:
         self._errands.close(deadline)
 
     def _run(self, errands: Sequence[_Errand]) -> None:
-        for together in _grouped(errands):
+        for together in _by_partition(errands, lambda errand: errand.name).values():
             try:
                 self._do(together)
             except Exception as failure:  # whoever waits for it is told
@@ -149,8 +151,6 @@ class PendingAckJournal:
             for errand in errands:
                 errand.answer.set_result(found[errand.name])
 
-    # Reading ------------------------------------------------------------------------------------------------------
-
     def _read(
         self,
         partition: int,
@@ -180,15 +180,8 @@ class PendingAckJournal:
         return found
 
 
-def _by_partition(names: Iterable[CursorName]) -> dict[int, list[CursorName]]:
-    found: dict[int, list[CursorName]] = {}
-    for name in names:
-        found.setdefault(TRANSACTION_PENDING_ACK.partition_for(name.topic), []).append(name)
+def _by_partition(those: Iterable[T], name_of: Callable[[T], CursorName]) -> dict[int, list[T]]:
+    found: dict[int, list[T]] = {}
+    for each in those:
+        found.setdefault(TRANSACTION_PENDING_ACK.partition_for(name_of(each).topic), []).append(each)
     return found
-
-
-def _grouped(errands: Iterable[_Errand]) -> list[list[_Errand]]:
-    found: dict[int, list[_Errand]] = {}
-    for errand in errands:
-        found.setdefault(TRANSACTION_PENDING_ACK.partition_for(errand.name.topic), []).append(errand)
-    return list(found.values())

@@ -47,8 +47,6 @@ class Deciding:
         """Transactions that something is registered with in this turn."""
         self.ended: set[int] = set()
 
-    # Writing ------------------------------------------------------------------------------------------------------
-
     def propose(self, state: CoordinatorState) -> None:
         """Write for every wish that needs it. What needs nothing, or is refused, is said by `judge`."""
         self._new_turn()
@@ -109,8 +107,6 @@ class Deciding:
         transaction = state.transaction(txn_id(state.coordinator, waiting.local_id))
         return transaction is not None and transaction.new_key == waiting.new_key
 
-    # Answering ----------------------------------------------------------------------------------------------------
-
     def judge(self, state: CoordinatorState) -> tuple[list[coordinator_machine.Announce], bool]:
         """Say what those wishes are to be told, by `tell`; `state` was read to an end that was asked for after they
         came, and what was written for them.
@@ -138,7 +134,6 @@ class Deciding:
         return announce, more or bool(self._writing)
 
     def _judge(self, state: CoordinatorState, waiting: Waiting) -> coordinator_machine.Decision | None:
-        """What is left to be done for it; None when nothing is."""
         wish = waiting.wish
         if waiting.refusal is not None:
             raise waiting.refusal
@@ -186,11 +181,11 @@ class Deciding:
         for waiting in self._wishes if over else ():
             if isinstance(waiting.wish, End) and waiting.wish.txn in over:
                 asked = asked or bool(waiting.request)
-                self._settle(waiting, waiting.wish.txn)
+                waiting.settle(waiting.wish.txn)
+                self._wishes.drop(waiting)  # a request, too: the log's own records are its answer
         return asked
 
     def _settle_soon(self, waiting: Waiting, txn: TxnId) -> None:
-        """It is answered by `tell`."""
         self._answers.append((waiting, txn))
         self._wishes.drop(waiting)
 
@@ -200,8 +195,3 @@ class Deciding:
         answers, self._answers = self._answers, []
         for waiting, txn in answers:
             waiting.settle(txn)
-
-    def _settle(self, waiting: Waiting, txn: TxnId) -> None:
-        """A request is dropped as well: the log's own records are its answer."""
-        waiting.settle(txn)
-        self._wishes.drop(waiting)

@@ -28,18 +28,14 @@ from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.take_over import Owner
 from pulsar_on_kafka.statelog.view import LogEnd
 from pulsar_on_kafka.transactions.coordinator import coordinator_machine
-from pulsar_on_kafka.transactions.coordinator.admission import Admission
-from pulsar_on_kafka.transactions.coordinator.counts import CoordinatorCounts
-from pulsar_on_kafka.transactions.coordinator.record_groups import GroupDelay
-from pulsar_on_kafka.transactions.coordinator.rules import OPEN, CoordinatorSettings
+from pulsar_on_kafka.transactions.coordinator.counts import CoordinatorCounts, TransactionTimeouts
+from pulsar_on_kafka.transactions.coordinator.rules import OPEN, Admission, CoordinatorSettings, GroupDelay
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, Transaction, txn_id
-from pulsar_on_kafka.transactions.coordinator.timeouts import TransactionTimeouts
 from pulsar_on_kafka.transactions.effects.groups import Effects
 from pulsar_on_kafka.transactions.records.outcomes import Outcomes
 from pulsar_on_kafka.transactions.serving.deciding import Deciding
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.wishes import Waiting, Wishes
-from pulsar_on_kafka.transactions.serving.writing import Writing
+from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog, Writing
 
 _log: Final = logging.getLogger(__name__)
 _LONGEST_WAIT_S: Final = 60.0
@@ -52,11 +48,9 @@ class RequestFeed(Protocol):
     def take(self) -> Sequence[LogRecord]:
         """What came since the last call, in the order of the log, at most some thousands; the first call may begin at
         the end: who is not answered asks again."""
-        ...
 
     def rest(self) -> None:
         """Nobody serves for now; the next `take` is like the first one."""
-        ...
 
 
 class Coordinator:
@@ -161,7 +155,6 @@ class Coordinator:
                 self._arrival.wait(delay_s)
 
     def _next_s(self) -> float:
-        """Seconds until something is due by itself."""
         now_s = self._clock.monotonic()
         times = [self._clean_at_s, self._effects.next_s(), self._last_status_at_s]
         if (expiry_ms := self._timeouts.next_ms()) is not None:
@@ -193,11 +186,9 @@ class Coordinator:
 
     def _takeover(self, state: CoordinatorState, mine: Owner) -> tuple[bytes, bytes]:
         key = CoordinatorTakeoverKey(self.id, mine.session, mine.version)
-        return encode_key(key), encode_log_value(TakenOver(self._ids_taken(state)))
-
-    def _ids_taken(self, state: CoordinatorState) -> int:
-        """The highest id that a former owner may have given, or still give in vain."""
-        return 0 if state.owner is None else max(0, state.highest_id) + self._settings.most_ids_ahead
+        # The highest id that a former owner may have given, or still give in vain.
+        taken = 0 if state.owner is None else max(0, state.highest_id) + self._settings.most_ids_ahead
+        return encode_key(key), encode_log_value(TakenOver(taken))
 
     def resign(self, why: LayerError | None = None) -> None:
         """Serve no more, and tell everybody who waits; a second call does nothing."""
@@ -227,16 +218,19 @@ class Coordinator:
         self._busy = self._wishes.let_in(self._admission.begins)
         state = self._read_back(self._write(deadline), deadline)
         try:
-            wanted = self._judge(state)
+            wanted, more = self._deciding.judge(state)
+            self._busy = self._busy or more
             self._take_effect(state, wanted, deadline)
         finally:
             self._deciding.tell()
-        self._announce(wanted, deadline)
+        # They are answered by what is read after that: whoever took over before this stood in the buffers did not see
+        # it there, and may have ended the transaction.
+        announced = self._effects.announce(wanted, deadline)
+        self._busy = self._busy or announced
         self._effects.publish_low_water(state.low_water, deadline, busy=self._busy or wished)
         return wished
 
     def _write(self, deadline: Deadline) -> LogEnd | None:
-        """Append what is to be written by what was read last."""
         self._deciding.propose(self._state)
         self._expire(self._state)
         if self._writing or self._clock.monotonic() >= self._last_status_at_s:
@@ -263,18 +257,6 @@ class Coordinator:
         if not self._in_place:
             self._last_status_at_s = inf
         return state
-
-    def _judge(self, state: CoordinatorState) -> Sequence[coordinator_machine.Announce]:
-        """Answer, and give what is to be announced before it can be answered."""
-        wanted, more = self._deciding.judge(state)
-        self._busy = self._busy or more
-        return wanted
-
-    def _announce(self, wanted: Sequence[coordinator_machine.Announce], deadline: Deadline) -> None:
-        """They are answered by what is read after that: whoever took over before this stood in the buffers did not see
-        it there, and may have ended the transaction."""
-        announced = self._effects.announce(wanted, deadline)
-        self._busy = self._busy or announced
 
     def _take_effect(
         self, state: CoordinatorState, wanted: Sequence[coordinator_machine.Announce], deadline: Deadline

@@ -99,7 +99,6 @@ class Wishes:
         return bool(self._to_begin)
 
     def hear(self, record: LogRecord) -> None:
-        """Take in a request, unless it is there already."""
         try:
             key = decode_key(record.key)
             if not isinstance(key, TransactionRequestKey) or key.coordinator != self._coordinator:
@@ -129,7 +128,6 @@ class Wishes:
         return Waiting(None, request=request, until_ms=until_ms, refusal=InvalidOption(reason))
 
     def drop(self, waiting: Waiting) -> None:
-        """It is answered."""
         self._waiting.pop(waiting, None)
         self._to_begin.pop(waiting, None)
         self._requests.pop(waiting.request, None)

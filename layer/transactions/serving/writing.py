@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, NotAuthorized, RecordTooLarge, Refused
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_keys import TransactionAnswerKey, TransactionLogKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_LOG, StateTopic
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import Answered, encode_log_value
-from pulsar_on_kafka.statelog.view import LogEnd
+from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.owned import OwnedLog, random_session
+from pulsar_on_kafka.statelog.view import LogEnd, LogView
 from pulsar_on_kafka.transactions.coordinator import coordinator_machine
-from pulsar_on_kafka.transactions.coordinator.record_groups import Record, in_groups
-from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
+from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings, Record, in_groups
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 from pulsar_on_kafka.transactions.serving.wishes import Waiting, Wishes
+
+
+class CoordinatorLog(OwnedLog[CoordinatorState]):
+    """A coordinator's partition of `__transaction_log`. Every record has a key of its own, and what comes late finds
+    ids given and decisions made, so an owner goes on that does not know what it wrote."""
+
+    def __init__(
+        self,
+        log: StateLog,
+        coordinator: int,
+        clock: Clock,
+        *,
+        new_session: Callable[[], str] = random_session,
+        topic: StateTopic = TRANSACTION_LOG,
+    ) -> None:
+        self.coordinator = coordinator
+        partition = topic.partition_of_coordinator(coordinator)
+        super().__init__(
+            LogView(log, topic, partition, partial(CoordinatorState, coordinator, follow_changes=True), clock),
+            f"coordinator {coordinator}",
+            late_is_harmless=True,
+            new_session=new_session,
+        )
+
 
 _REASON_CHARACTERS = 1000
 
@@ -37,7 +65,6 @@ class Writing:
         self._records: list[tuple[bytes, bytes | None, Waiting | None]] = []
 
     def __bool__(self) -> bool:
-        """Whether there is anything to append."""
         return bool(self._records)
 
     def drop(self) -> None:

@@ -26,7 +26,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import Aborte
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from pulsar_on_kafka.transactions.records.outcome_records import aborted_records
+from pulsar_on_kafka.transactions.records.outcomes import aborted_records
 from pulsar_on_kafka.transactions.records.views import TransactionViews
 
 _log: Final = logging.getLogger(__name__)
@@ -41,7 +41,6 @@ class SealedPartitions(Protocol):
 
     def bounds_lateness(self, topic: str, deadline: Deadline) -> bool:
         """Whether the brokers refuse old records of this topic."""
-        ...
 
     def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int: ...
 
@@ -107,7 +106,7 @@ class Sealing:
                 if deadline.passed():
                     return done
                 try:
-                    until = Deadline.after(min(_PARTITION_S, deadline.remaining_s()))
+                    until = deadline.at_most(_PARTITION_S)
                     life = self._data.incarnation(topic, until)
                     if life is None:
                         continue

@@ -2,7 +2,7 @@
 
 Coordinators and the owners of cursors clean what they wrote themselves. What is left to this module is whatever nobody
 else has a reason to look at: buffer entries whose records left the log (`buffer/cleaning.py`), pending acks of topics
-and subscriptions that were deleted or that come when a cursor's owner does not look (`pending_acks/cleaning.py`), and
+and subscriptions that were deleted or that come when a cursor's owner does not look (`pending_acks/log.py`), and
 low-water marks of sessions that are over.
 
 Partition i of both state topics is cleaned by the process that serves coordinator i, so ordinarily by one. Two that do
@@ -15,12 +15,13 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.worker import Retry, Worker
+from pulsar_on_kafka.cursor.identity import CursorName
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_keys import encode_key
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
@@ -28,15 +29,17 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarn
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.statelog.api import StateLog, tombstone
+from pulsar_on_kafka.statelog.view import LogFold
+from pulsar_on_kafka.statelog.views import LogViews
 from pulsar_on_kafka.transactions.buffer.cleaning import BufferCleaning
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from pulsar_on_kafka.transactions.pending_acks import cleaning
-from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
+from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog, left_over
 from pulsar_on_kafka.transactions.records.views import TransactionViews
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 
 _log: Final = logging.getLogger(__name__)
+F = TypeVar("F", bound=LogFold)
 _MOST_TOMBSTONES: Final = 20_000
 _MARK_KEPT_MS: Final = 86_400_000
 _TOPIC_S: Final = 10.0
@@ -46,6 +49,14 @@ _ROUND_S: Final = 60.0
 WARN_AT: Final = 100_000
 """Records of one partition of a state topic; told again each time it doubles. Every process with transactions keeps
 these in memory, some 500 bytes each."""
+
+
+_WHAT_GROWS: Final = {
+    TRANSACTION_BUFFER_SNAPSHOT: "open and aborted transactions whose messages are still kept: retention lets them go",
+    TRANSACTION_PENDING_ACK: (
+        "acknowledgements of transactions that their subscriptions have not taken in: have they consumers?"
+    ),
+}
 
 
 class Topics(Protocol):
@@ -116,13 +127,11 @@ class Upkeep:
                 done += clean(partition, _MOST_TOMBSTONES - done, deadline)
         return done
 
-    # Buffers ------------------------------------------------------------------------------------------------------
-
     def _buffers(self, partition: int, most: int, deadline: Deadline) -> int:
         now_ms = self._clock.now_ms()
 
         def look(entries: BufferEntries) -> tuple[dict[str, list[int]], list[bytes]]:
-            self.sizes.buffer(partition, entries.count())
+            self.sizes.note(TRANSACTION_BUFFER_SNAPSHOT, partition, entries.count())
             marks = entries.superseded_low_waters(now_ms - _MARK_KEPT_MS)
             return _by_topic(entries.places()), [encode_key(key) for key in marks]
 
@@ -133,19 +142,11 @@ class Upkeep:
         for where in [each for each in self._cleanings if here(each.topic) == partition]:
             if (where.topic, where.partition) not in known:
                 del self._cleanings[where]
-        for topic in self._in_turns(TRANSACTION_BUFFER_SNAPSHOT, partition, places):
-            if deadline.passed() or done >= most:
-                self._next_topic[TRANSACTION_BUFFER_SNAPSHOT.name, partition] = topic
-                break
-            try:
-                ranges = self._ranges(topic, places[topic], _at_most(_TOPIC_S, deadline))
-            except LayerError as failure:
-                self._tell(topic, failure)
-                continue
-            question = partial(self._due, ranges=ranges, now_ms=now_ms)
-            keys = self._views.buffers.ask_partition(partition, question, deadline)
-            done += tombstone(self._log, TRANSACTION_BUFFER_SNAPSHOT, partition, keys[: most - done], deadline)
-        return done
+
+        def due_of(topic: str, until: Deadline) -> Callable[[BufferEntries], list[bytes]]:
+            return partial(self._due, ranges=self._ranges(topic, places[topic], until), now_ms=now_ms)
+
+        return done + self._each_topic(self._views.buffers, partition, places, due_of, most - done, deadline)
 
     def _ranges(
         self, topic: str, partitions: Sequence[int], deadline: Deadline
@@ -175,38 +176,27 @@ class Upkeep:
             found += [encode_key(key) for key in of_partition.due(entries, start, now_ms, end)]
         return found
 
-    # Pending acks -------------------------------------------------------------------------------------------------
-
     def _pending_acks(self, partition: int, most: int, deadline: Deadline) -> int:
         now_ms = self._clock.now_ms()
 
         def look(log: PendingAckLog) -> dict[str, dict[CursorName, list[CursorIncarnation]]]:
-            self.sizes.pending_acks(partition, log.count())
+            self.sizes.note(TRANSACTION_PENDING_ACK, partition, log.count())
             found: dict[str, dict[CursorName, list[CursorIncarnation]]] = {}
             for name, acks in log.cursors().items():
                 found.setdefault(name.topic, {})[name] = list(acks.lives)
             return found
 
         places = self._views.pending_acks.ask_partition(partition, look, deadline)
-        done = 0
-        for topic in self._in_turns(TRANSACTION_PENDING_ACK, partition, places):
-            if deadline.passed() or done >= most:
-                self._next_topic[TRANSACTION_PENDING_ACK.name, partition] = topic
-                break
-            try:
-                cursors = self._over(topic, places[topic], _at_most(_TOPIC_S, deadline))
-            except LayerError as failure:
-                self._tell(topic, failure)
-                continue
-            question = partial(_due_acks, cursors=cursors, now_ms=now_ms)
-            keys = self._views.pending_acks.ask_partition(partition, question, deadline)
-            done += tombstone(self._log, TRANSACTION_PENDING_ACK, partition, keys[: most - done], deadline)
-        return done
+
+        def due_of(topic: str, until: Deadline) -> Callable[[PendingAckLog], list[bytes]]:
+            cursors = self._over(topic, places[topic], until)
+            return lambda log: [key for n, dead in cursors for key in left_over(n, log.cursor(n), dead, now_ms)]
+
+        return self._each_topic(self._views.pending_acks, partition, places, due_of, most, deadline)
 
     def _over(
         self, topic: str, seen: Mapping[CursorName, list[CursorIncarnation]], deadline: Deadline
     ) -> list[_Cursor]:
-        """The lives that are over, of those that were seen."""
         life = self._topics.last_life(TopicName.parse(topic), deadline)
         if life is None:
             return []
@@ -220,21 +210,32 @@ class Upkeep:
             found.append(_Cursor(name, [each for each in lives if each != alive]))
         return found
 
-    # Both ---------------------------------------------------------------------------------------------------------
-
-    def _in_turns(self, state_topic: StateTopic, partition: int, topics: Iterable[str]) -> list[str]:
-        """Beginning with the one at which the last call ended."""
-        first = self._next_topic.pop((state_topic.name, partition), "")
-        return sorted(topics, key=lambda topic: (topic < first, topic))
-
-    def _tell(self, topic: str, failure: LayerError) -> None:
-        level = logging.DEBUG if topic in self._told else logging.WARNING
-        self._told.add(topic)
-        _log.log(level, "topic=%s what is left of its transactions cannot be cleaned now: %s", topic, failure)
-
-
-def _due_acks(log: PendingAckLog, cursors: Iterable[_Cursor], now_ms: int) -> list[bytes]:
-    return [key for name, dead in cursors for key in cleaning.due(name, log.cursor(name), dead, now_ms)]
+    def _each_topic(
+        self,
+        views: LogViews[F],
+        partition: int,
+        topics: Iterable[str],
+        due_of: Callable[[str, Deadline], Callable[[F], list[bytes]]],
+        most: int,
+        deadline: Deadline,
+    ) -> int:
+        """Tombstone what is due of each topic, beginning with the one at which the last call ended."""
+        done = 0
+        first = self._next_topic.pop((views.topic.name, partition), "")
+        for topic in sorted(topics, key=lambda topic: (topic < first, topic)):
+            if deadline.passed() or done >= most:
+                self._next_topic[views.topic.name, partition] = topic
+                break
+            try:
+                question = due_of(topic, deadline.at_most(_TOPIC_S))
+            except LayerError as failure:
+                level = logging.DEBUG if topic in self._told else logging.WARNING
+                self._told.add(topic)
+                _log.log(level, "topic=%s what is left of its transactions cannot be cleaned now: %s", topic, failure)
+                continue
+            keys = views.ask_partition(partition, question, deadline)
+            done += tombstone(self._log, views.topic, partition, keys[: most - done], deadline)
+        return done
 
 
 def _by_topic(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
@@ -244,62 +245,40 @@ def _by_topic(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     return found
 
 
-def _at_most(seconds: float, deadline: Deadline) -> Deadline:
-    return Deadline.after(min(seconds, deadline.remaining_s()))
-
-
 class StateSizes:
     """Sizes of the state of transactions in the partitions that this process cleans; a warning tells when one is large.
     Thread-safe. Memory: two numbers for each partition of two state topics."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._buffers: dict[int, int] = {}
-        self._pending_acks: dict[int, int] = {}
-        self._warned: dict[str, int] = {}
+        self._sizes: dict[tuple[StateTopic, int], int] = {}
+        self._warned: dict[tuple[StateTopic, int], int] = {}
 
-    def buffer(self, partition: int, entries: int) -> None:
-        """So many entries are in one partition of `__transaction_buffer_snapshot`."""
+    def note(self, topic: StateTopic, partition: int, records: int) -> None:
+        """So many entries, or acks and ENDs, are in one partition."""
         with self._lock:
-            self._buffers[partition] = entries
-        self._warn(
-            f"__transaction_buffer_snapshot-{partition}",
-            entries,
-            "open and aborted transactions whose messages are still kept: retention lets them go",
-        )
-
-    def pending_acks(self, partition: int, records: int) -> None:
-        """So many acks and ENDs are in one partition of `__transaction_pending_ack`."""
-        with self._lock:
-            self._pending_acks[partition] = records
-        self._warn(
-            f"__transaction_pending_ack-{partition}",
-            records,
-            "acknowledgements of transactions that their subscriptions have not taken in: have they consumers?",
-        )
+            self._sizes[topic, partition] = records
+            told = self._warned.get((topic, partition), WARN_AT // 2)
+            if records < WARN_AT:
+                self._warned.pop((topic, partition), None)
+                return
+            if records < 2 * told:
+                return
+            self._warned[topic, partition] = records
+        _log.warning("partition=%s-%d has %d records of %s", topic.name, partition, records, _WHAT_GROWS[topic])
 
     def keep(self, partitions: Collection[int]) -> None:
         """Forget the others: another process cleans them."""
         with self._lock:
-            for sizes in (self._buffers, self._pending_acks):
-                for partition in sizes.keys() - set(partitions):
-                    del sizes[partition]
+            self._sizes = {where: size for where, size in self._sizes.items() if where[1] in partitions}
 
     def totals(self) -> tuple[int, int]:
         """Sums over buffers, and over pending acks, in all partitions that are cleaned here."""
         with self._lock:
-            return sum(self._buffers.values()), sum(self._pending_acks.values())
+            return self._total(TRANSACTION_BUFFER_SNAPSHOT), self._total(TRANSACTION_PENDING_ACK)
 
-    def _warn(self, where: str, records: int, why: str) -> None:
-        with self._lock:
-            told = self._warned.get(where, WARN_AT // 2)
-            if records < WARN_AT:
-                self._warned.pop(where, None)
-                return
-            if records < 2 * told:
-                return
-            self._warned[where] = records
-        _log.warning("partition=%s has %d records of %s", where, records, why)
+    def _total(self, topic: StateTopic) -> int:
+        return sum(size for (of, _), size in self._sizes.items() if of is topic)
 
 
 class UpkeepRounds(Worker):

@@ -84,7 +84,7 @@ class Acknowledge:
     acknowledged already stays so, what lies beyond the log's end is passed over. The result is how many ledgers
     changed.
 
-    One request is one record: `subscriptions.requests.acks_by_readers` splits what is too much for one.
+    One request is one record: `live_cursors.acknowledge_ledgers` splits what is too much for one.
     """
 
     ledgers: Mapping[int, Holes]

@@ -16,8 +16,9 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import Acknowledge, R
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes
 from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
-from pulsar_on_kafka.subscriptions.requests import acks_by_readers
-from pulsar_on_kafka.subscriptions.requests.live_cursors import _life
+from pulsar_on_kafka.metadata.subscriptions.subscription import cursor_identity
+from pulsar_on_kafka.subscriptions.member.requests import life_of
+from pulsar_on_kafka.subscriptions.requests import live_cursors
 from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive, receive_rest, send, send_fast
 from tests.waiting import until
 
@@ -148,7 +149,7 @@ def test_a_request_that_is_read_again_behind_a_seek_does_nothing(
 def test_a_large_bitmap_takes_several_requests(
     client: pulsar.Client, admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acks_by_readers, "MOST_BYTES_PER_REQUEST", 200)
+    monkeypatch.setattr(live_cursors, "MOST_BYTES_PER_REQUEST", 200)
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=100)
     admin.create_subscription(topic, "s", from_earliest=True)
@@ -160,7 +161,7 @@ def test_a_large_bitmap_takes_several_requests(
 def test_each_partition_has_its_own(
     client: pulsar.Client, admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(acks_by_readers, "MOST_BYTES_PER_REQUEST", 100)
+    monkeypatch.setattr(live_cursors, "MOST_BYTES_PER_REQUEST", 100)
     topic = unique()
     admin.create_partitioned_topic(topic, 3, entries_per_ledger=50)
     admin.create_subscription(topic, "s", from_earliest=True)
@@ -187,7 +188,7 @@ def test_a_request_of_another_life_is_nobodys(client: pulsar.Client, admin: Admi
     send(client, topic, 4)
     receive(consumer, 4)
     subscription = admin._subscription(topic, "s", Deadline.after(20))
-    life = _life(subscription, 0)._replace(subscription_incarnation=1)
+    life = life_of(cursor_identity(subscription, 0))._replace(subscription_incarnation=1)
     request = Request(secrets.token_bytes(8), life, Acknowledge({0: Holes(of_offsets(BitMap64([0]), {}, 50)[0].acked)}))
     key = encode_key(DeliveryKey(str(subscription.topic.name), 0, "s"))
     partition = DELIVERIES.partition_for(str(subscription.topic.name))

@@ -25,9 +25,9 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
 )
 from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.subscriptions.member.requests import life_of
 from pulsar_on_kafka.subscriptions.member.serving import Serving
-from pulsar_on_kafka.subscriptions.requests.live_cursors import _life
 from tests.programs import a_program
 from tests.steps import (
     EARLIEST,
@@ -283,7 +283,7 @@ def test_a_request_takes_effect_once_and_only_in_its_own_life(
     send(other, topic, 10)
     receive(consumer, 10)
     saved_by_its_owner(admin, topic)  # its channel listens
-    life = _life(found_subscription(admin, topic), 0)
+    life = life_of(cursor_identity(found_subscription(admin, topic), 0))
     skip = encode_request(Request(b"12345678", life, Skip(2, 10)))
     another_life = CursorLife(life.topic_id, life.topic_incarnation, life.subscription_incarnation + 1)
     append(admin, topic, 0, skip, skip, encode_request(Request(b"abcdefgh", another_life, Seek(10))), skip)

@@ -21,9 +21,8 @@ from pulsar_on_kafka.transactions.buffer.entries import TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
 from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
-from pulsar_on_kafka.transactions.serving.access import ClusterAccess
+from pulsar_on_kafka.transactions.serving.access import ClusterAccess, RemoteCoordinator
 from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
-from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 from tests.clocks import PacedClock
 from tests.integration.transaction_support import (

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from pulsar_on_kafka.base.errors import Corrupt
-from pulsar_on_kafka.cursor.candidates import Candidate, checkpoint_beside, newest
+from pulsar_on_kafka.cursor.saved import Candidate, checkpoint_beside, newest
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import CommitMetadata, Lineage
 

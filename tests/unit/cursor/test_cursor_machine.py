@@ -83,21 +83,19 @@ def test_a_position_outside_of_the_log_is_refused() -> None:
 
 def test_a_batch_is_acknowledged_when_its_last_index_is() -> None:
     cursor = CursorState(0, 10)
-    assert cursor.acknowledge_batch(0, 3, [0, 2])
+    assert cursor.acknowledge_batches({0: BatchAckSet(3, 0b101)}) == {0: 2}
     assert dict(cursor.batches.items()) == {0: BatchAckSet(3, 0b101)}
-    assert not cursor.acknowledge_batch(0, 3, [2])
-    assert cursor.acknowledge_batch(0, 3, [1])
+    assert cursor.acknowledge_batches({0: BatchAckSet(3, 0b100)}) == {}
+    assert cursor.acknowledge_batches({0: BatchAckSet(3, 0b010)}) == {0: 1}
     assert cursor.next_unacked == 1
     assert not cursor.batches
 
 
-def test_a_batch_index_outside_of_the_batch_is_refused() -> None:
+def test_a_batch_has_the_size_that_was_said_first() -> None:
     cursor = CursorState(0, 10)
-    with pytest.raises(InvalidCursorPosition, match="offset 4"):
-        cursor.acknowledge_batch(4, 3, [3])
-    cursor.acknowledge_batch(4, 3, [0])
-    with pytest.raises(InvalidCursorPosition, match="3 messages"):
-        cursor.acknowledge_batch(4, 2, [1])
+    cursor.acknowledge_batches({4: BatchAckSet(3, 0b001)})
+    assert cursor.acknowledge_batches({4: BatchAckSet(2, 0b10)}) == {}
+    assert cursor.batches.get(4) == BatchAckSet(3, 0b001)
 
 
 def test_offsets_that_no_fetch_returns_count_as_deleted() -> None:
@@ -120,8 +118,7 @@ def test_only_changed_ledgers_are_dirty() -> None:
 def test_gaps_lists_the_unacknowledged_ranges_below_the_highest_ack() -> None:
     cursor = CursorState(0, 4)
     cursor.acknowledge([2, 3, 4, 9])
-    assert cursor.deleted.gaps(cursor.next_unacked, 10) == [(0, 2), (5, 9)]
-    assert cursor.deleted.gaps(cursor.next_unacked, 1) == [(0, 2)]
+    assert list(cursor.unacknowledged(0, 9)) == [0, 1, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -169,8 +166,8 @@ def _assert_equal(cursor: CursorState, acked: set[int]) -> None:
     assert cursor.acknowledged_in(0, 60) == {offset for offset in above if offset < 60}
     largest = max(above, default=None)
     assert cursor.deleted.max() == largest
-    gaps = {offset for start, end in cursor.deleted.gaps(floor, 1000) for offset in range(start, end)}
-    assert gaps == (set(range(floor, largest)) - above if largest is not None else set())
+    end = floor if largest is None else largest
+    assert set(cursor.unacknowledged(floor, end)) == set(range(floor, end)) - above
 
 
 @for_each_seed(range(300))

@@ -10,10 +10,10 @@ import pytest
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.identity import CursorIdentity, new_session
 from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved
-from pulsar_on_kafka.cursor.sessions import new_session
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.state.instances import Instance
@@ -45,7 +45,8 @@ def a_random_state(rng: random.Random, size: int) -> CursorState:
             state.acknowledge_range(start, start + rng.randrange(1, 2 * size))
         elif rng.random() < 0.3:
             batch_size = 2 + start % 20
-            state.acknowledge_batch(start, batch_size, [rng.randrange(batch_size) for _ in range(3)])
+            indexes = {rng.randrange(batch_size) for _ in range(3)}
+            state.acknowledge_batches({start: BatchAckSet(batch_size, sum(1 << index for index in indexes))})
         else:
             state.acknowledge([start + step * 2 for step in range(rng.randrange(1, 300))])
     return state

@@ -10,10 +10,9 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.cursor import segments
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.cursor.budget import LEAST_BYTES, HoleBudget
+from pulsar_on_kafka.cursor.budget import LEAST_BYTES, HoleBudget, Residency
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.residency import Residency
 from pulsar_on_kafka.cursor.saved import Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS

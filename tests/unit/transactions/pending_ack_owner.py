@@ -9,6 +9,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.cursor.identity import CursorName
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_keys import PendingAckEndKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
@@ -21,7 +22,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
 )
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.view import LogView
-from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
+from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, Settled
 from tests.memory_log import MemoryStateLog
 

@@ -23,11 +23,10 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddP
 from pulsar_on_kafka.sending.official_errors import as_pulsar
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
-from pulsar_on_kafka.transactions.serving.access import ClusterAccess
+from pulsar_on_kafka.transactions.serving.access import ClusterAccess, RemoteCoordinator
 from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
-from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
+from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
 from tests.memory_log import MemoryStateLog
 from tests.state_log_requests import StateLogRequests, coordinator_logs
 from tests.unit.transactions.serving.test_coordinator import Effects

@@ -55,7 +55,7 @@ from pulsar_on_kafka.service.replication.subscriptions.progress_words import (
     SyncRound,
 )
 from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import SnapshotSync
-from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
+from pulsar_on_kafka.subscriptions.requests.live_cursors import acknowledge_ledgers
 
 _log: Final = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from pulsar_on_kafka.base.errors import ConnectFailed
 from pulsar_on_kafka.base.processes import this_process
 from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.leftovers import CursorOf, FoundSegments
+from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
+from pulsar_on_kafka.cursor.leftovers import FoundSegments
 from pulsar_on_kafka.cursor.saved import Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
@@ -56,7 +56,7 @@ from tests.waiting import never, until
 NEVER = Deadline.never()
 NAME = "persistent://public/default/orders"
 PARTITION = CURSORS.partition_for(NAME)
-CURSOR = CursorOf(NAME, 0, "audit")
+CURSOR = CursorName(NAME, 0, "audit")
 
 
 def a_topic(incarnation: int = 7) -> Topic:

@@ -30,7 +30,7 @@ class Traffic:
 
 def looks() -> tuple[GroupLooks, Traffic]:
     traffic = Traffic()
-    made = GroupLooks(traffic)
+    made = GroupLooks(traffic.group, traffic.read)
     made.ask(5.0, hurries=False)
     traffic.asked[0].set_result({"a"})
     return made, traffic

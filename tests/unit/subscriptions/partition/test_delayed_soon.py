@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from pulsar_on_kafka.subscriptions.partition.delayed import TICK_MS, DelayedMessages
-from pulsar_on_kafka.subscriptions.partition.delayed_soon import MOST_BYTES, WINDOW_MS, DelayedSoon
+from pulsar_on_kafka.subscriptions.partition.delayed import MOST_BYTES, TICK_MS, WINDOW_MS, DelayedMessages, DelayedSoon
 
 NOW_MS = 1_700_000_000_000
 

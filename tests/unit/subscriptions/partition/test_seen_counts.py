@@ -11,32 +11,32 @@ from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.mapping.state.codecs.layouts import compressed
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
-from pulsar_on_kafka.subscriptions.partition import seen_counts
+from pulsar_on_kafka.subscriptions.partition import partition_saves
 from tests.memory_log import MemoryStateLog
 from tests.simulation.cursors import DEADLINE, an_identity, prepared, taken_over
 
 
 def test_counts_of_what_is_acknowledged_are_left_out() -> None:
-    found = seen_counts.to_save({1: 2, 2: 2, 3: 1, 4: 0}, lambda offset: offset == 2)
+    found = partition_saves.counts_to_save({1: 2, 2: 2, 3: 1, 4: 0}, lambda offset: offset == 2)
     assert found == Deliveries(0, counts={(0, 2): BitMap64([1]), (0, 1): BitMap64([3])})
     assert found.only_seen
     assert found.matter_from(0)
-    assert seen_counts.to_save({2: 1}, lambda offset: offset == 2) is None
+    assert partition_saves.counts_to_save({2: 1}, lambda offset: offset == 2) is None
 
 
 def test_the_highest_counts_stay_where_not_all_of_them_fit() -> None:
     rng = random.Random(1)
     counts = {offset: rng.choice((1, 1, 1, 2, 7)) for offset in rng.sample(range(10**6), 5_000)}
     counts.update(dict.fromkeys((3, 10**6), 30))
-    found = seen_counts.to_save(counts, lambda offset: False)
+    found = partition_saves.counts_to_save(counts, lambda offset: False)
     assert found is not None
-    assert sum(len(compressed(offsets)) for offsets in found.counts.values()) <= seen_counts.MOST_BYTES
+    assert sum(len(compressed(offsets)) for offsets in found.counts.values()) <= partition_saves.MOST_BYTES
     assert found.counts[0, 30] == BitMap64([3, 10**6])
     assert all(counts[offset] == count for (_, count), offsets in found.counts.items() for offset in offsets)
 
 
 def test_many_neighbours_fit() -> None:
-    found = seen_counts.to_save(dict.fromkeys(range(5_000, 55_000), 3), lambda offset: False)
+    found = partition_saves.counts_to_save(dict.fromkeys(range(5_000, 55_000), 3), lambda offset: False)
     assert found == Deliveries(0, counts={(0, 3): BitMap64(range(5_000, 55_000))})
 
 

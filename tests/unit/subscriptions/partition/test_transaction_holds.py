@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.cursor.saved import Saved
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -16,7 +16,6 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAc
 from pulsar_on_kafka.subscriptions.partition import holding_for_transactions as holding
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
-from pulsar_on_kafka.transactions.pending_acks.log import CursorName
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAcks
 
 ONE = TxnId(0, 1)

@@ -19,12 +19,10 @@ from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records import chunks as chunks_module
 from pulsar_on_kafka.subscriptions.records.batches import messages_of
-from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules, joint_rules
-from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, ChunkRules, WholeMessage, joint_rules
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
-from pulsar_on_kafka.subscriptions.records.reader_chunks import ReaderChunks
-from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
+from pulsar_on_kafka.subscriptions.records.readable import ReaderChunks
 from tests.clocks import SetClock
 
 

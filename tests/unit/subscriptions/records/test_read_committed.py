@@ -23,7 +23,7 @@ from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransact
 from pulsar_on_kafka.subscriptions.records.read_committed import Passed, ReadCommitted
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
-from pulsar_on_kafka.transactions.records.buffer_access import BufferAccess
+from pulsar_on_kafka.transactions.records.views import BufferAccess
 from tests.clocks import PacedClock
 from tests.unit.subscriptions.partition.test_owned_partition import a_partition
 from tests.unit.transactions.buffer_records import HERE, Entries, aborted, opened, txn
@@ -186,7 +186,7 @@ def test_the_same_blocker_is_asked_about_in_growing_intervals(
         waited.append(round(looks.looking.in_s(), 3))
         looks.clock.ms += round(looks.looking.in_s() * 1000) + 1
         assert looks.looking.is_due(came=0)
-        assert looks.looking.look({0: committed})
+        assert looks.looking.look_again({0: committed}, lambda partition: None)
         looks.looking.note(0, committed)
     assert waited == [0.02, 0.04, 0.08, 0.16, 0.2, 0.2]
     assert looks.access.asked == 6
@@ -220,7 +220,7 @@ def test_nothing_is_asked_when_nothing_waits_any_more(looks: Looks, committed: R
     looks.looking.note(0, committed)
     assert looks.looking
     committed.rewind()
-    assert looks.looking.look({0: committed})
+    assert looks.looking.look_again({0: committed}, lambda partition: None)
     assert (looks.access.asked, bool(looks.looking)) == (0, False)
     assert looks.looking.in_s() == float("inf")
 
@@ -230,7 +230,7 @@ def test_one_question_serves_all_partitions(looks: Looks, entries: Entries) -> N
     for number, committed in partitions.items():
         take(committed, of(0, T1))
         looks.looking.note(number, committed)
-    assert looks.looking.look(partitions)
+    assert looks.looking.look_again(partitions, lambda partition: None)
     assert looks.access.asked == 1
     assert [each.release().run.offsets for each in partitions.values()] == [[0]] * 3
 
@@ -241,7 +241,7 @@ def test_while_nobody_answers_messages_wait(
     take(committed, of(0, T1))
     looks.looking.note(0, committed)
     looks.access.answers = False
-    assert not looks.looking.look({0: committed})
+    assert not looks.looking.look_again({0: committed}, lambda partition: None)
     assert committed.release().run.offsets == []
     assert "their messages wait" in caplog.text
     assert round(looks.looking.in_s(), 3) == 1.0

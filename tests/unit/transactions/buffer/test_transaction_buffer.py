@@ -190,13 +190,13 @@ def test_records_of_an_aborted_transaction_are_left_out_even_unknown_ones(entrie
     assert [snapshot.is_readable(offset, which) for offset, which in ((4, T1), (5, None), (6, T1), (7, T2))] == [
         False, True, False, True,
     ]  # fmt: skip
-    assert snapshot.headers_from == 4
+    assert min(snapshot.unsealed.values()) == 4
 
 
 def test_a_sealed_entry_needs_no_headers(entries: Entries) -> None:
     entries.put(T1, aborted([4, 6], bound=4))
     snapshot = entries.snapshot(HERE)
-    assert (snapshot.headers_from, snapshot.is_readable(6, None), snapshot.is_readable(5, None)) == (None, False, True)
+    assert (snapshot.unsealed, snapshot.is_readable(6, None), snapshot.is_readable(5, None)) == ({}, False, True)
 
 
 def test_a_record_behind_its_transactions_marker_is_late_and_never_readable(entries: Entries) -> None:

@@ -9,7 +9,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded, TransactionCoordinatorNotFound
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import Begin, End
-from pulsar_on_kafka.transactions.coordinator.admission import Admission
+from pulsar_on_kafka.transactions.coordinator.rules import Admission
 from pulsar_on_kafka.transactions.serving.wishes import Waiting, Wishes
 
 

@@ -18,10 +18,16 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
 )
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
 from pulsar_on_kafka.transactions.coordinator import coordinator_machine
-from pulsar_on_kafka.transactions.coordinator.record_groups import GroupDelay, in_groups
-from pulsar_on_kafka.transactions.coordinator.rules import FOLLOWS, TRANSITIONS, CoordinatorSettings, TransactionInput
+from pulsar_on_kafka.transactions.coordinator.counts import TICK_MS, TransactionTimeouts
+from pulsar_on_kafka.transactions.coordinator.rules import (
+    FOLLOWS,
+    TRANSITIONS,
+    CoordinatorSettings,
+    GroupDelay,
+    TransactionInput,
+    in_groups,
+)
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
-from pulsar_on_kafka.transactions.coordinator.timeouts import TICK_MS, TransactionTimeouts
 from tests.unit.transactions.coordinator_logs import OwnedLog
 
 SETTINGS = CoordinatorSettings(max_open=2, max_participants=3)

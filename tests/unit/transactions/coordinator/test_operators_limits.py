@@ -6,8 +6,7 @@ import pytest
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.metadata.policies import OF_TRANSACTIONS, check_level
-from pulsar_on_kafka.transactions.coordinator.operators_limits import coordinator_settings, parsed_limits
-from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings, coordinator_settings, parsed_limits
 
 
 def test_what_nobody_sets_is_what_it_always_was() -> None:

@@ -36,8 +36,8 @@ from pulsar_on_kafka.transactions.effects.logged_outcomes import (
 )
 from pulsar_on_kafka.transactions.records.outcomes import Ended, PartitionsFailed
 from pulsar_on_kafka.transactions.records.views import TransactionViews
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
+from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
 from tests.memory_log import MemoryStateLog
 from tests.state_log_requests import StateLogRequests
 from tests.waiting import until

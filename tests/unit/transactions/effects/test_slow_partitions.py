@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition
-from pulsar_on_kafka.transactions.effects.slow_partitions import SlowPartitions
+from pulsar_on_kafka.transactions.effects.groups import SlowPartitions
 
 ONE, TWO, OTHER = (TopicPartition("persistent://a/b/c", number) for number in range(3))
 

@@ -162,14 +162,14 @@ def test_a_transaction_goes_on_to_acknowledge_cumulatively(owner: CursorOwner) -
 def test_what_is_acknowledged_is_a_conflict(owner: CursorOwner, ack: TxnAck) -> None:
     owner.cursor.acknowledge_cumulative(1)
     owner.cursor.acknowledge([4])
-    owner.cursor.acknowledge_batch(6, 4, [1])
+    owner.cursor.acknowledge_batches({6: BatchAckSet(4, 0b0010)})
     with pytest.raises(TransactionConflict):
         owner.acknowledge(T1, ack)
     owner.acknowledge(T1, batch(6, 4, 0))
 
 
 def test_a_batch_has_one_size(owner: CursorOwner) -> None:
-    owner.cursor.acknowledge_batch(6, 4, [1])
+    owner.cursor.acknowledge_batches({6: BatchAckSet(4, 0b0010)})
     owner.acknowledge(T1, batch(7, 4, 0))
     for ack in (batch(6, 5, 0), batch(7, 5, 1)):
         with pytest.raises(InvalidCursorPosition):

@@ -11,7 +11,6 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, txn_id
 from pulsar_on_kafka.transactions.records.inspection import (
     coordinator_stats,
-    overdue,
     slow_transactions,
     transaction_info,
 )
@@ -53,8 +52,6 @@ def test_what_a_transaction_is() -> None:
         11_000,
     )
     assert (info.partitions, info.subscriptions) == ((PARTITION,), ())
-    assert not overdue(info, 11_000)
-    assert overdue(info, 11_001)
 
 
 def test_slow_ones_are_not_finished_for_a_long_time() -> None:

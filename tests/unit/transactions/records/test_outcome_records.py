@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
+from pulsar_on_kafka.cursor.identity import CursorName
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.transaction_headers import marker_headers
@@ -15,8 +16,9 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicSubs
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
-from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
-from pulsar_on_kafka.transactions.records.outcome_records import (
+from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
+from pulsar_on_kafka.transactions.records.outcomes import (
+    Ended,
     Records,
     aborted_records,
     end_records,
@@ -25,7 +27,6 @@ from pulsar_on_kafka.transactions.records.outcome_records import (
     opens_gone,
     void_records,
 )
-from pulsar_on_kafka.transactions.records.outcomes import Ended
 
 ORDERS = DataPartition("persistent://public/default/orders", 1, 7)
 BILLS = DataPartition("persistent://public/default/bills", 0, 8)

@@ -6,7 +6,7 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
-from pulsar_on_kafka.transactions.records.place_inspection import (
+from pulsar_on_kafka.transactions.records.inspection import (
     MOST_RANGES,
     OnRecord,
     PartitionBufferStats,

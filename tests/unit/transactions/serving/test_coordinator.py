@@ -27,9 +27,9 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
-from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
+from pulsar_on_kafka.transactions.serving.access import REQUEST_LIFE_MS, RemoteCoordinator
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
-from pulsar_on_kafka.transactions.serving.remote import REQUEST_LIFE_MS, RemoteCoordinator
+from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
 from tests.clocks import PacedClock
 from tests.memory_log import MemoryStateLog
 from tests.state_log_requests import StateLogRequests, coordinator_logs

@@ -105,7 +105,7 @@ def test_late_records_are_named_once_none_can_come_any_more(rig: Rig) -> None:
     assert (list(rig.entry().offsets), rig.entry().sealed, rig.entry().lower_bound) == ([1, 3, 5], True, 1)
     assert (list(rig.entry(T2).offsets), rig.entry(T2).sealed) == ([2], True)
     assert rig.ask().count() == 2, "what the sealed entries replace is gone"
-    assert rig.ask().snapshot(HERE).headers_from is None
+    assert rig.ask().snapshot(HERE).unsealed == {}
     assert rig.data.reads == [(1, 6)]
     assert rig.run() == 0
 

@@ -12,6 +12,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NotAuthorized, StoreError
+from pulsar_on_kafka.cursor.identity import CursorName
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -37,8 +38,7 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, Su
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.transactions.buffer.cleaning import KEPT_FOR_MS
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from pulsar_on_kafka.transactions.pending_acks.log import CursorName
-from pulsar_on_kafka.transactions.records.place_inspection import buffer_stats, pending_ack_stats
+from pulsar_on_kafka.transactions.records.inspection import buffer_stats, pending_ack_stats
 from pulsar_on_kafka.transactions.records.views import TransactionViews
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 from pulsar_on_kafka.transactions.upkeep.upkeep import WARN_AT, StateSizes, Upkeep, UpkeepRounds
@@ -345,7 +345,7 @@ def test_growth_is_warned_about_when_it_doubles(caplog: pytest.LogCaptureFixture
     sizes = StateSizes()
     with caplog.at_level(logging.WARNING):
         for records in (WARN_AT - 1, WARN_AT, WARN_AT + 5, 2 * WARN_AT, 3 * WARN_AT, 10, WARN_AT):
-            sizes.pending_acks(3, records)
+            sizes.note(TRANSACTION_PENDING_ACK, 3, records)
     told = [record.getMessage() for record in caplog.records]
     assert len(told) == 3
     assert all("__transaction_pending_ack-3 has" in each for each in told)
