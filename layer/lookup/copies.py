@@ -64,11 +64,7 @@ class Copies:
 
     def of(self, original: Life, low: int, end: int, deadline: Deadline) -> int | None:
         """The offset of the copy of exactly this record in [low, end); None when it is not there."""
-        behind = self.behind(original, low, end, deadline)
-        found = None if behind == low else self._first(behind - 1, behind, deadline)
-        if found is None or (found.original.incarnation, found.original.kafka_offset) != original:
-            return None
-        return found.offset
+        return self.of_each([original], low, end, deadline).get(original)
 
     def of_each(self, originals: Iterable[Life], low: int, end: int, deadline: Deadline) -> dict[Life, int]:
         """`of` for several; those that are not there are missing. What lies near each other is read on to, so the

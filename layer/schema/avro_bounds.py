@@ -10,7 +10,6 @@ anything; those of all others cannot hold more values than twenty times their by
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
@@ -20,23 +19,16 @@ MAX_DECIMAL_BYTES: Final = 1000
 DECIMALS: Final = f"at most {MAX_DECIMAL_BYTES:,}"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """`depth`: levels of values within each other. `empty`: values that take no bytes."""
-
-    depth: int
-    empty: int
-
-
-def walk(data: bytes, definition: object, named: Mapping[str, Any], limits: Limits) -> None:
+def walk(data: bytes, definition: object, named: Mapping[str, Any], depth: int, empty: int) -> None:
     """Goes to the end of the value. What comes behind it does not matter, as it does not to fastavro.
 
     Args:
         definition: as `fastavro.parse_schema` gives it; `named`: the types with names in it.
+        depth: levels of values within each other. empty: values that take no bytes.
     Raises:
-        ValueError: the place where the bytes are no value of the definition, or where they are more than `limits`.
+        ValueError: the place where the bytes are no value of the definition, or where they are more than these.
     """
-    payload = _Payload(data, limits.empty)
+    payload = _Payload(data, empty)
     places: list[str] = [_shown(definition)]
     stack = [_children(definition, named, payload)]
     try:
@@ -48,8 +40,8 @@ def walk(data: bytes, definition: object, named: Mapping[str, Any], limits: Limi
                 continue
             place, inner = child
             places.append(place)
-            if len(stack) >= limits.depth:
-                raise ValueError(f"there are more than {limits.depth} levels of values")
+            if len(stack) >= depth:
+                raise ValueError(f"there are more than {depth} levels of values")
             stack.append(_children(inner, named, payload))
     except ValueError as error:
         raise ValueError(f"an Avro payload of {len(data)} bytes, at {_joined(places)}: {error}") from None
@@ -230,7 +222,7 @@ class PayloadBounds:
 
     def walk(self, data: bytes) -> None:
         """Moves over the whole payload. Raises ValueError: the place where it is no value of the definition."""
-        walk(data, self._root, self._named, Limits(MAX_DEPTH, MAX_EMPTY + _EMPTY_PER_BYTE * len(data)))
+        walk(data, self._root, self._named, MAX_DEPTH, MAX_EMPTY + _EMPTY_PER_BYTE * len(data))
 
     def check_value(self, value: object) -> None:
         """Raises ValueError for dicts and lists that are deeper than `MAX_DEPTH`, or contain themselves."""

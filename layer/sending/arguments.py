@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from pulsar_on_kafka.exceptions import InvalidConfiguration, NotSupported
+
+_T = TypeVar("_T")
 
 
 def check_type(kind: type[Any] | tuple[type[Any], ...], name: str, value: object) -> None:
@@ -15,6 +17,13 @@ def check_type(kind: type[Any] | tuple[type[Any], ...], name: str, value: object
         raise ValueError(
             f"Argument {name} is expected to be of type {expected}, got {type(value).__name__}: {value!r:.60}"
         )
+
+
+def of_type(kind: type[_T], name: str, value: _T) -> _T:
+    """The value. Raises TypeError, as what stands for the official extension; a bool is no int."""
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise TypeError(f"{name} is expected to be of type {kind.__name__}, got {type(value).__name__}: {value!r:.60}")
+    return value
 
 
 def check_type_or_none(kind: type[Any] | tuple[type[Any], ...], name: str, value: object) -> None:

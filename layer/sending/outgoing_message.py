@@ -176,11 +176,7 @@ def _text(given: str | bytes) -> str:
 
 
 def _delivery_time(deliver_at: int | None, deliver_after: timedelta | None) -> int | None:
-    """When a message is to be delivered, Unix time in ms; None for at once. `deliver_after` wins, as officially.
-
-    Raises:
-        TypeError: `deliver_at` is negative, as the official client has it.
-    """
+    """Unix time in ms; None for at once. `deliver_after` wins, as officially."""
     if deliver_at is not None:
         check_type(int, "deliver_at", deliver_at)
         if deliver_at < 0:

@@ -269,9 +269,9 @@ class Consumer(Receiving["Consumer"]):
             raise OperationNotSupported(
                 f"{self._subscription.topic.name} is not persistent: no transaction can be there"
             )
-        topic, name = str(self._subscription.topic.name), self._subscription.name
-        cluster_id = self._node.cluster_id
-        return begin_acknowledging(txn, self._member, topic, slot.number, name, ack, self._deadline(), cluster_id)
+        return begin_acknowledging(
+            txn, self._member, self._subscription, slot.number, ack, self._deadline(), self._node.cluster_id
+        )
 
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
         """Have this message delivered again after the negative-ack delay.

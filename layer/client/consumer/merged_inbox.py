@@ -33,7 +33,7 @@ class MergedInbox:
         self.starved = False
         """Always: the endpoints wake their members themselves."""
         self.on_available: Callable[[], None] | None = None
-        self.wake_member: Callable[[], None] = _nothing
+        self.wake_member: Callable[[], None] = lambda: None
         self.queue = self
         self._max_total = max_total
         self._endpoints: set[Endpoint] = set()
@@ -166,7 +166,3 @@ class MergedInbox:
             self._listed.clear()
             self._endpoints.clear()
             self._changed.notify_all()
-
-
-def _nothing() -> None:
-    return None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from threading import RLock
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from weakref import WeakSet
 
+from pulsar_on_kafka.base.worker import side_by_side
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.consumer.letters import RetryLetterWriter, check_retry
@@ -33,7 +34,6 @@ from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 _AT_A_TIME: Final = 8
 """Topics opened or closed at the same time."""
@@ -79,7 +79,7 @@ class MultiTopicsConsumer(Consumer):
         self._by_endpoint: dict[Endpoint, Consumer] = {}
         self._of_gone_topics: WeakSet[Endpoint] = WeakSet()
         self._lock = RLock()
-        self.before_close: Callable[[], None] = _nothing
+        self.before_close: Callable[[], None] = lambda: None
         """Called first of all by close and unsubscribe; ends the search for topics."""
 
     def endpoints(self) -> list[Endpoint]:
@@ -119,11 +119,11 @@ class MultiTopicsConsumer(Consumer):
         with self._lock:
             if self._closed:
                 return
-            made = _in_parallel(opened, names)
+            made = side_by_side([partial(opened, name) for name in names], _AT_A_TIME)
             failures = [each for each in made if isinstance(each, Exception)]
             consumers = [each for each in made if isinstance(each, Consumer)]
             if failures:
-                _in_parallel(Consumer.leave, consumers)
+                side_by_side([each.leave for each in consumers], _AT_A_TIME)
                 raise failures[0]
             for consumer in consumers:
                 self._consumers[consumer.topic()] = consumer
@@ -145,11 +145,7 @@ class MultiTopicsConsumer(Consumer):
             return list(self._consumers.values())
 
     def _one(self, message: object, wish: str) -> Consumer:
-        """The consumer of the topic that a message or an id is of.
-
-        Raises:
-            OperationNotSupported: it does not say its topic, or that is not one of these.
-        """
+        """The consumer of its topic. Raises OperationNotSupported: it does not say that, or says another one."""
         self._check_open()
         if type(message) is ParsedMessage:
             message = message.message_id()
@@ -317,14 +313,8 @@ class MultiTopicsConsumer(Consumer):
                 return failure
             return None
 
-        return [failure for failure in _in_parallel(called, consumers) if failure is not None]
-
-
-def _in_parallel(call: Callable[[Any], _T], items: Sequence[Any]) -> list[_T]:
-    if len(items) < 2:
-        return [call(item) for item in items]
-    with ThreadPoolExecutor(min(_AT_A_TIME, len(items)), thread_name_prefix="pok-topics") as threads:
-        return list(threads.map(call, items))
+        failures = side_by_side([partial(called, each) for each in consumers], _AT_A_TIME)
+        return [failure for failure in failures if failure is not None]
 
 
 def _base_name(topic: str) -> str:
@@ -341,7 +331,3 @@ def _raise_first(failures: Sequence[Exception]) -> None:
     with pulsar_errors():
         for failure in failures:
             raise failure
-
-
-def _nothing() -> None:
-    return None

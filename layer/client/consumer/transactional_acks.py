@@ -18,6 +18,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 
@@ -92,15 +93,14 @@ def _end_operation(txn: Transaction, reason: BaseException | None) -> None:
 def begin_acknowledging(
     txn: Transaction,
     member: SubscriptionMember,
-    topic: str,
+    subscription: Subscription,
     partition: int,
-    subscription: str,
     ack: TxnAck,
     deadline: Deadline,
     cluster_id: str,
 ) -> AckUnderWay:
-    """Have the transaction hold this, durably; the answer is to be waited for. `topic` is the full name without a
-    partition's suffix. The first one of a transaction on a subscription waits here for the coordinator.
+    """Have the transaction hold this, durably; the answer is to be waited for. The first one of a transaction on
+    a subscription waits here for the coordinator.
 
     Raises:
         TypeError: `txn` is no transaction.
@@ -113,11 +113,11 @@ def begin_acknowledging(
     """
     if not isinstance(txn, Transaction):
         raise TypeError(f"expected a transaction, got {type(txn).__name__}: {txn!r:.60}")
-    txn.check_cluster(cluster_id, f"subscription {subscription} of {topic}")
+    txn.check_cluster(cluster_id, f"subscription {subscription.name} of {subscription.topic.name}")
     with pulsar_errors():
         txn._inner.begin_operation()
         try:
-            txn.register_subscription(topic, partition, subscription)
+            txn.register_subscription(str(subscription.topic.name), partition, subscription.name)
             answer = member.acknowledge_in(txn._inner.id, partition, ack, deadline)
         except BaseException as reason:
             _end_operation(txn, reason)

@@ -258,10 +258,7 @@ class TenantHome:
         self._ahead = Ahead(reached, session, [traveller.look_ahead for traveller in self._travellers])
 
     def _session_at(self, place: TenantPlace) -> Session:
-        """On the cluster that has the tenant now: that which was opened ahead, if it goes there. It is connected.
-
-        Raises PulsarException: not possible now.
-        """
+        """That which was opened ahead, if it goes there; it is connected. Raises PulsarException: not possible now."""
         ahead = self._ahead
         session = ahead.take_for(place) if ahead is not None else None
         session = session or self._open_session(place)

@@ -295,11 +295,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
         self._call(lambda now: now.flush(timeout_millis), self._patience())
 
     def _of(self, message: object) -> Consumer | None:
-        """Who takes the message's acknowledgement; None: it comes too late.
-
-        Raises:
-            AlreadyClosed: the consumer was closed.
-        """
+        """Who takes the message's acknowledgement; None: it comes too late. Raises AlreadyClosed."""
         if self._gone:
             raise self._is_closed()
         attached = self._attached

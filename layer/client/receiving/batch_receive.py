@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeVar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
 from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.sending.arguments import of_type
 
 
 class InboxQueue(Protocol):
@@ -88,8 +89,7 @@ class ConsumerBatchReceivePolicy:
             ("max_num_bytes", max_num_bytes),
             ("timeout_ms", timeout_ms),
         ):
-            if type(limit) is not int:
-                raise TypeError(f"{name} must be an int, got {type(limit).__name__}: {limit!r:.60}")
+            of_type(int, name, limit)
         if max_num_message <= 0 and max_num_bytes <= 0 and timeout_ms <= 0:
             raise ValueError("at least one of max_num_message, max_num_bytes and timeout_ms must be above 0")
         self._most = max_num_message if max_num_message > 0 else _UNLIMITED

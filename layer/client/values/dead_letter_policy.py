@@ -4,7 +4,9 @@ delay is ours beyond the official Python client, with the Java client's names.""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
+
+from pulsar_on_kafka.sending.arguments import of_type
 
 
 @runtime_checkable
@@ -40,9 +42,6 @@ class MultiplierRedeliveryBackoff:
             return self._max
 
 
-_T = TypeVar("_T")
-
-
 @dataclass(frozen=True, slots=True)
 class DeadLetterPolicy:
     """The policy holds what `DeadLetterPolicyBuilder` was given. Source: `_pulsar.DeadLetterPolicy`."""
@@ -71,15 +70,15 @@ class DeadLetterPolicyBuilder:
 
     def maxRedeliverCount(self, count: int) -> DeadLetterPolicyBuilder:  # noqa: N802
         """Raises TypeError for anything but an int."""
-        self._count = _of_type(int, "maxRedeliverCount", count)
+        self._count = of_type(int, "maxRedeliverCount", count)
         return self
 
     def deadLetterTopic(self, topic: str) -> DeadLetterPolicyBuilder:  # noqa: N802
-        self._topic = _of_type(str, "deadLetterTopic", topic)
+        self._topic = of_type(str, "deadLetterTopic", topic)
         return self
 
     def initialSubscriptionName(self, name: str) -> DeadLetterPolicyBuilder:  # noqa: N802
-        self._subscription = _of_type(str, "initialSubscriptionName", name)
+        self._subscription = of_type(str, "initialSubscriptionName", name)
         return self
 
     def build(self) -> DeadLetterPolicy:
@@ -121,7 +120,7 @@ class ConsumerDeadLetterPolicy:
             builder.initialSubscriptionName(initial_subscription_name)
         self._policy = builder.build()
         self._retry_letter_topic = (
-            "" if retry_letter_topic is None else _of_type(str, "retry_letter_topic", retry_letter_topic)
+            "" if retry_letter_topic is None else of_type(str, "retry_letter_topic", retry_letter_topic)
         )
 
     @property
@@ -145,9 +144,3 @@ class ConsumerDeadLetterPolicy:
 
     def policy(self) -> DeadLetterPolicy:
         return self._policy
-
-
-def _of_type(kind: type[_T], name: str, value: _T) -> _T:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise TypeError(f"{name} takes {kind.__name__}, got {type(value).__name__}: {value!r:.60}")
-    return value

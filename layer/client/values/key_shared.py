@@ -8,6 +8,7 @@ from itertools import combinations
 
 from pulsar_on_kafka.client.values.enums import KeySharedMode
 from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS
+from pulsar_on_kafka.sending.arguments import of_type
 from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule
 
 
@@ -21,16 +22,14 @@ class KeySharedPolicy:
         self._ranges: list[tuple[int, int]] = []
 
     def set_key_shared_mode(self, key_shared_mode: KeySharedMode) -> KeySharedPolicy:
-        _expect(KeySharedMode, "key_shared_mode", key_shared_mode)
-        self._mode = key_shared_mode
+        self._mode = of_type(KeySharedMode, "key_shared_mode", key_shared_mode)
         return self
 
     def get_key_shared_mode(self) -> KeySharedMode:
         return self._mode
 
     def set_allow_out_of_order_delivery(self, allow_out_of_order_delivery: bool) -> KeySharedPolicy:
-        _expect(bool, "allow_out_of_order_delivery", allow_out_of_order_delivery)
-        self._out_of_order = allow_out_of_order_delivery
+        self._out_of_order = of_type(bool, "allow_out_of_order_delivery", allow_out_of_order_delivery)
         return self
 
     def is_allow_out_of_order_delivery(self) -> bool:
@@ -114,8 +113,3 @@ def _range(given: object) -> tuple[int, int]:
     if isinstance(given, (tuple, list)) and len(given) == 2 and all(type(number) is int for number in given):
         return given[0], given[1]
     raise TypeError(f"sticky_ranges are pairs of int, got {given!r:.60}")
-
-
-def _expect(kind: type, name: str, value: object) -> None:
-    if not isinstance(value, kind):
-        raise TypeError(f"{name} is expected to be of type {kind.__name__}, got {value!r:.60}")
