@@ -63,7 +63,6 @@ from pulsar_on_kafka.client.values.logger import ConsoleLogger, FileLogger
 from pulsar_on_kafka.client.values.message import Message, MessageBatch
 from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
-from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import *  # noqa: F403 - the official exceptions
 from pulsar_on_kafka.exceptions import PulsarException, Result
@@ -71,6 +70,7 @@ from pulsar_on_kafka.functions import Context, Function, IdentitySerDe, PickleSe
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.node.node import Node as _Node
 from pulsar_on_kafka.schema import BytesSchema
+from pulsar_on_kafka.sending.transactional_sends import Transaction
 from pulsar_on_kafka.service.running import stand_in as _stand_in
 from pulsar_on_kafka.transactions.client_transaction import TransactionState
 

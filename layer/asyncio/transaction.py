@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 
 from pulsar_on_kafka.asyncio.bridge import Bridge
-from pulsar_on_kafka.client.values.transaction import Transaction as BlockingTransaction
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.sending.transactional_sends import Transaction as BlockingTransaction
 from pulsar_on_kafka.transactions.client_transaction import TransactionState
 
 

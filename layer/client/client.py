@@ -24,7 +24,6 @@ from pulsar_on_kafka.client.values.logger import install_logger
 from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.client.values.option_tables import BYTES, takes
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
-from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import AlreadyClosed
 from pulsar_on_kafka.lookup.places import TenantPlace
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -32,6 +31,7 @@ from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.sending.arguments import check_type, check_type_or_none
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka.sending.transactional_sends import Transaction
 from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 
 _log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from pulsar_on_kafka.sending.outgoing_schema import RecordKey
 from pulsar_on_kafka.sending.outlet import Outlet
 from pulsar_on_kafka.sending.routing import Routing
 from pulsar_on_kafka.sending.steps import Steps
-from pulsar_on_kafka.sending.transactional_sends import OpenTransaction
+from pulsar_on_kafka.sending.transactional_sends import Transaction
 
 _BLOCKED_POLL_S: Final = 0.05
 _PER_MESSAGE_BYTES: Final = 8
@@ -100,7 +100,7 @@ class Batching:
         event_timestamp: int | None = None,
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
-        txn: OpenTransaction | None = None,
+        txn: Transaction | None = None,
     ) -> None:
         """Put one message into a batch; the callback hears of it when the batch is stored. Arguments and answers as of
         `Producer.send_async`, which this is."""

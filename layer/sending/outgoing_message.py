@@ -13,7 +13,7 @@ from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetad
 from pulsar_on_kafka.sending.arguments import check_type
 from pulsar_on_kafka.sending.in_flight import SendCallback
 from pulsar_on_kafka.sending.outgoing_schema import Marks, RecordKey, key_bytes
-from pulsar_on_kafka.sending.transactional_sends import OpenTransaction
+from pulsar_on_kafka.sending.transactional_sends import Transaction
 
 
 class SendRequest(Struct, frozen=True):
@@ -30,7 +30,7 @@ class SendRequest(Struct, frozen=True):
     event_timestamp: int | None = None
     deliver_at: int | None = None
     deliver_after: timedelta | None = None
-    txn: OpenTransaction | None = None
+    txn: Transaction | None = None
 
     def key_and_metadata(self) -> tuple[bytes | None, MessageMetadata | None]:
         """Kafka key, and metadata if there is more.

@@ -19,7 +19,7 @@ from pulsar_on_kafka.sending.outgoing_schema import RecordKey
 from pulsar_on_kafka.sending.outlet import Outlet
 from pulsar_on_kafka.sending.routing import Routing
 from pulsar_on_kafka.sending.steps import Steps
-from pulsar_on_kafka.sending.transactional_sends import OpenTransaction
+from pulsar_on_kafka.sending.transactional_sends import Transaction
 
 _POLL_MASK: Final = 127
 
@@ -56,7 +56,7 @@ class SingleRecords:
         event_timestamp: int | None = None,
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
-        txn: OpenTransaction | None = None,
+        txn: Transaction | None = None,
     ) -> None:
         """Send one message; arguments and answers as of `Producer.send_async`, which this is."""
         payload: bytes | None = None

@@ -14,7 +14,7 @@ from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
 from pulsar_on_kafka.sending.outlet import AnyOutlet
 from pulsar_on_kafka.sending.receipts import Receipts
 from pulsar_on_kafka.sending.routing import Routing
-from pulsar_on_kafka.sending.transactional_sends import OpenTransaction, TransactionalSend, taking_part
+from pulsar_on_kafka.sending.transactional_sends import Transaction, TransactionalSend, taking_part
 
 
 class Way(Protocol):
@@ -74,10 +74,10 @@ class Steps:
         if message is not None:
             way.put(message)
 
-    def _take_in(self, txn: OpenTransaction, request: SendRequest, way: Way) -> None:
+    def _take_in(self, txn: Transaction, request: SendRequest, way: Way) -> None:
         """Send as an operation of the transaction. What a wrong argument raises is raised to everybody, and the
         transaction may still be committed."""
-        if not isinstance(txn, OpenTransaction):
+        if not isinstance(txn, Transaction):
             raise ValueError(
                 f"Argument txn is expected to be of type Transaction, got {type(txn).__name__}: {txn!r:.60}"
             )
@@ -102,7 +102,7 @@ class Steps:
             raise
 
     def _made(
-        self, request: SendRequest, callback: SendCallback | None, txn: OpenTransaction | None, way: Way
+        self, request: SendRequest, callback: SendCallback | None, txn: Transaction | None, way: Way
     ) -> Outgoing | None:
         """None: the sender was told why not."""
         content, partition_key, marks = request.content, request.partition_key, self._marks

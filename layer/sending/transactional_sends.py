@@ -1,9 +1,11 @@
-"""One send in a transaction: it is an operation of the transaction until its sender has heard of it."""
+"""A transaction, and one send in it, which is an operation of the transaction until its sender has heard of it."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
+from types import TracebackType
 from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline, pause
@@ -14,14 +16,21 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.message_record import MessageMetadata, encode_headers
 from pulsar_on_kafka.sending.in_flight import NO_ID, OwnCallback, SendCallback, fail, is_waited_for, tell
 from pulsar_on_kafka.sending.official_errors import as_pulsar, pulsar_errors
-from pulsar_on_kafka.transactions.client_transaction import ClientTransaction
+from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionState
+
+_log: Final = logging.getLogger(__name__)
 
 _OK: Final = Result.Ok
 _AGAIN_S: Final = 0.05
 
 
-class OpenTransaction:
-    """An open transaction, as messages and acknowledgements take part in it. Thread-safe."""
+class Transaction:
+    """A transaction makes messages and acknowledgements take effect together. Made by `Client.new_transaction`;
+    thread-safe. Source: the Java client's Transaction.
+
+    In a `with` it is committed at the end, and aborted when the block raises. Unless it is ended within its time-out it
+    is aborted. Messages and acknowledgements in it are sent and held before it ends; nobody sees them before `commit`.
+    """
 
     def __init__(self, inner: ClientTransaction, operation_timeout_s: float, cluster_id: str) -> None:
         """`cluster_id`: Kafka's, of the cluster whose coordinators serve it."""
@@ -74,6 +83,53 @@ class OpenTransaction:
                     raise
                 pause(min(_AGAIN_S, deadline.remaining_s()))
 
+    @property
+    def state(self) -> TransactionState:
+        """TIME_OUT once its time is over without an end."""
+        return self._inner.state
+
+    def commit(self) -> None:
+        """Make everything in it visible at once. Returns when it is; what is under way in it is waited for.
+
+        Not from inside a callback of a send: other sends of the transaction would never be answered.
+
+        Raises:
+            InvalidTxnStatusError: it was or will be aborted: a send or an acknowledgement in it failed, its time is
+                over, or it was ended before.
+            TransactionNotFound: it ended so long ago that nobody knows how.
+            Timeout: no answer in the client's operation timeout; it may be called again.
+        """
+        with pulsar_errors():
+            self._inner.commit(self._deadline())
+
+    def abort(self) -> None:
+        """Undo everything in it: its messages are never seen, its acknowledgements are given back.
+
+        Raises:
+            InvalidTxnStatusError: it was ended before. TransactionNotFound, Timeout: as `commit`.
+        """
+        with pulsar_errors():
+            self._inner.abort(self._deadline())
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.state in _OVER:
+            return
+        if kind is None:
+            self.commit()
+            return
+        try:
+            self.abort()
+        except Exception as failure:  # what was raised in the block is what the program wants to hear of
+            _log.warning("transaction=%s is left to its time-out: %s", self, failure)
+
+    def __repr__(self) -> str:
+        return f"Transaction({self}, {self.state.value})"
+
     def _deadline(self) -> Deadline:
         return Deadline.after(self._operation_timeout_s)
 
@@ -81,7 +137,7 @@ class OpenTransaction:
 class TransactionalSend(OwnCallback):
     """The callback of a send, instead of the program's. A send that fails makes the transaction's commit fail."""
 
-    def __init__(self, txn: OpenTransaction, callback: SendCallback | None) -> None:
+    def __init__(self, txn: Transaction, callback: SendCallback | None) -> None:
         """Raises InvalidTxnStatus: the transaction is not open; nothing has begun then."""
         self._txn = txn
         self._inner = inner = txn._inner
@@ -137,7 +193,7 @@ class TransactionalSend(OwnCallback):
         return stamp
 
 
-def taking_part(txn: OpenTransaction, callback: SendCallback | None) -> TransactionalSend | None:
+def taking_part(txn: Transaction, callback: SendCallback | None) -> TransactionalSend | None:
     """What to send with instead of `callback`; None when the sender was told that the transaction is not open.
 
     Raises:
@@ -148,3 +204,6 @@ def taking_part(txn: OpenTransaction, callback: SendCallback | None) -> Transact
     except InvalidTxnStatus as refused:
         tell(callback, as_pulsar(refused))
         return None
+
+
+_OVER: Final = (TransactionState.COMMITTED, TransactionState.ABORTED)

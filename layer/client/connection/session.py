@@ -14,7 +14,6 @@ from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.listener import ListenerThreads
 from pulsar_on_kafka.client.values.stats_log import StatsLine, StatsLog
-from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, InvalidConfiguration
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
@@ -23,6 +22,7 @@ from pulsar_on_kafka.node.node import Node, acquire, release
 from pulsar_on_kafka.node.standing_in import LOOK_S
 from pulsar_on_kafka.sending.arguments import check_range
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka.sending.transactional_sends import Transaction
 
 _log: Final = logging.getLogger(__name__)
 

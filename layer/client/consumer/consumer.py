@@ -31,7 +31,6 @@ from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
 from pulsar_on_kafka.client.values.stats_log import StatsLine
-from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import (
     BrokerMetadataError,
@@ -54,6 +53,7 @@ from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.sending.arguments import check_texts, check_type
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka.sending.transactional_sends import Transaction
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 

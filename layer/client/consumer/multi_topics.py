@@ -19,7 +19,6 @@ from pulsar_on_kafka.client.receiving.receiving import Receiving
 from pulsar_on_kafka.client.values.message import Message, ParsedMessage
 from pulsar_on_kafka.client.values.message_id import MessageId, native
 from pulsar_on_kafka.client.values.stats_log import StatsLine
-from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import (
     AlreadyClosed,
     OperationNotSupported,
@@ -31,6 +30,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.sending.arguments import check_type
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka.sending.transactional_sends import Transaction
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 
 _log = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.commands import outcome
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
-from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka.sending.transactional_sends import Transaction
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 
 

@@ -25,7 +25,6 @@ from pulsar_on_kafka.client.receiving.receiving import ReceiveCallback
 from pulsar_on_kafka.client.values.enums import ConsumerType
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import native
-from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import (
     AlreadyClosed,
     InvalidMessage,
@@ -36,6 +35,7 @@ from pulsar_on_kafka.exceptions import (
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId, StoredMessageId
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka.sending.transactional_sends import Transaction
 
 _log: Final = logging.getLogger(__name__)
 

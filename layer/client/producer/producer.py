@@ -14,7 +14,6 @@ from pulsar_on_kafka.client.values.encryption import producer_encryption
 from pulsar_on_kafka.client.values.enums import BatchingType, CompressionType, PartitionsRoutingMode, ProducerAccessMode
 from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
 from pulsar_on_kafka.client.values.stats_log import StatsLine
-from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.crypto.encryptor import Sealer
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import InvalidConfiguration
@@ -32,6 +31,7 @@ from pulsar_on_kafka.sending.outgoing_schema import RecordKey
 from pulsar_on_kafka.sending.outlet import Limits
 from pulsar_on_kafka.sending.routing import MessageRouter
 from pulsar_on_kafka.sending.sender import SenderOptions
+from pulsar_on_kafka.sending.transactional_sends import Transaction
 
 
 class Sends(Protocol):

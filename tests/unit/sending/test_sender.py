@@ -16,7 +16,7 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.message_record import decode_headers
 from pulsar_on_kafka.schema import BytesSchema, StringSchema
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
-from pulsar_on_kafka.sending.transactional_sends import OpenTransaction
+from pulsar_on_kafka.sending.transactional_sends import Transaction
 from tests.producer_stage import Kind, Stage, sender_of
 
 KINDS = list(Kind)
@@ -148,7 +148,7 @@ class Inner:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_send_in_a_transaction_is_an_operation_of_it(kind: Kind, exclusive: bool) -> None:
     stage, inner, heard = Stage(), Inner(), Heard()
-    txn: Any = OpenTransaction(inner, 1.0, "c")  # type: ignore[arg-type]
+    txn: Any = Transaction(inner, 1.0, "c")  # type: ignore[arg-type]
     producer = opened(stage, kind, exclusive=exclusive)
     producer.send_async(b"a", heard, txn=txn)
     producer.send_async(b"b", heard, properties={"p": "q"}, txn=txn)
@@ -161,7 +161,7 @@ def test_a_send_in_a_transaction_is_an_operation_of_it(kind: Kind, exclusive: bo
 
 def test_what_is_refused_in_a_transaction_makes_it_fail() -> None:
     stage, inner, heard = Stage(), Inner(), Heard()
-    txn: Any = OpenTransaction(inner, 1.0, "c")  # type: ignore[arg-type]
+    txn: Any = Transaction(inner, 1.0, "c")  # type: ignore[arg-type]
     producer = opened(stage)
     producer.send_async(b"x" * (MAX_MESSAGE_BYTES + 1), heard, txn=txn)
     with pytest.raises(MessageTooBig):
@@ -173,7 +173,7 @@ def test_what_is_refused_in_a_transaction_makes_it_fail() -> None:
 
 def test_a_transaction_is_of_this_cluster_and_is_one() -> None:
     producer = opened(Stage())
-    elsewhere: Any = OpenTransaction(Inner(), 1.0, "another")  # type: ignore[arg-type]
+    elsewhere: Any = Transaction(Inner(), 1.0, "another")  # type: ignore[arg-type]
     with pytest.raises(InvalidConfiguration, match="another"):
         producer.send(b"a", txn=elsewhere)
     other: Any = SimpleNamespace(cluster_id="c")
