@@ -231,17 +231,13 @@ def generic_schema(info: SchemaInfo) -> Schema:
     if kind is SchemaType.PROTOBUF_NATIVE:
         return GenericSchema(info, message_class(info).FromString)
     if kind is SchemaType.KEY_VALUE:
-        return _generic_key_value(info)
+        parts = split(info)
+        return KeyValueSchema(generic_schema(parts["key"]), generic_schema(parts["value"]), encoding_of(info))
     if kind is SchemaType.PROTOBUF:
         return GenericSchema(info, fields_reader(info))
     if kind in PLAIN_TYPES:
         return GenericSchema(info, plain_reader(kind))
     raise NotSupported(f"values of a schema of type {kind.name} without a class")
-
-
-def _generic_key_value(info: SchemaInfo) -> KeyValueSchema:
-    parts = split(info)
-    return KeyValueSchema(generic_schema(parts["key"]), generic_schema(parts["value"]), encoding_of(info))
 
 
 class AutoConsumeSchema(Schema):

@@ -182,13 +182,6 @@ _COMPRESSION: Final = {
     CompressionType.SNAPPY: "snappy",
 }
 
-_ACCESS_MODES: Final = {
-    ProducerAccessMode.Shared: AccessMode.SHARED,
-    ProducerAccessMode.Exclusive: AccessMode.EXCLUSIVE,
-    ProducerAccessMode.WaitForExclusive: AccessMode.WAIT_FOR_EXCLUSIVE,
-    ProducerAccessMode.ExclusiveWithFencing: AccessMode.EXCLUSIVE_WITH_FENCING,
-}
-
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
@@ -270,7 +263,7 @@ class ProducerOptions:
             name=self.producer_name,
             schema=self.schema,
             options=options,
-            mode=_ACCESS_MODES[self.access_mode],
+            mode=AccessMode(self.access_mode.name),
             compression=_COMPRESSION[self.compression_type],
             chunked=self.chunking_enabled,
             properties=self.properties or {},

@@ -60,7 +60,8 @@ class TableView:
             listeners = tuple(self._listeners)
         for listener in listeners:
             try:
-                listener(key, self._value(kept) if payload else self._nothing(payload))
+                removed = self._schema.decode(payload) if not payload and self._values is None else None
+                listener(key, self._value(kept) if payload else removed)
             except Exception:  # the other listeners hear it all the same
                 _log.exception("table_view=%s a listener failed", self._topic)
 
@@ -105,9 +106,6 @@ class TableView:
         if self._values is None:
             return self._schema.decode(kept)  # type: ignore[arg-type]  # without `values` payloads are kept
         return self._values.value(kept)
-
-    def _nothing(self, payload: bytes) -> Any:
-        return self._schema.decode(payload) if self._values is None else None
 
     def __len__(self) -> int:
         return len(self._payloads)

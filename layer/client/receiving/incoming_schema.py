@@ -127,7 +127,8 @@ class IncomingValues:
         self._topic = topic
         self._schemas = schemas
         self._timeout_s = timeout_s
-        self._by_writer = isinstance(schema, AutoConsumeSchema) or not _reads_alike(schema)
+        reads_alike = type(schema).decode_as_written is Schema.decode_as_written  # whoever wrote the payload
+        self._by_writer = isinstance(schema, AutoConsumeSchema) or not reads_alike
         self._reader: Callable[[bytes | None], Read] = lru_cache(maxsize=VERSIONS)(self._reader_of)
 
     def value(self, message: Written) -> Any:
@@ -173,11 +174,6 @@ def incoming_values(
     if schema.schema_info().type in _TEXT:
         return None
     return IncomingValues(schema, topic, schemas, timeout_s)
-
-
-def _reads_alike(schema: Schema) -> bool:
-    """Whoever wrote the payload, this schema reads it in the same way."""
-    return type(schema).decode_as_written is Schema.decode_as_written
 
 
 def _payload(schema: Schema, writer: SchemaInfo | None) -> Read:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from pulsar_on_kafka.client.values.enums import CompressionType, ConsumerCryptoFailureAction
 from pulsar_on_kafka.crypto.decryptor import Decryptor
 from pulsar_on_kafka.crypto.encryptor import Encryptor
@@ -12,12 +10,6 @@ from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.mapping.records.encryption_header import EncryptedKey, EncryptionInfo
 from pulsar_on_kafka.sending.arguments import check_type, check_type_or_none
 from pulsar_on_kafka.subscriptions.records.sealed import OnFailure, Unsealing
-
-_ON_FAILURE: Final = {
-    ConsumerCryptoFailureAction.FAIL: OnFailure.FAIL,
-    ConsumerCryptoFailureAction.DISCARD: OnFailure.DISCARD,
-    ConsumerCryptoFailureAction.CONSUME: OnFailure.CONSUME,
-}
 
 
 def producer_encryption(encryption_key: str | None, reader: CryptoKeyReader | None) -> Encryptor | None:
@@ -43,7 +35,7 @@ def consumer_encryption(reader: CryptoKeyReader | None, on_failure: ConsumerCryp
     """What decrypts a consumer's messages. Raises ValueError for a wrong type."""
     _check_reader(reader)
     check_type(ConsumerCryptoFailureAction, "crypto_failure_action", on_failure)
-    return Unsealing(None if reader is None else Decryptor(reader), _ON_FAILURE[on_failure])
+    return Unsealing(None if reader is None else Decryptor(reader), OnFailure[on_failure.name])
 
 
 def _check_reader(reader: object) -> None:

@@ -54,9 +54,6 @@ class MessageId:
     def __eq__(self, other: object) -> bool:
         return self._msg_id == other
 
-    def __ne__(self, other: object) -> bool:
-        return self._msg_id != other
-
     def __lt__(self, other: object) -> bool:
         return self._msg_id < other
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.client.values.authentication import Authentication
@@ -43,45 +44,33 @@ def is_server(text: str) -> bool:
     return found is not None and 0 < int(found[1]) < 65536
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class ServiceInfo:
-    """A service info says how one cluster is reached. Source: `pulsar.ServiceInfo`."""
+    """A service info says how one cluster is reached. Source: `pulsar.ServiceInfo`, which does not tell its
+    `authentication`.
 
-    def __init__(
-        self,
-        service_url: str,
-        authentication: Authentication | None = None,
-        tls_trust_certs_file_path: str | None = None,
-    ) -> None:
-        """Raises ValueError: an argument has a wrong type. What the URL says is checked by the client."""
-        check_type(str, "service_url", service_url)
-        if authentication is not None and not isinstance(authentication, Authentication):
+    Raises:
+        ValueError: an argument has a wrong type. What the URL says is checked by the client.
+    """
+
+    service_url: str
+    authentication: Authentication | None = None
+    tls_trust_certs_file_path: str | None = None
+
+    def __post_init__(self) -> None:
+        check_type(str, "service_url", self.service_url)
+        if self.authentication is not None and not isinstance(self.authentication, Authentication):
             raise ValueError("Argument authentication is expected to be either None or of type 'Authentication'")
-        check_type_or_none(str, "tls_trust_certs_file_path", tls_trust_certs_file_path)
-        self._service_url = service_url
-        self._authentication = authentication
-        self._tls_trust_certs_file_path = tls_trust_certs_file_path
-
-    @property
-    def service_url(self) -> str:
-        return self._service_url
-
-    @property
-    def authentication(self) -> Authentication | None:
-        """Not one of the official class's."""
-        return self._authentication
+        check_type_or_none(str, "tls_trust_certs_file_path", self.tls_trust_certs_file_path)
 
     @property
     def use_tls(self) -> bool:
-        return self._service_url.partition("://")[0].endswith("+ssl")
-
-    @property
-    def tls_trust_certs_file_path(self) -> str | None:
-        return self._tls_trust_certs_file_path
+        return self.service_url.partition("://")[0].endswith("+ssl")
 
     @classmethod
     def wrap(cls, service_info: ServiceInfo) -> ServiceInfo:
         """Another object that says the same."""
-        return cls(service_info.service_url, service_info._authentication, service_info.tls_trust_certs_file_path)
+        return cls(service_info.service_url, service_info.authentication, service_info.tls_trust_certs_file_path)
 
     def __repr__(self) -> str:
         return (
@@ -112,6 +101,7 @@ class ServiceInfoProvider:
         client cannot be made."""
 
 
+@dataclass(eq=False)
 class AutoClusterFailover:
     """A preferred cluster and those to go to when it does not answer, as a client's service URL.
 
@@ -124,37 +114,22 @@ class AutoClusterFailover:
         ValueError: a wrong type, no secondary, or a number below 1.
     """
 
-    def __init__(
-        self,
-        primary: ServiceInfo,
-        secondary: Sequence[ServiceInfo],
-        check_interval_ms: int = 5000,
-        failover_threshold: int = 1,
-        switch_back_threshold: int = 1,
-    ) -> None:
-        check_type(ServiceInfo, "primary", primary)
-        check_type(list, "secondary", secondary)
-        if not secondary:
+    primary: ServiceInfo
+    secondary: Sequence[ServiceInfo]
+    check_interval_ms: int = 5000
+    failover_threshold: int = 1
+    switch_back_threshold: int = 1
+
+    def __post_init__(self) -> None:
+        check_type(ServiceInfo, "primary", self.primary)
+        check_type(list, "secondary", self.secondary)
+        self.secondary = list(self.secondary)
+        if not self.secondary:
             raise ValueError("secondary must name at least one ServiceInfo, got []")
-        for index, info in enumerate(secondary):
+        for index, info in enumerate(self.secondary):
             check_type(ServiceInfo, f"secondary[{index}]", info)
-        for name, number in (
-            ("check_interval_ms", check_interval_ms),
-            ("failover_threshold", failover_threshold),
-            ("switch_back_threshold", switch_back_threshold),
-        ):
+        for name in ("check_interval_ms", "failover_threshold", "switch_back_threshold"):
+            number = getattr(self, name)
             check_type(int, name, number)
             if number < 1:
                 raise ValueError(f"{name} must be 1 or more, got {number}")
-        self.primary = primary
-        self.secondary = list(secondary)
-        self.check_interval_ms = check_interval_ms
-        self.failover_threshold = failover_threshold
-        self.switch_back_threshold = switch_back_threshold
-
-    def __repr__(self) -> str:
-        return (
-            f"AutoClusterFailover(primary={self.primary!r}, secondary={self.secondary!r}, "
-            f"check_interval_ms={self.check_interval_ms!r}, failover_threshold={self.failover_threshold!r}, "
-            f"switch_back_threshold={self.switch_back_threshold!r})"
-        )
