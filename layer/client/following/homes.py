@@ -10,7 +10,6 @@ from typing import Final
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session, release_metrics, serve_metrics
 from pulsar_on_kafka.client.consumer.consumer import ConsumerOptions
-from pulsar_on_kafka.client.consumer.consumer_opening import TopicPattern
 from pulsar_on_kafka.client.following.home import OpenSession, TenantHome
 from pulsar_on_kafka.client.following.moving_consumer import MovingConsumer
 from pulsar_on_kafka.client.following.moving_reader import MovingReader
@@ -86,11 +85,8 @@ class Homes:
         """Raises as `Client.subscribe`, and InvalidConfiguration: the topics are of several tenants."""
         topics = options.topic
         if isinstance(topics, re.Pattern):
-            with pulsar_errors():
-                pattern = TopicPattern.of(topics, options.regex_subscription_mode)
-            home = self._home(pattern.namespace.split("/")[0])
-        else:
-            home = self._home_of([topics] if isinstance(topics, str) else topics)
+            topics = topics.pattern  # it names its namespace, as a topic does
+        home = self._home_of([topics] if isinstance(topics, str) else topics)
         return MovingConsumer(options, home)
 
     def reader(self, options: ReaderOptions) -> MovingReader:
