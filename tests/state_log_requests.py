@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import OffsetOutOfRange, StoreError
@@ -20,13 +22,17 @@ def coordinator_logs(log: StateLog, clock: Clock) -> LogViews[CoordinatorState]:
 
 
 class StateLogRequests:
-    """Reads the coordinator's partition of `transaction_requests` from where it ended at the first call, whenever it is
+    """Reads the coordinator's partition of `transaction_requests` from where it ended when it began, whenever it is
     asked."""
 
     def __init__(self, log: StateLog, coordinator: int) -> None:
         self._log = log
         self._partition = TRANSACTION_REQUESTS.partition_of_coordinator(coordinator)
         self._position: int | None = None
+
+    def begin(self, deadline: Deadline) -> None:
+        with suppress(StoreError):
+            self._position = self._log.end_offset(TRANSACTION_REQUESTS, self._partition, deadline)
 
     def take(self) -> list[LogRecord]:
         """What came; as with a tail nothing of what cannot be read."""

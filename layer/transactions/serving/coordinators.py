@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Final
 
 from pulsar_on_kafka.base.clock import Clock
@@ -18,6 +19,7 @@ from pulsar_on_kafka.base.errors import (
     Fenced,
     InvalidOption,
     LayerError,
+    StoreError,
     TransactionCoordinatorNotFound,
 )
 from pulsar_on_kafka.base.worker import Retry, Worker
@@ -252,6 +254,7 @@ class RequestTail:
     Thread-safe. Memory: up to 10,000 requests for each coordinator, and what `PartitionTail` says."""
 
     def __init__(self, log: StateLog, reader: AssignedReader) -> None:
+        self._log = log
         self._lock = threading.Lock()
         self._feeds: dict[int, TailedRequests] = {}
         self._tail = PartitionTail(
@@ -268,10 +271,14 @@ class RequestTail:
 
     # Of feeds -----------------------------------------------------------------------------------------------------
 
-    def listen(self, partition: int, feed: TailedRequests) -> None:
+    def listen(self, partition: int, feed: TailedRequests, deadline: Deadline) -> None:
+        """Have it told of what is written from now on, or from when that can be read."""
+        start = None
+        with suppress(StoreError):
+            start = self._log.end_offset(TRANSACTION_REQUESTS, partition, deadline)
         with self._lock:
             self._feeds[partition] = feed
-        self._tail.look()
+        self._tail.look(partition, start)
 
     def unlisten(self, partition: int, feed: TailedRequests) -> None:
         with self._lock:
@@ -307,10 +314,11 @@ class TailedRequests:
         self._listens = False
         self.wake: Callable[[], None] = lambda: None
 
+    def begin(self, deadline: Deadline) -> None:
+        self._tail.listen(self._partition, self, deadline)
+        self._listens = True
+
     def take(self) -> list[LogRecord]:
-        if not self._listens:
-            self._listens = True
-            self._tail.listen(self._partition, self)
         return [self._heard.popleft() for _ in range(len(self._heard))]
 
     def rest(self) -> None:

@@ -45,12 +45,16 @@ class RequestFeed(Protocol):
     """Requests of other processes to one coordinator, as they come. For the coordinator's thread, which is woken when
     there is something to take."""
 
+    def begin(self, deadline: Deadline) -> None:
+        """Whatever is written from now on is there to be taken; where Kafka does not say where that is, from when it
+        can be read."""
+
     def take(self) -> Sequence[LogRecord]:
-        """What came since the last call, in the order of the log, at most some thousands; the first call may begin at
-        the end: who is not answered asks again."""
+        """What came since the last call, in the order of the log, at most some thousands: who is not answered asks
+        again."""
 
     def rest(self) -> None:
-        """Nobody serves for now; the next `take` is like the first one."""
+        """Nobody serves for now."""
 
 
 class Coordinator:
@@ -169,7 +173,7 @@ class Coordinator:
             Corrupt: a record of the log cannot be read. And what `StateLog` raises.
         """
         self._forget_session()
-        self._hear()
+        self._requests.begin(deadline)  # first: whoever sees the claim asks again at once
         state = self._state = self._log.take_over(self._takeover, deadline)
         claim = self._log.must_own()
         self._writing.begin(claim.session, claim.version)

@@ -3,55 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from typing import cast
+from collections.abc import Sequence
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import ConnectFailed
-from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
-from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, Records
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.tail import PartitionTail
-from tests.kafka_records import LoggedRecord
 from tests.memory_log import MemoryStateLog
+from tests.memory_reader import memory_reader
 from tests.waiting import never, until
 
 DEADLINE = Deadline.never()
 PATIENCE_S = 30.0
-
-
-class Reader:
-    """Reads the log in memory, until it is told to fail."""
-
-    def __init__(self, log: MemoryStateLog, fail: threading.Event) -> None:
-        self._log = log
-        self._fail = fail
-        self._positions: dict[KafkaPartition, int] = {}
-
-    def add(self, starts: Mapping[KafkaPartition, int]) -> None:
-        self._positions.update(starts)
-
-    def drop(self, partitions: Iterable[KafkaPartition]) -> None:
-        for partition in list(partitions):
-            del self._positions[partition]
-
-    def poll(self, limit: int, timeout_s: float) -> list[Event]:
-        if self._fail.is_set():
-            self._fail.clear()
-            raise ConnectFailed("no broker answers")
-        found: list[Event] = []
-        for where, position in self._positions.items():
-            end = self._log.end_offset(DELIVERIES, where.partition, DEADLINE)
-            for batch in self._log.read(DELIVERIES, where.partition, position, end, DEADLINE):
-                found.append(Records(where, [LoggedRecord(*where, record) for record in batch]))
-            self._positions[where] = end
-        if not found:
-            self._fail.wait(0.01)
-        return found
-
-    def release(self) -> None:
-        self._positions.clear()
 
 
 class Listening:
@@ -65,7 +28,7 @@ class Listening:
         self._news = threading.Condition()
         self.rest_s = 0.0
         self.tail = PartitionTail(
-            self.log, DELIVERIES, cast("AssignedReader", Reader(self.log, self.fail)), lambda: self.wanted,
+            self.log, DELIVERIES, memory_reader(self.log, DELIVERIES, self.fail), lambda: self.wanted,
             self._hear, name="tail", without="nothing works", rest_s=lambda: self.rest_s,
         )  # fmt: skip
 

@@ -431,6 +431,14 @@ def test_finished_ones_are_forgotten_and_ids_go_on() -> None:
 # Owners -------------------------------------------------------------------------------------------------------------
 
 
+def test_what_is_asked_as_soon_as_the_claim_is_there_is_heard() -> None:
+    world = World()
+    world.log.meanwhile = lambda: world.request("r", Begin(60_000))
+    coordinator = world.coordinator()
+    coordinator.turn(NEVER)
+    assert world.state().begun_by("r") is not None
+
+
 def test_a_former_owner_can_append_but_decides_nothing() -> None:
     world = World()
     former = world.coordinator()
