@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.scheduler import Scheduler
-from pulsar_on_kafka.client.connection.client_options import ClientOptions
+from pulsar_on_kafka.client.connection.connection import ClientOptions
 from pulsar_on_kafka.client.connection.listener import ListenerThreads
 from pulsar_on_kafka.client.values.stats_log import StatsLine, StatsLog
 from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, InvalidConfiguration

@@ -154,11 +154,10 @@ class Consumer(Receiving["Consumer"]):
         self._member = member
         super().__init__(
             cast("Inbox", endpoint),  # it makes Messages
-            subscription=subscription.name,
-            operation_timeout_s=session.operation_timeout_s,
-            batch_policy=options.batch_receive_policy,
-            listener=options.message_listener,
-            threads=session.threads,
+            session,
+            subscription.name,
+            options.batch_receive_policy,
+            options.message_listener,
         )
         self._endpoint = endpoint
         self._places = Places(node, subscription, member, session.operation_timeout_s)

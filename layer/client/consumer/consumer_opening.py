@@ -174,12 +174,12 @@ class TopicPattern:
 
     def matching(self, topics: Iterable[str]) -> list[str]:
         """Those of these full names (without partitions' suffixes) that the pattern takes."""
-        return [name for name in topics if self._takes(TopicName.parse(name))]
-
-    def _takes(self, name: TopicName) -> bool:
-        if name.is_persistent not in _DOMAINS[self.mode]:
-            return False
-        return self.expression.fullmatch(f"{name.namespace_name}/{name.local_name}") is not None
+        return [
+            str(name)
+            for name in map(TopicName.parse, topics)
+            if name.is_persistent in _DOMAINS[self.mode]
+            and self.expression.fullmatch(f"{name.namespace_name}/{name.local_name}")
+        ]
 
 
 def subscribed(options: ConsumerOptions, session: Session) -> Consumer:

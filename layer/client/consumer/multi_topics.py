@@ -60,13 +60,7 @@ class MultiTopicsConsumer(Consumer):
         retry_letters: RetryLetterWriter | None = None,
     ) -> None:
         Receiving.__init__(  # a Consumer of one topic is made of other things
-            self,
-            inbox,
-            subscription=options.subscription_name,
-            operation_timeout_s=session.operation_timeout_s,
-            batch_policy=options.batch_receive_policy,
-            listener=options.message_listener,
-            threads=session.threads,
+            self, inbox, session, options.subscription_name, options.batch_receive_policy, options.message_listener
         )
         self._shown_topic = shown_topic
         self._merged = inbox

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from pulsar_on_kafka.client.connection.client_options import ClientOptions
+from pulsar_on_kafka.client.connection.connection import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session, release_metrics, serve_metrics
 from pulsar_on_kafka.client.consumer.consumer import ConsumerOptions
 from pulsar_on_kafka.client.following.home import OpenSession, TenantHome
@@ -18,9 +18,8 @@ from pulsar_on_kafka.client.producer.producer import Producer, ProducerOptions
 from pulsar_on_kafka.client.reader.reader import ReaderOptions
 from pulsar_on_kafka.client.values.service_info import is_server
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration
-from pulsar_on_kafka.lookup.file_directory import FileDirectory
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
-from pulsar_on_kafka.lookup.places import Directory
+from pulsar_on_kafka.lookup.places import Directory, FileDirectory
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT
 from pulsar_on_kafka.sending.official_errors import pulsar_errors

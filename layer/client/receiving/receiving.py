@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.connection.listener import ListenerTask, ListenerThreads
+from pulsar_on_kafka.client.connection.listener import ListenerTask
+from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.receiving.batch_receive import DEFAULT_POLICY, ConsumerBatchReceivePolicy, Inbox, hear
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, Result
@@ -28,21 +29,19 @@ class Receiving(Generic[_C]):
     def __init__(
         self,
         inbox: Inbox,
-        *,
+        session: Session,
         subscription: str,
-        operation_timeout_s: float,
         batch_policy: ConsumerBatchReceivePolicy | None,
         listener: Callable[[_C, Message], None] | None,
-        threads: ListenerThreads,
     ) -> None:
         self._inbox: Inbox = inbox
         self._subscription_name = subscription
-        self._operation_timeout_s = operation_timeout_s
+        self._operation_timeout_s = session.operation_timeout_s
         self._batch_policy = (batch_policy or DEFAULT_POLICY).within(inbox.capacity)
         self._listener = listener
         self._listener_paused = False
         self._receives: deque[ReceiveCallback] = deque()
-        self._threads = threads
+        self._threads = session.threads
         self._task: ListenerTask | None = None
         self._closed = False
 

@@ -18,10 +18,9 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, Corrupt, InvalidOption
 from pulsar_on_kafka.base.http_server import Guard, HttpServer, read_token
 from pulsar_on_kafka.client.following.homes import directory_of
-from pulsar_on_kafka.lookup.file_directory import FileDirectory
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
 from pulsar_on_kafka.lookup.listeners import Asker, url_for
-from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace, decode_place
+from pulsar_on_kafka.lookup.places import FileDirectory, LookupFailed, TenantPlace, decode_place
 from pulsar_on_kafka.lookup_service.followed_map import FollowedMap
 from pulsar_on_kafka.lookup_service.gateway import LookupGateway
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion

@@ -14,7 +14,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed, LayerError, NotAuthorized
 from pulsar_on_kafka.base.processes import SERVICE, STAND_IN, this_process
 from pulsar_on_kafka.base.role_state import RoleName, RoleState
-from pulsar_on_kafka.client.connection.client_options import STAND_IN_VARIABLE
+from pulsar_on_kafka.client.connection.connection import STAND_IN_VARIABLE
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.state.instances import Instance
