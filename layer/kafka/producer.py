@@ -168,7 +168,7 @@ class KafkaProducer:
             self._last_inline_s = time.monotonic()
         return True
 
-    def wait_for_reports(self, timeout_s: float) -> None:
+    def wait_for_reports(self, timeout_s: float = 0.05) -> None:
         """`poll_inline`, or as long a wait where another thread is at it: for those who wait in a loop."""
         if not self.poll_inline(timeout_s):
             pause(timeout_s)

@@ -31,7 +31,6 @@ from pulsar_on_kafka.sending.routing import Routing
 from pulsar_on_kafka.sending.steps import Steps
 from pulsar_on_kafka.sending.transactional_sends import Transaction
 
-_BLOCKED_POLL_S: Final = 0.05
 _PER_MESSAGE_BYTES: Final = 8
 """What a message takes in a batch besides its content, at most; a batch of empty messages ends, too."""
 _LONG_MAX: Final = 2**63 - 1
@@ -303,7 +302,7 @@ class Batching:
             if failure is None:
                 kafka.poll_inline()
             elif isinstance(failure, BufferError):
-                kafka.wait_for_reports(_BLOCKED_POLL_S)
+                kafka.wait_for_reports()
             else:
                 self._refused(batch, kafka, failure)
                 continue

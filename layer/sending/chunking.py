@@ -35,7 +35,6 @@ _PER_HEADER_BYTES: Final = 10
 _CHUNK_HEADER_BYTES: Final = 160
 _KEY_AND_HEADERS_BYTES: Final = 64 * 1024
 _LONGEST_NAME_IN_UUID: Final = 60
-_BLOCKED_POLL_S: Final = 0.05
 
 
 def record_limit(admin: KafkaAdmin, kafka_topic: str, deadline: Deadline) -> int:
@@ -250,7 +249,7 @@ class Chunking:
                 produce(topic, piece, message.key, message.partition, ticket.report, None, now_ms, headers)
                 return
             except BufferError:
-                self._outlet.kafka.wait_for_reports(_BLOCKED_POLL_S)
+                self._outlet.kafka.wait_for_reports()
 
     def _refused(
         self, refused: Exception, unsent: Sequence[Ticket], send: ChunkedSend, origin: PartitionOrigin, *, first: bool

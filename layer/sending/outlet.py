@@ -41,7 +41,6 @@ from pulsar_on_kafka.sending.in_flight import (
 from pulsar_on_kafka.sending.official_errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.sending.quota_gate import QuotaGate
 
-_BLOCKED_POLL_S: Final = 0.05
 _UNLIMITED: Final = 2**62
 
 _InFlight = TypeVar("_InFlight", bound=SendsInFlight)
@@ -274,7 +273,7 @@ class Outlet(Generic[_InFlight]):
         """
         given_up = ticket.in_flight
         if isinstance(refused, BufferError):
-            self.kafka.wait_for_reports(_BLOCKED_POLL_S)
+            self.kafka.wait_for_reports()
             return ticket
         callback = ticket.callback
         again = None

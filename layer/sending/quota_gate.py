@@ -22,7 +22,6 @@ Produce = Callable[..., None]
 _REPORT: Final = 4
 """Which of the arguments of `produce` is called with the record's fate."""
 _EXCEEDED: Final = "the topic's backlog quota is exceeded"
-_BLOCKED_POLL_S: Final = 0.05
 
 
 class _Held(NamedTuple):
@@ -97,7 +96,7 @@ class QuotaGate:
                 if not isinstance(failure, BufferError):
                     self._held.popleft()
             if isinstance(failure, BufferError):
-                held.kafka.wait_for_reports(_BLOCKED_POLL_S)
+                held.kafka.wait_for_reports()
             elif failure is not None:
                 held.fail(answer_for(failure))
             if held.kafka.asleep:

@@ -26,44 +26,10 @@ from pulsar_on_kafka.sending.transactional_sends import Transaction
 
 _log: Final = logging.getLogger(__name__)
 
-_User = TypeVar("_User")
-
-
-class TopicWatch(Generic[_User]):
-    """The watch has its users told every `every_s` seconds, from the first one on. Thread-safe.
-
-    Memory: an entry for each user of a topic while the client holds it.
-    """
-
-    def __init__(self, scheduler: Scheduler, every_s: float, tell: Callable[[list[tuple[_User, Topic]]], None]) -> None:
-        self._scheduler = scheduler
-        self._every_s = every_s
-        self._tell = tell
-        self._watched: WeakKeyDictionary[_User, Topic] = WeakKeyDictionary()
-        self._lock = threading.Lock()
-        self._begun = False
-
-    def watch(self, topic: Topic, user: _User) -> None:
-        with self._lock:
-            self._watched[user] = topic
-            begun, self._begun = self._begun, True
-        if not begun:
-            self._scheduler.every(self._every_s, self._look)
-
-    def unwatch(self, user: _User) -> None:
-        with self._lock:
-            self._watched.pop(user, None)
-
-    def _look(self) -> None:
-        with self._lock:
-            watched = list(self._watched.items())
-        if watched:
-            self._tell(watched)
-
-
 if TYPE_CHECKING:
     from pulsar_on_kafka.node.metrics.server import MetricsServer
 
+_User = TypeVar("_User")
 
 DISCOVERY_S: Final = 5.0
 """How long new partitions go unused. The official client looks once a minute."""
@@ -104,6 +70,38 @@ class OpenReader(Grows, Protocol):
     def opened_topic(self) -> Topic: ...
     def stats_line(self) -> StatsLine: ...
     def leave(self) -> None: ...
+
+
+class TopicWatch(Generic[_User]):
+    """The watch has its users told every `every_s` seconds, from the first one on. Thread-safe.
+
+    Memory: an entry for each user of a topic while the client holds it.
+    """
+
+    def __init__(self, scheduler: Scheduler, every_s: float, tell: Callable[[list[tuple[_User, Topic]]], None]) -> None:
+        self._scheduler = scheduler
+        self._every_s = every_s
+        self._tell = tell
+        self._watched: WeakKeyDictionary[_User, Topic] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._begun = False
+
+    def watch(self, topic: Topic, user: _User) -> None:
+        with self._lock:
+            self._watched[user] = topic
+            begun, self._begun = self._begun, True
+        if not begun:
+            self._scheduler.every(self._every_s, self._look)
+
+    def unwatch(self, user: _User) -> None:
+        with self._lock:
+            self._watched.pop(user, None)
+
+    def _look(self) -> None:
+        with self._lock:
+            watched = list(self._watched.items())
+        if watched:
+            self._tell(watched)
 
 
 class Session:

@@ -30,7 +30,7 @@ class Handed:
             raise BufferError
         self.taken.append(number)
 
-    def wait_for_reports(self, _: float) -> None:
+    def wait_for_reports(self) -> None:
         """Room comes by luck."""
 
     def wake(self) -> None:
