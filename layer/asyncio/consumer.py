@@ -85,7 +85,6 @@ class Consumer:
             raise
 
     def _at_hand(self) -> Message | None:
-        """The next message, if it is there."""
         while self._ahead:
             message, forgotten = self._ahead.popleft()
             if message.feed.slot.forgotten == forgotten:

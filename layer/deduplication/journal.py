@@ -281,7 +281,6 @@ class SequenceJournal:
 
     @staticmethod
     def _newest(topic: Topic, known: Mapping[tuple[int, int], _Noted]) -> dict[int, _Noted]:
-        """The snapshot of the highest epoch, by partition."""
         newest: dict[int, _Noted] = {}
         for (_, partition), noted in sorted(known.items()):
             if noted.snapshot.topic_incarnation == topic.layout.incarnation:

@@ -69,7 +69,6 @@ def _children(definition: Any, named: Mapping[str, Any], payload: _Payload) -> I
 
 
 def _pass_leaf(definition: Any, kind: str, payload: _Payload) -> None:
-    """Moves `payload` over a value that holds no others."""
     if kind == "enum":
         payload.index(len(definition["symbols"]), "symbol of an enum")
     elif kind in ("int", "long"):

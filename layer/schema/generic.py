@@ -93,7 +93,6 @@ def _message_class(info: SchemaInfo) -> Any:
 
 
 def _defaults(info: SchemaInfo) -> dict[str, Any]:
-    """The default of each noted field that is not there."""
     definition = parsed(info.schema)
     fields = definition.get("fields") if isinstance(definition, dict) else None
     given = {

@@ -170,7 +170,6 @@ def _java_number(value: float, *, is_float: bool) -> str:
 
 
 def _shortest_float(value: float) -> str:
-    """The shortest text that is `value` in 32 bits."""
     for places in range(1, 10):
         text = f"{value:.{places}g}"
         if struct.pack(">f", float(text)) == struct.pack(">f", value):

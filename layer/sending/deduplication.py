@@ -356,7 +356,6 @@ def _transaction_of(headers: Sequence[tuple[str, Any]]) -> TxnId | None:
 
 
 def _released(each: _Partition, error: Any) -> list[tuple[Sendable, Any]]:
-    """Those who wait and can be answered now."""
     released: list[tuple[Sendable, Any]] = []
     still: list[_Waiting] = []
     for one in each.waiting:

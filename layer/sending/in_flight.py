@@ -246,5 +246,4 @@ class SendsInFlight:
 
 
 def _message_of(ticket: Ticket) -> tuple[int, PartitionOut | None]:
-    """Which message it is under way with, if any yet."""
     return ticket.sequence, getattr(ticket, "origin", None)

@@ -70,10 +70,10 @@ class Admitted:
     cluster_id: str
     """Kafka's."""
 
-    def partitions(self, count: int, start: int = 0) -> range:
-        """The partitions that it writes to when the topic has `count`, from `start` on."""
+    def partitions(self, count: int) -> range:
+        """The partitions that it writes to when the topic has `count`."""
         fixed = self.fixed_partition
-        return range(start, count) if fixed is None else range(fixed, fixed + 1)
+        return range(count) if fixed is None else range(fixed, fixed + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,6 @@ class Outlet(Generic[_InFlight]):
             self._use(self.in_flight)
 
     def deduplicate(self) -> None:
-        """Have every message pass deduplication, from the next send on."""
         self.deduplicates = True
         self._use_again()
 

@@ -114,7 +114,6 @@ class QuotaGate:
         return None if self._refusal is None else type(self._refusal)(str(self._refusal))
 
     def _fail(self, which: Callable[[_Held], bool]) -> None:
-        """The first ones for which `which` holds."""
         while True:
             with self._lock:
                 if not self._held or not which(self._held[0]):

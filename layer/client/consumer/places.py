@@ -123,7 +123,6 @@ class Places:
         return {slot.number: Seek(offset, size, first)}
 
     def _partitions_now(self, deadline: Deadline) -> int:
-        """How many partitions the topic has; it may have grown."""
         topic = self._topic
         if topic.partitioned:
             self._partitions = self._node.topics.partitions_now(topic, deadline)

@@ -111,7 +111,6 @@ def _at(late: Late, offset: int | None, log: Log, deadline: Deadline) -> Named:
 
 
 def _places(late: Iterable[Late], log: Log, deadline: Deadline) -> dict[Late, int]:
-    """Where the records lie here, of those that do."""
     found: dict[Late, int] = {}
     elsewhere: dict[str, list[Late]] = {}
     for each in late:

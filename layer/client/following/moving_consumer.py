@@ -313,7 +313,6 @@ class MovingConsumer(Moving[Consumer], Consumer):
         return self._left_with(message) is not None
 
     def _left_with(self, message: object) -> tuple[LedgerLayout, str] | None:
-        """The layout and cluster of a message or id of a cluster that was left."""
         if not self._former:
             return None
         if isinstance(message, Message):
