@@ -151,11 +151,6 @@ class TenantHome:
             self._travellers = [each for each in self._travellers if each is not traveller]
             self._away = [each for each in self._away if each is not traveller]
 
-    @property
-    def place(self) -> TenantPlace | None:
-        """Where the tenant was when somebody told last."""
-        return self._place
-
     def end(self) -> None:
         """Have the thread end once nobody keeps it waiting: see `close`."""
         self._worker.end()
