@@ -8,6 +8,7 @@ from msgspec import structs
 
 from pulsar_on_kafka.exceptions import NotAllowedError, PulsarException
 from pulsar_on_kafka.schema.plain import BytesSchema
+from pulsar_on_kafka.sending.arguments import check_type
 from pulsar_on_kafka.sending.in_flight import SendCallback
 from pulsar_on_kafka.sending.outgoing_message import UNCHOSEN, Outgoing, OutgoingMessage, SendRequest, needs_headers
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
@@ -77,10 +78,7 @@ class Steps:
     def _take_in(self, txn: Transaction, request: SendRequest, way: Way) -> None:
         """Send as an operation of the transaction. What a wrong argument raises is raised to everybody, and the
         transaction may still be committed."""
-        if not isinstance(txn, Transaction):
-            raise ValueError(
-                f"Argument txn is expected to be of type Transaction, got {type(txn).__name__}: {txn!r:.60}"
-            )
+        check_type(Transaction, "txn", txn)
         admitted = self._outlet.admitted
         if txn.cluster_id != admitted.cluster_id:
             txn.check_cluster(admitted.cluster_id, f"a message to {self._outlet.topic()}")

@@ -51,7 +51,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import Schema
-from pulsar_on_kafka.sending.arguments import check_texts, check_type
+from pulsar_on_kafka.sending.arguments import check_texts, check_type, of_type
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.transactional_sends import Transaction
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
@@ -107,9 +107,7 @@ class ConsumerOptions:
     def check(self) -> None:
         """Raises ValueError, TypeError or InvalidConfiguration, naming the value and what was expected."""
         check_table(self)
-        replicate = self.replicate_subscription_state_enabled
-        if not isinstance(replicate, bool):  # TypeError, as officially
-            raise TypeError(f"replicate_subscription_state_enabled must be a bool, got {replicate!r:.60}")
+        of_type(bool, "replicate_subscription_state_enabled", self.replicate_subscription_state_enabled)
         consumer_encryption(self.crypto_key_reader, self.crypto_failure_action)
         if self.max_pending_chunked_message < 0:  # TypeError, as officially
             raise TypeError(f"max_pending_chunked_message must be 0 or more, got {self.max_pending_chunked_message}")

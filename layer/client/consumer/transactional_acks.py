@@ -18,6 +18,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.sending.arguments import of_type
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.transactional_sends import Transaction
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
@@ -111,8 +112,7 @@ def begin_acknowledging(
         NotConnected: another process owns the partition now (Exclusive; elsewhere its owner is asked).
         Timeout: no answer within `deadline`.
     """
-    if not isinstance(txn, Transaction):
-        raise TypeError(f"expected a transaction, got {type(txn).__name__}: {txn!r:.60}")
+    of_type(Transaction, "txn", txn)
     txn.check_cluster(cluster_id, f"subscription {subscription.name} of {subscription.topic.name}")
     with pulsar_errors():
         txn._inner.begin_operation()

@@ -23,7 +23,7 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import MAX_PROPERTI
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.sending.admission import Admission, Application
-from pulsar_on_kafka.sending.arguments import check_texts
+from pulsar_on_kafka.sending.arguments import check_texts, of_type
 from pulsar_on_kafka.sending.batching import BatchingOptions
 from pulsar_on_kafka.sending.in_flight import SendCallback, SendResult
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
@@ -213,9 +213,7 @@ class ProducerOptions:
     def check(self) -> None:
         """Raises ValueError, TypeError, InvalidConfiguration or NotSupported; the message names the value."""
         check_table(self)
-        routing = self.message_routing_mode
-        if not isinstance(routing, PartitionsRoutingMode):  # TypeError here alone, as officially
-            raise TypeError(f"message_routing_mode must be a PartitionsRoutingMode, got {routing!r:.60}")
+        routing = of_type(PartitionsRoutingMode, "message_routing_mode", self.message_routing_mode)
         check_texts("properties", self.properties)
         size = properties_bytes(self.properties or {})
         if size > MAX_PROPERTIES_BYTES:

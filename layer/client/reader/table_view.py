@@ -12,6 +12,7 @@ from pulsar_on_kafka.client.receiving.incoming_schema import KeptMessage
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import ConsumerNotInitialized
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.sending.arguments import of_type
 
 _log = logging.getLogger(__name__)
 
@@ -71,9 +72,7 @@ class TableView:
         Raises:
             TypeError: `key` is no str.
         """
-        if not isinstance(key, str):
-            raise TypeError(f"a key is a str, got {type(key).__name__}: {key!r:.60}")
-        kept = self._payloads.get(key)
+        kept = self._payloads.get(of_type(str, "key", key))
         return None if kept is None else self._value(kept)
 
     def for_each(self, callback: TableCallback) -> None:
