@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
+
+K = TypeVar("K")
+A = TypeVar("A")
 
 _ENTRY_BYTES: Final = 240
 
@@ -30,26 +33,45 @@ class BatchAckSet(NamedTuple):
         return BatchAckSet(self.batch_size, known.acked | self.acked)
 
 
-class BatchAckSets:
-    """Batch ack sets by offset. Ledgers may be away, as in PositionSet; then only the number of their sets is known.
-
-    Memory: about 240 bytes and a bit for each message of a batch, for each set that is here.
-    """
+class Ledgers(Generic[K, A]):
+    """What is known of offsets, by ledger index. Ledgers may be away; then only a summary of each is known."""
 
     __slots__ = ("_away", "_entries_per_ledger", "_ledgers", "bring_back")
 
     def __init__(self, entries_per_ledger: int) -> None:
         self._entries_per_ledger = entries_per_ledger
-        self._ledgers: dict[int, dict[int, BatchAckSet]] = {}
-        self._away: dict[int, int] = {}
-        self.bring_back: Callable[[int], None] = nobody_knows
+        self._ledgers: dict[int, K] = {}
+        self._away: dict[int, A] = {}
+        self.bring_back: Callable[[int], None] = _nobody_knows
         """Puts a ledger that is away back in its place (`put_ledger`)."""
-
-    def __len__(self) -> int:
-        return sum(map(len, self._ledgers.values())) + sum(self._away.values())
 
     def __bool__(self) -> bool:
         return bool(self._ledgers) or bool(self._away)
+
+    def ledgers_here(self) -> set[int]:
+        return set(self._ledgers)
+
+    def ledger_indexes(self) -> set[int]:
+        return self._ledgers.keys() | self._away.keys()
+
+    def is_away(self, index: int) -> bool:
+        return index in self._away
+
+    @property
+    def away(self) -> int:
+        return len(self._away)
+
+
+class BatchAckSets(Ledgers[dict[int, BatchAckSet], int]):
+    """Batch ack sets by offset; of ledgers that are away only the number of their sets is known.
+
+    Memory: about 240 bytes and a bit for each message of a batch, for each set that is here.
+    """
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._ledgers.values())) + sum(self._away.values())
 
     def get(self, offset: int) -> BatchAckSet | None:
         index = offset // self._entries_per_ledger
@@ -101,12 +123,6 @@ class BatchAckSets:
         for sets in self._ledgers.values():
             yield from sets.items()
 
-    def ledgers_here(self) -> set[int]:
-        return set(self._ledgers)
-
-    def ledger_indexes(self) -> set[int]:
-        return self._ledgers.keys() | self._away.keys()
-
     def ledger(self, index: int) -> Mapping[int, BatchAckSet]:
         if index in self._away:
             self.bring_back(index)
@@ -124,13 +140,6 @@ class BatchAckSets:
         self._ledgers.pop(index, None)
         self._away[index] = sets
 
-    def is_away(self, index: int) -> bool:
-        return index in self._away
-
-    @property
-    def away(self) -> int:
-        return len(self._away)
-
     def size_bytes(self, index: int) -> int:
         """Memory of a ledger's sets while they are here, taking all for as wide as the first one."""
         sets = self._ledgers.get(index)
@@ -139,5 +148,5 @@ class BatchAckSets:
         return len(sets) * (_ENTRY_BYTES + next(iter(sets.values())).batch_size // 8)
 
 
-def nobody_knows(index: int) -> None:
+def _nobody_knows(index: int) -> None:
     raise LookupError(f"ledger {index} is away, and nobody knows where")

@@ -6,43 +6,39 @@ owner brings it back (`bring_back`), and what that raises comes out of the call,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
 from pyroaring import BitMap
 
 from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.cursor.batch_acks import nobody_knows
+from pulsar_on_kafka.cursor.batch_acks import Ledgers
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import LedgerSummary
 
 MAX_ENTRIES_PER_LEDGER: Final = 1 << 22
 _LEDGER_OVERHEAD_BYTES: Final = 250
 
 
-class PositionSet:
+class PositionSet(Ledgers[BitMap, LedgerSummary]):
     """Offsets, grouped by `offset // entries_per_ledger`, so that a change touches the bitmaps of few ledgers.
 
     Memory: at most 8 kB for each 65,536 offsets of the span in use, less where members or gaps are rare; some 300
     bytes for a ledger that is away.
     """
 
-    __slots__ = ("_away", "_entries_per_ledger", "_floor", "_ledgers", "_used", "bring_back", "now_s")
+    __slots__ = ("_floor", "_used", "now_s")
 
     def __init__(self, entries_per_ledger: int) -> None:
         if not 1 <= entries_per_ledger <= MAX_ENTRIES_PER_LEDGER:
             raise InvalidOption(f"entries per ledger must be 1 to {MAX_ENTRIES_PER_LEDGER}, got {entries_per_ledger}")
-        self._entries_per_ledger = entries_per_ledger
-        self._ledgers: dict[int, BitMap] = {}
-        self._away: dict[int, LedgerSummary] = {}
+        super().__init__(entries_per_ledger)
         self._used: dict[int, int] = {}
         """When each ledger here was last asked for or changed."""
         self._floor = 0
         """No ledger below it is named anywhere."""
         self.now_s = 0
         """The owner's clock, as last told (monotonic, in seconds)."""
-        self.bring_back: Callable[[int], None] = nobody_knows
-        """Puts a ledger that is away back in its place (`put_ledger`)."""
 
     @property
     def entries_per_ledger(self) -> int:
@@ -50,9 +46,6 @@ class PositionSet:
 
     def __len__(self) -> int:
         return sum(map(len, self._ledgers.values())) + sum(summary.acked for summary in self._away.values())
-
-    def __bool__(self) -> bool:
-        return bool(self._ledgers) or bool(self._away)
 
     def __contains__(self, offset: int) -> bool:
         index, entry = divmod(offset, self._entries_per_ledger)
@@ -154,13 +147,6 @@ class PositionSet:
         self._used.pop(index, None)
         self._away[index] = summary
 
-    def is_away(self, index: int) -> bool:
-        return index in self._away
-
-    @property
-    def away(self) -> int:
-        return len(self._away)
-
     def need(self, indexes: Iterable[int]) -> None:
         if self._away:
             for index in self._away.keys() & set(indexes):
@@ -169,9 +155,6 @@ class PositionSet:
     def _back(self, index: int) -> BitMap | None:
         self.bring_back(index)
         return self._ledgers.get(index)
-
-    def ledgers_here(self) -> set[int]:
-        return set(self._ledgers)
 
     def last_used(self, index: int) -> int:
         """When a ledger that is here was last asked for or changed (`touch`); 0 for never."""
@@ -274,9 +257,6 @@ class PositionSet:
                 bitmap = self._back(index)
             if bitmap is not None:
                 yield index, bitmap
-
-    def ledger_indexes(self) -> set[int]:
-        return self._ledgers.keys() | self._away.keys()
 
     def ledger(self, index: int) -> BitMap | None:
         return self._ledgers.get(index) if index not in self._away else self._back(index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from pyroaring import BitMap
@@ -99,30 +100,25 @@ class CursorSegments:
 
     def read_marker(self, identity: CursorIdentity, offset: int, deadline: Deadline) -> tuple[Marker, MarkerRef]:
         """Raises Corrupt, StoreError."""
-        found = self._read(identity, {offset: _ALL}, "marker", deadline)[offset]
-        here = self._where("marker", identity, offset)
-        pages: Sequence[int] = ()
-        try:
-            index = open_marker(found)
-            if not isinstance(index, bytes):
-                pages = index
-                records = self._read(identity, dict.fromkeys(pages, _ALL), "page of the marker", deadline)
-                index = b"".join(page_contents(records[page]) for page in pages)
-            marker = decode_index(index)
-        except CorruptRecord as error:
-            raise Corrupt(f"{here}: {error}") from error
+        with self._as_corrupt("marker", identity, offset):
+            _, index, pages = self._marker(identity, offset, deadline)
+            marker = decode_index(index if not pages else b"".join(map(page_contents, pages)))
         return marker, MarkerRef(marker.lineage.session, marker.lineage.save, len(pages))
 
     def marker_bytes(self, identity: CursorIdentity, offset: int, deadline: Deadline) -> list[int]:
         """Sizes of a marker's record and its pages'. Raises Corrupt, StoreError."""
+        with self._as_corrupt("marker", identity, offset):
+            found, _, pages = self._marker(identity, offset, deadline)
+        return [len(found), *map(len, pages)]
+
+    def _marker(self, identity: CursorIdentity, offset: int, deadline: Deadline) -> tuple[bytes, bytes, list[bytes]]:
+        """Its record, and the index that it holds, or else its pages."""
         found = self._read(identity, {offset: _ALL}, "marker", deadline)[offset]
-        try:
-            index = open_marker(found)
-        except CorruptRecord as error:
-            raise Corrupt(f"{self._where('marker', identity, offset)}: {error}") from error
-        pages = () if isinstance(index, bytes) else index
-        records = self._read(identity, dict.fromkeys(pages, _ALL), "page of the marker", deadline)
-        return [len(found), *(len(records[page]) for page in pages)]
+        index = open_marker(found)
+        if isinstance(index, bytes):
+            return found, index, []
+        records = self._read(identity, dict.fromkeys(index, _ALL), "page of the marker", deadline)
+        return found, b"", [records[page] for page in index]
 
     def read_ledgers(
         self, identity: CursorIdentity, ledgers: Mapping[int, SavedLedger], deadline: Deadline
@@ -140,12 +136,10 @@ class CursorSegments:
         acked = BitMap()
         batches: dict[int, tuple[int, int]] = {}
         for ref in ledger.parts:
-            here = self._where("segment", identity, ref.kafka_offset)
-            try:
+            with self._as_corrupt("segment", identity, ref.kafka_offset):
                 segment = decode_segment(records[ref.kafka_offset])
-            except CorruptRecord as error:
-                raise Corrupt(f"{here}: {error}") from error
             if segment.ledger_index != ledger.ledger_index or segment.lineage.session != ref.session:
+                here = self._where("segment", identity, ref.kafka_offset)
                 raise Corrupt(f"{here} speaks of ledger {segment.ledger_index}, expected {ledger.ledger_index}")
             acked |= segment.holes.acked
             batches.update(segment.holes.batches)
@@ -166,6 +160,13 @@ class CursorSegments:
                 )
             values[offset] = record.value
         return values
+
+    @contextmanager
+    def _as_corrupt(self, what: str, identity: CursorIdentity, offset: int) -> Iterator[None]:
+        try:
+            yield
+        except CorruptRecord as error:
+            raise Corrupt(f"{self._where(what, identity, offset)}: {error}") from error
 
     def _where(self, what: str, identity: CursorIdentity, offset: int) -> str:
         partition = f"{self._log.kafka_name(CURSORS)}-{CURSORS.partition_for(identity.topic)}"

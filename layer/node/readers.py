@@ -128,9 +128,9 @@ def _committed(batch: list[Any], committed: ReadCommitted, access: BufferAccess,
     offsets = [record.offset() for record in batch]
     passed = committed.take(offsets, batch, look_over(offsets, batch), offsets[-1] + 1)
     if committed.waits_from is None:
-        return passed.run.records
+        return passed.records
     access.ask(lambda entries: committed.learn(committed.unsettled(), entries), deadline)
-    return passed.run.records + committed.release().run.records
+    return passed.records + committed.release().records
 
 
 def data_partition(topic: Topic, partition: int) -> DataPartition:

@@ -163,7 +163,7 @@ def _let_everything_pass() -> None:
     found = importlib.import_module("pulsar_on_kafka.subscriptions.records.read_committed")
 
     def take(_: Any, offsets: list[int], records: list[Any], looked: Any, end: int) -> Any:
-        return found.Passed(found.Run(offsets, records, looked.odd), found.BitMap64(), end)
+        return found.Passed(offsets, records, looked.odd, found.BitMap64(), end)
 
     found.ReadCommitted.take = take
 

@@ -158,12 +158,6 @@ class ToRead(NamedTuple):
     def messages(self) -> int:
         return sum(entry.messages for entry in self.entries)
 
-    def first(self, count: int) -> ToRead:
-        return self._replace(entries=self.entries[:count])
-
-    def without(self, count: int) -> ToRead:
-        return self._replace(entries=self.entries[count:])
-
 
 class LeasedPartitions:
     """All of it, by partition. Memory: what LeasedPartition says for each; `to_read` refers to entries held there."""

@@ -230,9 +230,9 @@ class Lessee:
                 most -= count
                 rooms[each.endpoint] = room
             if count:
-                taken.append(each.first(count))
+                taken.append(each._replace(entries=each.entries[:count]))
             if count < len(each.entries):
-                left.append(each.without(count))
+                left.append(each._replace(entries=each.entries[count:]))
         self._holdings.to_read = left
         return taken
 

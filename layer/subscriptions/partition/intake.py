@@ -121,14 +121,14 @@ class Intake:
 
     def _pass_on(self, passed: Passed, *, sifted: bool) -> tuple[list[int], list[Any]]:
         self.read_position = passed.upto
-        offsets, records, odd = passed.run
+        offsets, records = passed.offsets, passed.records
         if not sifted and offsets:
             offsets, records = self._wanted(offsets, records)
         if passed.excluded:
             self._cursor.acknowledge(list(passed.excluded))
         if not offsets:
             return offsets, records
-        offsets, records = self._without_odd(offsets, records, odd)
+        offsets, records = self._without_odd(offsets, records, passed.odd)
         if self._compacted is not None:
             offsets, records = self._without_superseded(offsets, records, self._compacted)
         return offsets, records

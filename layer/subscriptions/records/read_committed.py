@@ -30,19 +30,14 @@ _UNCOUNTED: Final = -1
 _OFFSET: Final = attrgetter("offset")
 
 
-class RecordRun(NamedTuple):
-    """Some records of a partition in offset order, and the offsets of those that want a further look (`Looked.odd`)."""
+class Passed(NamedTuple):
+    """Records that may go on, in offset order, and the offsets of those that want a further look (`Looked.odd`);
+    without the offsets that are `excluded` for good, markers among them: they count as acknowledged. `upto`, exclusive:
+    everything below was judged."""
 
     offsets: list[int]
     records: list[Any]
     odd: list[int]
-
-
-class Passed(NamedTuple):
-    """Records that may go on, without the offsets that are `excluded` for good, markers among them: they count as
-    acknowledged. `upto`, exclusive: everything below was judged."""
-
-    run: RecordRun
     excluded: BitMap64
     upto: int
 
@@ -82,7 +77,7 @@ class ReadCommitted:
     def take(self, offsets: list[int], records: list[Any], looked: Looked, end: int) -> Passed:
         """The next records, which were looked over, all that there are below `end`."""
         if not looked.met and not self._offsets:
-            return Passed(RecordRun(offsets, records, looked.odd), BitMap64(), end)
+            return Passed(offsets, records, looked.odd, BitMap64(), end)
         self.in_use = True
         self.end = end
         if self._offsets:
@@ -92,7 +87,7 @@ class ReadCommitted:
             self._met += looked.met
             self._bytes += sum(map(len, records))
             if self._is_held_up_still(looked.met):
-                return Passed(RecordRun([], [], []), BitMap64(), self._offsets[0])
+                return Passed([], [], [], BitMap64(), self._offsets[0])
         else:
             self._offsets, self._records, self._odd, self._met = offsets, records, looked.odd, looked.met
             self._bytes = _UNCOUNTED
@@ -125,24 +120,25 @@ class ReadCommitted:
             stays = [offset not in left_out for offset in offsets]
             offsets, records = list(compress(offsets, stays)), list(compress(records, stays))
             odd = [offset for offset in odd if offset not in left_out]
-        return Passed(RecordRun(offsets, records, odd), judged.excluded, upto)
+        return Passed(offsets, records, odd, judged.excluded, upto)
 
     def _keep_met_from(self, start: int) -> None:
         at = bisect_left(self._met, start, key=_OFFSET)
         reach_over = [found for one in self._met[:at] if (found := one.from_offset(start)) is not None]
         self._met = sorted(reach_over + self._met[at:], key=_OFFSET)
 
-    def _let_go_below(self, upto: int) -> RecordRun:
+    def _let_go_below(self, upto: int) -> tuple[list[int], list[Any], list[int]]:
+        """Gives offsets, records and odd offsets."""
         at, odd_at = bisect_left(self._offsets, upto), bisect_left(self._odd, upto)
-        gone = RecordRun(self._offsets[:at], self._records[:at], self._odd[:odd_at])
+        offsets, records, odd = self._offsets[:at], self._records[:at], self._odd[:odd_at]
         if at:
             self._offsets, self._records, self._odd = self._offsets[at:], self._records[at:], self._odd[odd_at:]
             self._keep_met_from(upto)
             if self._bytes == _UNCOUNTED or len(self._records) < at:  # the shorter part is the cheaper one to count
                 self._bytes = sum(map(len, self._records))
             else:
-                self._bytes -= sum(map(len, gone.records))
-        return gone
+                self._bytes -= sum(map(len, records))
+        return offsets, records, odd
 
     def unsettled(self) -> list[TxnId]:
         """What to ask for, to let go of more of what waits."""

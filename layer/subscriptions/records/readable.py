@@ -128,9 +128,9 @@ class Readable:
         return [] if committed.waits_from is None else self._pass_on(partition, committed.release())
 
     def _pass_on(self, partition: int, passed: Passed) -> list[Any]:
-        offsets, records, odd_offsets = passed.run
-        wanted = frozenset(odd_offsets)
-        return self._of(partition, records, [i for i, offset in enumerate(offsets) if offset in wanted])
+        wanted = frozenset(passed.odd)
+        odd = [i for i, offset in enumerate(passed.offsets) if offset in wanted]
+        return self._of(partition, passed.records, odd)
 
     def _of(self, partition: int, records: list[Any], odd: list[int]) -> list[Any]:
         left = self._chunks.together(partition, self._valid(partition, records, odd))

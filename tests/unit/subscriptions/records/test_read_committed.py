@@ -76,22 +76,22 @@ def entries() -> Entries:
 def test_plain_records_pass_as_they_are(committed: ReadCommitted) -> None:
     records = [Record(0), Record(1)]
     passed = take(committed, *records)
-    assert (passed.run.offsets, passed.run.records, passed.upto) == ([0, 1], records, 2)
+    assert (passed.offsets, passed.records, passed.upto) == ([0, 1], records, 2)
     assert not committed.in_use
 
 
 def test_a_run_that_holds_the_marker_needs_no_question(committed: ReadCommitted) -> None:
     passed = take(committed, of(0, T1), of(1, T2), marker(2, T2, committed=False), marker(3, T1, committed=True))
-    assert (passed.run.offsets, list(passed.excluded), passed.upto) == ([0], [1, 2, 3], 4)
+    assert (passed.offsets, list(passed.excluded), passed.upto) == ([0], [1, 2, 3], 4)
     assert committed.waits_from is None
 
 
 def test_everything_from_the_first_open_record_on_waits_for_its_marker(committed: ReadCommitted) -> None:
-    assert take(committed, Record(0), of(1, T1), Record(2)).run.offsets == [0]
+    assert take(committed, Record(0), of(1, T1), Record(2)).offsets == [0]
     assert (committed.waits_from, committed.waiting()) == (1, 2)
-    assert take(committed, of(3, T2), marker(4, T2, committed=True)).run.offsets == []
+    assert take(committed, of(3, T2), marker(4, T2, committed=True)).offsets == []
     passed = take(committed, marker(5, T1, committed=True), Record(6))
-    assert (passed.run.offsets, passed.upto, committed.waits_from) == ([1, 2, 3, 6], 7, None)
+    assert (passed.offsets, passed.upto, committed.waits_from) == ([1, 2, 3, 6], 7, None)
 
 
 def test_what_is_on_record_lets_go_without_a_marker(committed: ReadCommitted, entries: Entries) -> None:
@@ -99,11 +99,11 @@ def test_what_is_on_record_lets_go_without_a_marker(committed: ReadCommitted, en
     take(committed, of(0, T1), of(1, T2), Record(2))
     assert committed.unsettled() == [T1, T2]
     committed.learn(committed.unsettled(), entries)
-    assert committed.release().run.offsets == []
+    assert committed.release().offsets == []
     entries.put(T1, aborted([0]))
     committed.learn(committed.unsettled(), entries)
     passed = committed.release()
-    assert (passed.run.offsets, list(passed.excluded), passed.upto) == ([1, 2], [0], 3)
+    assert (passed.offsets, list(passed.excluded), passed.upto) == ([1, 2], [0], 3)
 
 
 def test_it_is_full_beyond_its_bytes_and_beyond_its_records(
@@ -127,7 +127,7 @@ def test_what_nobody_wants_any_more_does_not_wait(committed: ReadCommitted) -> N
     committed.forget_below(1)
     assert committed.waits_from == 1
     committed.forget_below(2)
-    assert committed.release().run.offsets == [2]
+    assert committed.release().offsets == [2]
     assert committed.waits_from == 3
     committed.forget_below(4)
     assert committed.waits_from is None
@@ -232,7 +232,7 @@ def test_one_question_serves_all_partitions(looks: Looks, entries: Entries) -> N
         looks.looking.note(number, committed)
     assert looks.looking.look_again(partitions, lambda partition: None)
     assert looks.access.asked == 1
-    assert [each.release().run.offsets for each in partitions.values()] == [[0]] * 3
+    assert [each.release().offsets for each in partitions.values()] == [[0]] * 3
 
 
 def test_while_nobody_answers_messages_wait(
@@ -242,7 +242,7 @@ def test_while_nobody_answers_messages_wait(
     looks.looking.note(0, committed)
     looks.access.answers = False
     assert not looks.looking.look_again({0: committed}, lambda partition: None)
-    assert committed.release().run.offsets == []
+    assert committed.release().offsets == []
     assert "their messages wait" in caplog.text
     assert round(looks.looking.in_s(), 3) == 1.0
 
