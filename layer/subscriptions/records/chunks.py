@@ -217,7 +217,8 @@ class ChunkAssembly:
         follows a gap, is no use to anybody. Otherwise they may come in any order."""
         self._pending: dict[str, _Pending] = {}
         """By uuid, oldest first."""
-        self._kept_bytes = 0
+        self.pending_bytes = 0
+        """Payload that is kept for incomplete messages."""
         self._look_s = 0.0
         """No pending message expires before."""
         self.known: dict[int, Known] = {}
@@ -233,10 +234,6 @@ class ChunkAssembly:
     @property
     def pending(self) -> int:
         return len(self._pending)
-
-    @property
-    def pending_bytes(self) -> int:
-        return self._kept_bytes
 
     def add(self, offset: int, info: ChunkInfo, record: Any) -> WholeMessage | None:
         """Take a chunk; gives the message that is complete with it, which may be another one than its last one when
@@ -264,7 +261,7 @@ class ChunkAssembly:
                 self._give_up(uuid, [offset], f"chunk {chunk_id} of {info.chunks} without its beginning")
                 return None
             pending = self._begin(info)
-        self._kept_bytes += pending.add(chunk_id, offset, record, self.now_s())
+        self.pending_bytes += pending.add(chunk_id, offset, record, self.now_s())
         if len(pending.found) < pending.chunks:
             self._keep_bounds(uuid)
             return None
@@ -285,14 +282,14 @@ class ChunkAssembly:
         count = len(with_payload)
         most = rules.max_pending or count
         for uuid in with_payload:
-            if count <= most and self._kept_bytes <= MOST_PENDING_BYTES:
+            if count <= most and self.pending_bytes <= MOST_PENDING_BYTES:
                 break
             if uuid == newest:
                 continue
             if rules.auto_ack_oldest and count > most:
                 self._give_up_pending(uuid, f"more than {most} messages are incomplete")
             else:
-                self._kept_bytes -= self._pending[uuid].drop_payload()
+                self.pending_bytes -= self._pending[uuid].drop_payload()
             count -= 1
         if len(self._pending) > MOST_PENDING:
             self._give_up_pending(next(iter(self._pending)), f"more than {MOST_PENDING} messages are incomplete")
@@ -319,7 +316,7 @@ class ChunkAssembly:
 
     def _forget(self, uuid: str) -> _Pending:
         pending = self._pending.pop(uuid)
-        self._kept_bytes -= pending.payload_bytes or 0
+        self.pending_bytes -= pending.payload_bytes or 0
         return pending
 
     def take_given_up(self, cursor: object) -> list[int]:
@@ -331,7 +328,7 @@ class ChunkAssembly:
 
     def forget_pending(self) -> None:
         self._pending.clear()
-        self._kept_bytes = 0
+        self.pending_bytes = 0
 
     def clear(self) -> None:
         """The same, and what was complete does not matter any more (seek)."""

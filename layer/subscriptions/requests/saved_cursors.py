@@ -100,19 +100,17 @@ class SavedCursors:
     ) -> CommittedOffset | None:
         """What the group has of a partition that served it in the other way, once it is settled."""
         group = subscription.other_group(partition)
-        return None if group is None else self._settled(subscription, group, [partition], deadline).get(partition)
+        return (
+            None if group is None else self.committed_settled(subscription, [partition], deadline, group).get(partition)
+        )
 
     def committed_settled(
-        self, subscription: Subscription, partitions: Sequence[int], deadline: Deadline
+        self, subscription: Subscription, partitions: Sequence[int], deadline: Deadline, group: str | None = None
     ) -> Mapping[int, CommittedOffset]:
-        """What the group of the subscription has, for its member: whoever changes it without one is waited for."""
-        return self._settled(subscription, subscription.group, partitions, deadline)
-
-    def _settled(
-        self, subscription: Subscription, group: str, partitions: Sequence[int], deadline: Deadline
-    ) -> Mapping[int, CommittedOffset]:
+        """What the group has (None: the one of the subscription), for its member: whoever changes it without one is
+        waited for."""
         return self._idle_offsets.settled(
-            subscription.whole_group, group, subscription.topic.kafka_topic, partitions, deadline
+            subscription.whole_group, group or subscription.group, subscription.topic.kafka_topic, partitions, deadline
         )
 
     def forget(self, subscription: Subscription, cursors: Mapping[int, Recovered], deadline: Deadline) -> None:

@@ -72,18 +72,14 @@ def rebuild(met: Iterable[Met], before: dict[TxnId, Rebuilt] | None = None) -> d
     return found
 
 
-def verify(where: DataPartition, met: Iterable[Met], log_start: int, entries: BufferEntries) -> list[Difference]:
-    """What differs between the log, read from `log_start` to an end that was taken before that of `entries`, and these.
-
-    What an entry says of offsets below `log_start` cannot be compared.
-    """
-    return compare(where, rebuild(met), log_start, entries)
-
-
 def compare(
     where: DataPartition, log: Mapping[TxnId, Rebuilt], log_start: int, entries: BufferEntries
 ) -> list[Difference]:
-    """The same with what was rebuilt already."""
+    """What differs between the log, rebuilt from `log_start` to an end that was taken before that of `entries`, and
+    these.
+
+    What an entry says of offsets below `log_start` cannot be compared.
+    """
     found: list[Difference] = []
     for txn, rebuilt in log.items():
         found += _of_transaction(where, txn, rebuilt, log_start, entries)

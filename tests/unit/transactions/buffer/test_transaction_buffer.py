@@ -14,7 +14,7 @@ from pulsar_on_kafka.transactions.buffer.buffer_machine import LATE_FOR_MS, MOST
 from pulsar_on_kafka.transactions.buffer.cleaning import KEPT_FOR_MS, BufferCleaning
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import Met
-from pulsar_on_kafka.transactions.buffer.verify import Finding, verify
+from pulsar_on_kafka.transactions.buffer.verify import Finding, compare, rebuild
 from tests.unit.transactions.buffer_records import COORDINATOR, HERE, Entries, aborted, key_of, opened, txn, void
 
 T1, T2, T3 = txn(1), txn(2), txn(3)
@@ -336,7 +336,8 @@ def test_what_was_aborted_in_a_topic_that_is_gone_goes_when_nothing_comes_late_a
 
 def findings(entries: Entries, met: list[Met], log_start: int = 0) -> list[tuple[Finding, int, list[int]]]:
     return [
-        (found.finding, found.txn.least_bits, list(found.offsets)) for found in verify(HERE, met, log_start, entries)
+        (found.finding, found.txn.least_bits, list(found.offsets))
+        for found in compare(HERE, rebuild(met), log_start, entries)
     ]
 
 
@@ -369,7 +370,7 @@ def test_each_difference_is_found(entries: Entries, met: list[Met], finding: Fin
     found = [item for item in findings(entries, met) if item[1] == met[-1].txn.least_bits]
     assert (finding, met[-1].txn.least_bits, offsets) in found
     assert finding.is_harmless == (finding is Finding.STILL_OPEN)
-    assert str(verify(HERE, met, 0, entries)[0]).startswith("transaction (562949953421312,")
+    assert str(compare(HERE, rebuild(met), 0, entries)[0]).startswith("transaction (562949953421312,")
 
 
 def test_void_records_whose_marker_is_gone_from_the_log_are_no_difference(entries: Entries) -> None:
