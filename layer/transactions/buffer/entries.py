@@ -18,7 +18,6 @@ transaction's records out. Bounds and offsets count in their own life.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import reduce
 from typing import NamedTuple, TypeVar
@@ -57,30 +56,7 @@ class TxnEntryStatus(Enum):
     COMMITTED = "committed"
 
 
-@dataclass(slots=True)
-class _Known:
-    """All entries of one transaction in one partition, by key."""
-
-    opened: dict[TransactionBufferKey, OpenEntry] = field(default_factory=dict)
-    aborted: dict[TransactionBufferKey, AbortedEntry] = field(default_factory=dict)
-    void: dict[TransactionBufferKey, VoidEntry] = field(default_factory=dict)
-
-    def put(self, key: TransactionBufferKey, entry: BufferEntry) -> None:
-        match entry:
-            case OpenEntry():
-                self.opened[key] = entry
-            case AbortedEntry():
-                self.aborted[key] = entry
-            case VoidEntry():
-                self.void[key] = entry
-
-    def pop(self, key: TransactionBufferKey) -> None:
-        self.opened.pop(key, None)
-        self.aborted.pop(key, None)
-        self.void.pop(key, None)
-
-    def __len__(self) -> int:
-        return len(self.opened) + len(self.aborted) + len(self.void)
+_Known = dict[TransactionBufferKey, BufferEntry]  # All entries of one transaction in one partition.
 
 
 class BufferEntries:
@@ -104,7 +80,7 @@ class BufferEntries:
                 else:
                     entry = decode_buffer_entry(key.kind, record.value)
                     transactions = self._partitions.setdefault((key.topic, key.partition), {})
-                    transactions.setdefault(TxnId(key.txn_most, key.txn_least), _Known()).put(key, entry)
+                    transactions.setdefault(TxnId(key.txn_most, key.txn_least), {})[key] = entry
             case LowWaterKey(coordinator, session):
                 if record.value is None:
                     self._low_water.get(coordinator, {}).pop(session, None)
@@ -119,7 +95,7 @@ class BufferEntries:
         transactions = self._partitions.get((key.topic, key.partition), {})
         known = transactions.get(txn)
         if known is not None:
-            known.pop(key)
+            known.pop(key, None)
             if not known:
                 del transactions[txn]
         if not transactions:
@@ -154,11 +130,9 @@ class BufferEntries:
         """The status of a transaction that a record below the data's end names, when that end was taken before this
         log's."""
         known = self._known(where, txn)
-        if known is None:
-            return TxnEntryStatus.COMMITTED
-        if any(_tells_of(entry, where) for entry in known.aborted.values()):
+        if any(_tells_of(entry, where) for entry in _of_kind(known, AbortedEntry).values()):
             return TxnEntryStatus.ABORTED
-        if known.opened and not self.is_over(txn):
+        if _of_kind(known, OpenEntry) and not self.is_over(txn):
             return TxnEntryStatus.OPEN
         return TxnEntryStatus.COMMITTED
 
@@ -172,28 +146,23 @@ class BufferEntries:
 
     def void(self, where: DataPartition, txn: TxnId) -> BitMap64:
         """Records of this transaction that came after its end, as far as somebody met them."""
-        known = self._known(where, txn)
-        return _union([] if known is None else [entry.offsets for entry in _of_life(known.void, where)])
+        return _union([entry.offsets for entry in _void(self._known(where, txn), where).values()])
 
     def aborted(self, where: DataPartition, txn: TxnId) -> AbortedEntry | None:
         """The entries of all sessions on an aborted transaction, together."""
-        known = self._known(where, txn)
-        return None if known is None else _together(known.aborted, where)
+        return _together(self._known(where, txn), where)
 
     def open_bounds(self, where: DataPartition) -> dict[TxnId, int]:
         """The open transactions, and below which offset none of their records lies."""
-        return {
-            txn: min(_bound(entry, where) for entry in known.opened.values())
-            for txn, known in self._in(where)
-            if known.opened and self.status(where, txn) is TxnEntryStatus.OPEN
-        }
+        announced = self.announced_bounds(where)
+        return {txn: bound for txn, bound in announced.items() if self.status(where, txn) is TxnEntryStatus.OPEN}
 
     def announced_bounds(self, where: DataPartition) -> dict[TxnId, int]:
         """`open_bounds` of all transactions with an OPEN, void ones too."""
         return {
-            txn: min(_bound(entry, where) for entry in known.opened.values())
+            txn: min(_bound(entry, where) for entry in opened.values())
             for txn, known in self._in(where)
-            if known.opened
+            if (opened := _of_kind(known, OpenEntry))
         }
 
     def snapshot(self, where: DataPartition) -> BufferSnapshot:
@@ -201,25 +170,23 @@ class BufferEntries:
         excluded = BitMap64()
         unsealed: dict[TxnId, int] = {}
         for txn, known in self._in(where):
-            entry = _together(known.aborted, where)
+            entry = _together(known, where)
             if entry is not None:
                 excluded |= entry.offsets
                 if not entry.sealed:
                     unsealed[txn] = entry.lower_bound
-            for void in _of_life(known.void, where):
+            for void in _void(known, where).values():
                 excluded |= void.offsets
         return BufferSnapshot(where, self.open_bounds(where), excluded, unsealed)
 
     def keys_of(self, where: DataPartition, txn: TxnId, kind: BufferKind) -> list[TransactionBufferKey]:
         """All that is there of one kind, whoever wrote it, of whatever life."""
-        known = self._known(where, txn)
-        return [] if known is None else list(_kept(known, kind))
+        return [key for key in self._known(where, txn) if key.kind == kind]
 
     def void_of_session(self, where: DataPartition, txn: TxnId, session: str) -> BitMap64:
         """The offsets that this session has on record as void; its next VOID entry must hold them, too."""
-        known = self._known(where, txn)
-        entries = {} if known is None else {key: e for key, e in known.void.items() if key.session == session}
-        return _union([entry.offsets for entry in _of_life(entries, where)])
+        void = _void(self._known(where, txn), where)
+        return _union([entry.offsets for key, entry in void.items() if key.session == session])
 
     def transactions(self, where: DataPartition) -> list[TxnId]:
         """Those that anything is on record of, of whatever life."""
@@ -233,32 +200,25 @@ class BufferEntries:
         return sum(len(known) for transactions in self._partitions.values() for known in transactions.values())
 
     def entries(self, where: DataPartition, txn: TxnId) -> Iterator[tuple[TransactionBufferKey, BufferEntry]]:
-        """One by one, of whatever life."""
+        """One by one, of whatever life, what says that it is open first."""
         known = self._known(where, txn)
-        if known is not None:
-            yield from known.opened.items()
-            yield from known.aborted.items()
-            yield from known.void.items()
+        yield from _of_kind(known, OpenEntry).items()
+        yield from _of_kind(known, AbortedEntry).items()
+        yield from _of_kind(known, VoidEntry).items()
 
     def _in(self, where: DataPartition) -> list[tuple[TxnId, _Known]]:
         return list(self._partitions.get((where.topic, where.partition), {}).items())
 
-    def _known(self, where: DataPartition, txn: TxnId) -> _Known | None:
-        return self._partitions.get((where.topic, where.partition), {}).get(txn)
+    def _known(self, where: DataPartition, txn: TxnId) -> _Known:
+        return self._partitions.get((where.topic, where.partition), {}).get(txn, {})
 
 
-def _kept(known: _Known, kind: BufferKind) -> Iterator[TransactionBufferKey]:
-    match kind:
-        case BufferKind.OPEN:
-            yield from known.opened
-        case BufferKind.ABORTED:
-            yield from known.aborted
-        case BufferKind.VOID:
-            yield from known.void
+def _of_kind(known: _Known, kind: type[_E]) -> dict[TransactionBufferKey, _E]:
+    return {key: entry for key, entry in known.items() if isinstance(entry, kind)}
 
 
-def _of_life(entries: dict[TransactionBufferKey, _E], where: DataPartition) -> list[_E]:
-    return [entry for entry in entries.values() if entry.incarnation == where.incarnation]
+def _void(known: _Known, where: DataPartition) -> dict[TransactionBufferKey, VoidEntry]:
+    return {key: e for key, e in _of_kind(known, VoidEntry).items() if e.incarnation == where.incarnation}
 
 
 def _tells_of(entry: AbortedEntry, where: DataPartition) -> bool:
@@ -270,9 +230,9 @@ def _bound(entry: OpenEntry | AbortedEntry, where: DataPartition) -> int:
     return entry.lower_bound if entry.incarnation == where.incarnation else 0
 
 
-def _together(entries: dict[TransactionBufferKey, AbortedEntry], where: DataPartition) -> AbortedEntry | None:
+def _together(known: _Known, where: DataPartition) -> AbortedEntry | None:
     """Sealed when one session wrote all the parts of a sealed entry of this life."""
-    found = {key: entry for key, entry in entries.items() if _tells_of(entry, where)}
+    found = {key: entry for key, entry in _of_kind(known, AbortedEntry).items() if _tells_of(entry, where)}
     if not found:
         return None
     here = [entry for entry in found.values() if entry.incarnation == where.incarnation]

@@ -8,7 +8,7 @@ entry is dropped. Here a bit is set for what *is* acknowledged, as in our cursor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
@@ -248,3 +248,11 @@ def _conflict(txn: TxnId, offset: int, why: str) -> TransactionConflict:
     return TransactionConflict(
         f"transaction {txn.most_bits}:{txn.least_bits} cannot acknowledge: the entry at offset {offset} {why}"
     )
+
+
+def together(acks: Iterable[TxnAck], txn: TxnId) -> TxnAck:
+    """What acks of one transaction hold."""
+    all_of_it = Holdings()
+    for ack in acks:
+        all_of_it.hold(txn, ack)
+    return all_of_it.of(txn)

@@ -40,7 +40,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     split_ack,
 )
 from pulsar_on_kafka.statelog.take_over import Owner
-from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to, positions
+from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to, positions, together
 from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks
 
 MOST_WAITING: Final = 10_000
@@ -334,7 +334,7 @@ class PendingAcks:
                 self._outcomes[txn] = TxnOutcome.ABORTED
         for txn, outcome in self._outcomes.items():
             if outcome is TxnOutcome.COMMITTED and txn not in self._counted:
-                self._counted[txn] = _together(acks.counted(self.life, txn), txn)
+                self._counted[txn] = together(acks.counted(self.life, txn), txn)
         for most, over in self._over.items():
             over.remove_range(0, low_waters.get(most >> 48, -1) + 1)
 
@@ -365,13 +365,6 @@ class PendingAcks:
 
 def _name(txn: TxnId) -> str:
     return f"{txn.most_bits}:{txn.least_bits}"
-
-
-def _together(acks: list[TxnAck], txn: TxnId) -> TxnAck:
-    all_of_it = Holdings()
-    for ack in acks:
-        all_of_it.hold(txn, ack)
-    return all_of_it.of(txn)
 
 
 def _beyond(held: TxnAck, counted: TxnAck) -> TxnAck:

@@ -17,13 +17,13 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.identity import CursorName
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import OpenEntry
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription, TxnStatus
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, Transaction
-from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings
+from pulsar_on_kafka.transactions.pending_acks.holdings import together
 from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks
 
 
@@ -247,7 +247,7 @@ def buffer_stats(entries: BufferEntries, where: DataPartition) -> PartitionBuffe
 
 
 def in_pending_acks(acks: CursorAcks, name: CursorName, life: CursorIncarnation, txn: TxnId) -> TransactionInPendingAck:
-    held = _held(acks, life, txn)
+    held = together(acks.counted(life, txn), txn)
     end = acks.ends.get(txn)
     return TransactionInPendingAck(
         txn,
@@ -268,7 +268,7 @@ def all_in_pending_acks(acks: CursorAcks, name: CursorName, life: CursorIncarnat
 
 def pending_ack_stats(acks: CursorAcks, name: CursorName, life: CursorIncarnation) -> PendingAckStats:
     mine = acks.life(life)
-    held = [_held(acks, life, txn) for txn in mine.transactions()]
+    held = [together(acks.counted(life, txn), txn) for txn in mine.transactions()]
     cumulative = [ack.cumulative.offset for ack in held if ack.cumulative is not None]
     owner = mine.fence.owner
     return PendingAckStats(
@@ -285,13 +285,6 @@ def pending_ack_stats(acks: CursorAcks, name: CursorName, life: CursorIncarnatio
             if other != life
         ),
     )
-
-
-def _held(acks: CursorAcks, life: CursorIncarnation, txn: TxnId) -> TxnAck:
-    together = Holdings()
-    for ack in acks.counted(life, txn):
-        together.hold(txn, ack)
-    return together.of(txn)
 
 
 def first_ranges(offsets: BitMap64) -> tuple[tuple[int, int], ...]:
