@@ -9,11 +9,9 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.meters import SendCounts
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.crypto.encryptor import Sealer
 from pulsar_on_kafka.exceptions import Timeout
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.sending.batches import BatchesInFlight
 from pulsar_on_kafka.sending.batching import Batching, BatchingOptions
 from pulsar_on_kafka.sending.chunking import Chunking
@@ -83,24 +81,16 @@ class Sender:
             self._steps = Steps(batches, schema, self._routing, self._receipts)
             self.outlet = batches
             self.way = Batching(batches, self._steps, self._routing, options.batching, timer)
+        self.name = admitted.name
+        self.topic = self.outlet.topic
+        self.last_sequence_id = self.outlet.last_sequence_id
+        self.send_counts = self.outlet.send_counts
+        self.follow_backlog = self.outlet.follow_backlog
         self.send = self.way.send
         """Send one message; the one call that a message costs."""
         if admitted.deduplication.active:
             self.way.ask_deduplication()
         self._membership.when_thrown_out(self._throw_out)
-
-    @property
-    def name(self) -> str:
-        return self._admitted.name
-
-    def topic(self) -> str:
-        return self.outlet.topic()
-
-    def last_sequence_id(self) -> int:
-        return self.outlet.last_sequence_id()
-
-    def send_counts(self) -> SendCounts:
-        return self.outlet.send_counts()
 
     def is_connected(self) -> bool:
         """It was neither closed nor thrown out."""
@@ -179,9 +169,6 @@ class Sender:
             deduplication.open(range(known, partitions), deadline)
         self.way.grow(partitions)
         self._routing.partitions = partitions
-
-    def follow_backlog(self, exceeded: BacklogExceeded | None) -> None:
-        self.outlet.follow_backlog(exceeded)
 
     def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None:
         """The policy's value is `wanted`. For a policy watch.

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from msgspec import structs
 
-from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
@@ -37,6 +36,7 @@ class SingleRecords:
         self.plain = steps.plain
         self._outlet = outlet
         self._steps = steps
+        self.wait_for_all = outlet.wait_for_all
         self._spread = routing.spread
         self._single = routing.single
         self._chunking = chunking
@@ -163,9 +163,6 @@ class SingleRecords:
 
     def unkeyed(self) -> int:
         return self._spread(None)
-
-    def wait_for_all(self, deadline: Deadline) -> int:
-        return self._outlet.wait_for_all(deadline)
 
     def grow(self, partitions: int) -> None:
         """The topic has so many partitions now."""
