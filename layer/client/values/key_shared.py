@@ -55,10 +55,6 @@ class KeySharedPolicy:
     def get_sticky_ranges(self) -> list[tuple[int, int]]:
         return list(self._ranges)
 
-    def _rule(self) -> KeySharedRule:
-        sticky = self._mode is KeySharedMode.Sticky
-        return KeySharedRule(tuple(self._ranges) if sticky else None, self._out_of_order)
-
 
 class ConsumerKeySharedPolicy:
     """A consumer takes this policy with `subscribe(key_shared_policy=...)`."""
@@ -106,7 +102,10 @@ class ConsumerKeySharedPolicy:
 
 def key_shared_rule(policy: ConsumerKeySharedPolicy | None) -> KeySharedRule:
     """What the dispatcher is told; without a policy AutoSplit with keys in order."""
-    return KeySharedRule() if policy is None else policy.policy()._rule()
+    if policy is None:
+        return KeySharedRule()
+    sticky = policy.key_shared_mode is KeySharedMode.Sticky
+    return KeySharedRule(tuple(policy.sticky_ranges) if sticky else None, policy.allow_out_of_order_delivery)
 
 
 def _range(given: object) -> tuple[int, int]:
