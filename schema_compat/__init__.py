@@ -27,8 +27,7 @@ from pulsar_on_kafka.schema_compat.base.schema_model import (
     SchemaType,
     UnreadableSchema,
 )
-from pulsar_on_kafka.schema_compat.checkers import BUILT_IN, Checkers
-from pulsar_on_kafka.schema_compat.compatibility import check_compatibility, check_readable
+from pulsar_on_kafka.schema_compat.compatibility import BUILT_IN, Checkers, check_compatibility, check_readable
 from pulsar_on_kafka.schema_compat.identity import SAME_AFTER_PARSING, same_schema
 
 __all__ = [

@@ -13,9 +13,8 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any, Final
 
-from pulsar_on_kafka.schema_compat.avro.avro_names import full_name, namespace_of
 from pulsar_on_kafka.schema_compat.avro.avro_parsing import read_definition, read_json
-from pulsar_on_kafka.schema_compat.avro.avro_types import PRIMITIVES
+from pulsar_on_kafka.schema_compat.avro.avro_types import PRIMITIVES, full_name, namespace_of
 from pulsar_on_kafka.schema_compat.base.json_text import NotJson
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType, UnreadableSchema
 from pulsar_on_kafka.schema_compat.json_forms import Form, definition_of

@@ -15,8 +15,9 @@ from typing import Any, Final
 from pulsar_on_kafka.schema_compat.avro.avro_checker import AVRO_CHECKER
 from pulsar_on_kafka.schema_compat.avro.avro_parsing import read_definition, read_json
 from pulsar_on_kafka.schema_compat.base.json_text import NotJson
-from pulsar_on_kafka.schema_compat.base.rule_names import DEFINITION_FORM_CHANGED, DEFINITION_ID_CHANGED
 from pulsar_on_kafka.schema_compat.base.schema_model import (
+    DEFINITION_FORM_CHANGED,
+    DEFINITION_ID_CHANGED,
     CompatibilityStrategy,
     Incompatibility,
     PairChecker,

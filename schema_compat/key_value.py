@@ -17,8 +17,9 @@ from dataclasses import replace
 from typing import Final
 
 from pulsar_on_kafka.schema_compat.base.json_text import NotJson, parse_json
-from pulsar_on_kafka.schema_compat.base.rule_names import KEY_SCHEMA_TYPE_CHANGED, VALUE_SCHEMA_TYPE_CHANGED
 from pulsar_on_kafka.schema_compat.base.schema_model import (
+    KEY_SCHEMA_TYPE_CHANGED,
+    VALUE_SCHEMA_TYPE_CHANGED,
     CompatibilityStrategy,
     Incompatibility,
     SchemaInfo,

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pulsar_on_kafka.schema_compat.base.rule_names import SCHEMA_UNREADABLE, STRATEGY_FORBIDS_CHANGE
 from pulsar_on_kafka.schema_compat.base.schema_model import (
+    SCHEMA_UNREADABLE,
+    STRATEGY_FORBIDS_CHANGE,
     CompatibilityStrategy,
     Direction,
     Incompatibility,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.admin.buffer_check import VerifiedBuffer
 from pulsar_on_kafka.admin.client import AdminClient
 from pulsar_on_kafka.admin.cursor_view import LedgerCost, PartitionCursor
 from pulsar_on_kafka.admin.stats import (
@@ -12,7 +11,7 @@ from pulsar_on_kafka.admin.stats import (
     SubscriptionStats,
     TopicStats,
 )
-from pulsar_on_kafka.admin.transactions import TransactionDetails
+from pulsar_on_kafka.admin.transactions import TransactionDetails, VerifiedBuffer
 from pulsar_on_kafka.ledgers.inspection import LedgerInfo
 from pulsar_on_kafka.metadata.namespaces import CLUSTER
 from pulsar_on_kafka.registry.model import SchemaEntry, StoredSchema

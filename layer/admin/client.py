@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import TracebackType
 
-from pulsar_on_kafka.admin.clusters import ClusterAdmin
+from pulsar_on_kafka.admin.clusters import ClusterAdmin, TenantAdmin
 from pulsar_on_kafka.admin.context import raising_pulsar_errors
 from pulsar_on_kafka.admin.deletions import DeletionAdmin
 from pulsar_on_kafka.admin.ledgers import LedgerAdmin
 from pulsar_on_kafka.admin.schemas import SchemaAdmin
 from pulsar_on_kafka.admin.stats import PublisherStats, ReplicationStats, TopicStats
 from pulsar_on_kafka.admin.subscriptions import SubscriptionAdmin
-from pulsar_on_kafka.admin.tenants import TenantAdmin
 from pulsar_on_kafka.admin.transactions import TransactionAdmin
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
@@ -80,8 +79,6 @@ class AdminClient(
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         self.close()
-
-    # Topics -------------------------------------------------------------------------------------------------------
 
     def create_topic(self, topic: str, *, entries_per_ledger: int | None = None) -> None:
         """Make a non-partitioned topic. Raises NotAllowedError when it exists."""
@@ -182,8 +179,6 @@ class AdminClient(
             },
         )
 
-    # Namespaces ---------------------------------------------------------------------------------------------------
-
     def create_namespace(self, namespace: str) -> None:
         """Make `tenant/namespace`. Raises NotAllowedError when it exists."""
         self.node.namespaces.create(namespace, self._deadline())
@@ -198,8 +193,6 @@ class AdminClient(
 
     def list_namespaces(self, tenant: str) -> list[str]:
         return self.node.namespaces.list(tenant, self._deadline())
-
-    # Inside -------------------------------------------------------------------------------------------------------
 
     def _backlog_exceeded(self, topic: Topic) -> str:
         try:

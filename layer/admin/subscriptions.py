@@ -241,8 +241,6 @@ class SubscriptionAdmin(AdminContext):
         found = self._subscription(topic, subscription, deadline)
         self.node.memberships.delete_subscription(found, deadline, force=force)
 
-    # Inside -------------------------------------------------------------------------------------------------------
-
     def _subscription(self, topic: str, subscription: str, deadline: Deadline) -> Subscription:
         opened = self._topic(topic, deadline)
         found = self._recorded_subscription(opened, subscription, deadline)

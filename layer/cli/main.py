@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -33,7 +33,14 @@ from pulsar_on_kafka.cli.schemas import diff as schema_diff
 from pulsar_on_kafka.cli.schemas import extract as schema_extract
 from pulsar_on_kafka.cli.schemas import offline as schemas
 from pulsar_on_kafka.cli.schemas import registry as schema_registry
-from pulsar_on_kafka.cli.shared.command import DEBUG_HELP, INSTANCE_HELP, KAFKA_CONFIG_HELP, OUTPUT_HELP, URL_HELP
+from pulsar_on_kafka.cli.shared.command import (
+    DEBUG_HELP,
+    INSTANCE_HELP,
+    KAFKA_CONFIG_HELP,
+    OUTPUT_HELP,
+    URL_HELP,
+    command,
+)
 from pulsar_on_kafka.cli.shared.settings import DEFAULT_URL, OutputFormat, Settings
 from pulsar_on_kafka.client.connection.connection import INSTANCE_VARIABLE
 
@@ -57,16 +64,16 @@ app.add_typer(transactions.app, name="transactions")
 app.add_typer(ledgers.app, name="ledgers")
 schema_registry.register(schemas.app)
 app.add_typer(schemas.app, name="schemas")
-schema_extract.register(schemas.app)
-schema_diff.register(schemas.app)
+command(schemas.app, "extract")(schema_extract.extract)
+command(schemas.app, "diff")(schema_diff.diff)
 app.add_typer(compat.app, name="compat")
 app.add_typer(spark.app, name="spark")
-standalone.register(app)
-produce.register(app)
-consume.register(app)
-doctor.register(app)
-metrics.register(app)
-serve.register(app)
+command(app, "standalone")(standalone.standalone)
+command(app, "produce")(produce.produce)
+command(app, "consume")(consume.consume)
+command(app, "doctor")(doctor.doctor)
+command(app, "metrics")(metrics.metrics)
+command(app, "serve")(serve.serve)
 
 
 def _show_version(wanted: bool) -> None:
@@ -83,8 +90,7 @@ def root(
     ctx: typer.Context,
     url: Annotated[str, typer.Option("--url", envvar="POK_URL", help=URL_HELP)] = DEFAULT_URL,
     kafka_config: Annotated[
-        Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-        typer.Option("--kafka-config", help=KAFKA_CONFIG_HELP, metavar="FILE|KEY=VALUE"),
+        list[str] | None, typer.Option("--kafka-config", help=KAFKA_CONFIG_HELP, metavar="FILE|KEY=VALUE")
     ] = None,
     output: Annotated[OutputFormat, typer.Option("--output", help=OUTPUT_HELP)] = OutputFormat.TABLE,
     debug: Annotated[bool, typer.Option("--debug", help=DEBUG_HELP)] = False,

@@ -9,17 +9,74 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.context import methods_within
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
-from pulsar_on_kafka.compat.pulsar_policies import requests_for
 from pulsar_on_kafka.compat.secured import ADMIN, Logins
+from pulsar_on_kafka.metadata.policies import (
+    BACKLOG_QUOTA_LIMIT_SIZE,
+    BACKLOG_QUOTA_LIMIT_SIZE_ACTION,
+    BACKLOG_QUOTA_LIMIT_TIME,
+    BACKLOG_QUOTA_LIMIT_TIME_ACTION,
+    DELETE_WHILE_INACTIVE,
+    INACTIVE_TOPIC_DELETE_MODE,
+    MAX_INACTIVE_DURATION_SECONDS,
+    MESSAGE_TTL_IN_SECONDS,
+    SUBSCRIPTION_EXPIRATION_TIME_MINUTES,
+    Policy,
+)
 from pulsar_on_kafka.registry.model import StoredSchema
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
+
+
+class Request(NamedTuple):
+    """A POST to `/namespaces/<namespace>/<path>`."""
+
+    path: str
+    body: Any
+
+
+_NUMBERS: Final = {
+    "messageTTL": MESSAGE_TTL_IN_SECONDS,
+    "subscriptionExpirationTime": SUBSCRIPTION_EXPIRATION_TIME_MINUTES,
+}
+_OBJECTS: Final[Mapping[str, Mapping[str, Policy]]] = {
+    "backlogQuota?backlogQuotaType=destination_storage": {
+        "limitSize": BACKLOG_QUOTA_LIMIT_SIZE,
+        "policy": BACKLOG_QUOTA_LIMIT_SIZE_ACTION,
+    },
+    "backlogQuota?backlogQuotaType=message_age": {
+        "limitTime": BACKLOG_QUOTA_LIMIT_TIME,
+        "policy": BACKLOG_QUOTA_LIMIT_TIME_ACTION,
+    },
+    "inactiveTopicPolicies": {
+        "deleteWhileInactive": DELETE_WHILE_INACTIVE,
+        "inactiveTopicDeleteMode": INACTIVE_TOPIC_DELETE_MODE,
+        "maxInactiveDurationSeconds": MAX_INACTIVE_DURATION_SECONDS,
+    },
+}
+
+
+def requests_for(policies: Mapping[str, Any]) -> list[Request]:
+    """What sets these; of an object that is set in part the other parts have their defaults, as in ours.
+
+    Raises:
+        ValueError: one of them is not known here.
+    """
+    known = {each.name for each in _NUMBERS.values()}.union(*({p.name for p in o.values()} for o in _OBJECTS.values()))
+    if strange := sorted(policies.keys() - known):
+        raise ValueError(f"no request is known that sets {', '.join(strange)}; those known: {', '.join(sorted(known))}")
+    found = [Request(path, policies[policy.name]) for path, policy in _NUMBERS.items() if policy.name in policies]
+    for path, parts in _OBJECTS.items():
+        if any(policy.name in policies for policy in parts.values()):
+            body = {part: policies.get(policy.name, policy.default) for part, policy in parts.items()}
+            found.append(Request(path, body))
+    return found
+
 
 _TIMEOUT_S: Final = 30.0
 _KEEP_UP_S: Final = 1.0
@@ -39,67 +96,9 @@ class AdminRefused(AdminError):
     """It exists, and its state does not allow this; or the wish makes no sense."""
 
 
-class Admin(Protocol):
-    """Topics are full names. Every call raises AdminNotFound, AdminRefused or AdminError."""
-
-    def create_topic(self, topic: str) -> None: ...
-    def create_partitioned_topic(self, topic: str, partitions: int) -> None: ...
-    def update_partitions(self, topic: str, partitions: int) -> None: ...
-    def delete_topic(self, topic: str, *, force: bool = False) -> None: ...
-    def list_topics(self, namespace: str) -> list[str]:
-        """Full names, a partitioned topic once."""
-
-    def create_namespace(self, namespace: str) -> None: ...
-    def delete_namespace(self, namespace: str) -> None: ...
-    def list_namespaces(self, tenant: str) -> list[str]: ...
-    def create_subscription(self, topic: str, subscription: str, *, from_earliest: bool = False) -> None: ...
-    def list_subscriptions(self, topic: str) -> list[str]: ...
-    def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None: ...
-    def backlog(self, topic: str, subscription: str) -> int:
-        """Messages that are not acknowledged."""
-
-    def publishers(self, topic: str) -> list[dict[str, Any]]:
-        """The producers of a topic that is not partitioned: name, access mode and properties of each, by name."""
-
-    def is_replicated(self, topic: str, subscription: str) -> bool:
-        """Whether the subscription's state is to be replicated to other clusters."""
-
-    def skip(self, topic: str, subscription: str, count: int) -> None: ...
-    def clear_backlog(self, topic: str, subscription: str) -> None: ...
-    def reset_cursor(self, topic: str, subscription: str, timestamp_ms: int) -> None: ...
-    def reset_cursor_to(self, topic: str, subscription: str, message_id: Any) -> None:
-        """This message comes next."""
-
-    def set_deduplication(self, where: str, *, enabled: bool | None) -> None:
-        """Set the policy of a namespace or a topic; None removes it."""
-
-    def deduplication(self, where: str) -> bool | None:
-        """The value that is set there itself."""
-
-    def compact(self, topic: str) -> None:
-        """Returns when it is done."""
-
-    def set_policies(self, namespace: str, **policies: Any) -> None:
-        """Set policies by the names of `metadata.policies`."""
-
-    def keep_up(self) -> None:
-        """Have policies acted on from now on, as often as this cluster can."""
-
-    def set_schema_compatibility_strategy(self, namespace: str, strategy: str) -> None: ...
-    def set_schema_validation_enforced(self, namespace: str, *, enforced: bool) -> None: ...
-    def set_is_allow_auto_update_schema(self, namespace: str, *, allowed: bool) -> None: ...
-    def schema(self, topic: str) -> dict[str, Any]:
-        """The newest one: version, type, definition (parsed where it is JSON), properties."""
-
-    def schemas(self, topic: str) -> list[dict[str, Any]]:
-        """All that live, the oldest first."""
-
-    def upload_schema(self, topic: str, kind: str, definition: str) -> None: ...
-    def delete_schema(self, topic: str) -> None: ...
-
-
 class PulsarRest:
-    """Pulsar's REST API, version 2."""
+    """Pulsar's REST API, version 2. Topics are full names. Calls of both classes raise AdminNotFound, AdminRefused or
+    AdminError."""
 
     def __init__(self, url: str, logins: Logins | None = None) -> None:
         self._root = url.rstrip("/") + "/admin/v2"
@@ -123,6 +122,7 @@ class PulsarRest:
         self._ask("DELETE", f"{_path(topic)}{partitions}?force={str(force).lower()}")
 
     def list_topics(self, namespace: str) -> list[str]:
+        """Full names, a partitioned topic once."""
         partitioned = self._ask("GET", f"/persistent/{namespace}/partitioned")
         plain = [name for name in self._ask("GET", f"/persistent/{namespace}") if "-partition-" not in name]
         return sorted({*partitioned, *plain})
@@ -148,9 +148,11 @@ class PulsarRest:
         self._ask("DELETE", f"{_path(topic, subscription)}?force={str(force).lower()}")
 
     def backlog(self, topic: str, subscription: str) -> int:
+        """Messages that are not acknowledged."""
         return int(self._statistics(topic, subscription)["msgBacklog"])
 
     def is_replicated(self, topic: str, subscription: str) -> bool:
+        """Whether the subscription's state is to be replicated to other clusters."""
         return bool(self._statistics(topic, subscription)["isReplicated"])
 
     def _statistics(self, topic: str, subscription: str) -> dict[str, Any]:
@@ -162,6 +164,7 @@ class PulsarRest:
         return subscriptions[subscription]
 
     def publishers(self, topic: str) -> list[dict[str, Any]]:
+        """The producers of a topic that is not partitioned: name, access mode and properties of each, by name."""
         found = self._ask("GET", f"{_path(topic)}/stats")["publishers"]
         return _by_name([(p["producerName"], p["accessMode"], p["metadata"]) for p in found])
 
@@ -175,21 +178,25 @@ class PulsarRest:
         self._ask("POST", f"{_path(topic, subscription)}/resetcursor/{timestamp_ms}")
 
     def reset_cursor_to(self, topic: str, subscription: str, message_id: Any) -> None:
+        """This message comes next."""
         place = {"ledgerId": message_id.ledger_id(), "entryId": message_id.entry_id(),
                  "partitionIndex": message_id.partition()}  # fmt: skip
         self._ask("POST", f"{_path(topic, subscription)}/resetcursor", place)
 
     def set_deduplication(self, where: str, *, enabled: bool | None) -> None:
+        """Set the policy of a namespace or a topic; None removes it."""
         if enabled is None:
             self._ask("DELETE", _deduplication(where))
         else:
             self._ask("POST", _deduplication(where), enabled)
 
     def deduplication(self, where: str) -> bool | None:
+        """The value that is set there itself."""
         answer: bool | None = self._ask("GET", _deduplication(where))
         return answer
 
     def compact(self, topic: str) -> None:
+        """Returns when it is done."""
         self._ask("PUT", f"{_path(topic)}/compaction")
 
         def done() -> bool:
@@ -202,11 +209,12 @@ class PulsarRest:
             raise AdminError(f"compaction of {topic} took more than {_TIMEOUT_S:.0f} s")
 
     def set_policies(self, namespace: str, **policies: Any) -> None:
+        """Set policies by the names of `metadata.policies`."""
         for request in requests_for(policies):
             self._ask("POST", f"/namespaces/{namespace}/{request.path}", request.body)
 
     def keep_up(self) -> None:
-        """Brokers do; how often is in their configuration."""
+        """Have policies acted on as often as this cluster can; brokers do, as their configuration says."""
 
     def set_schema_compatibility_strategy(self, namespace: str, strategy: str) -> None:
         self._ask("PUT", f"/namespaces/{namespace}/schemaCompatibilityStrategy", strategy)
@@ -218,9 +226,11 @@ class PulsarRest:
         self._ask("POST", f"/namespaces/{namespace}/isAllowAutoUpdateSchema", allowed)
 
     def schema(self, topic: str) -> dict[str, Any]:
+        """The newest one: version, type, definition (parsed where it is JSON), properties."""
         return _schema_of(self._ask("GET", f"{_schemas(topic)}/schema"))
 
     def schemas(self, topic: str) -> list[dict[str, Any]]:
+        """All that live, the oldest first."""
         found = self._ask("GET", f"{_schemas(topic)}/schemas")["getSchemaResponses"]
         return sorted(map(_schema_of, found), key=lambda each: int(each["version"]))
 
@@ -280,44 +290,34 @@ class LayerAdmin:
         """The client is closed by `close`."""
         self._client = client
         self._maintenance: Maintenance | None = None
+        # What takes and means the same in both.
+        self.create_topic = _alike()(client.create_topic)
+        self.create_partitioned_topic = _alike()(client.create_partitioned_topic)
+        self.update_partitions = _alike()(client.update_partitions)
+        self.delete_topic = _alike()(client.delete_topic)
+        self.create_namespace = _alike()(client.create_namespace)
+        self.delete_namespace = _alike()(client.delete_namespace)
+        self.create_subscription = _alike()(client.create_subscription)
+        self.unsubscribe = _alike()(client.unsubscribe)
+        self.skip = _alike()(client.skip)
+        self.clear_backlog = _alike()(client.clear_backlog)
+        self.compact = _alike()(client.compact)
+        self.set_schema_compatibility_strategy = _alike()(client.set_schema_compatibility_strategy)
+        self.delete_schema = _alike()(client.delete_schema)
 
     def close(self) -> None:
         if self._maintenance is not None:
             self._maintenance.close(Deadline.after(_TIMEOUT_S))
         self._client.close()
 
-    def create_topic(self, topic: str) -> None:
-        self._client.create_topic(topic)
-
-    def create_partitioned_topic(self, topic: str, partitions: int) -> None:
-        self._client.create_partitioned_topic(topic, partitions)
-
-    def update_partitions(self, topic: str, partitions: int) -> None:
-        self._client.update_partitions(topic, partitions)
-
-    def delete_topic(self, topic: str, *, force: bool = False) -> None:
-        self._client.delete_topic(topic, force=force)
-
     def list_topics(self, namespace: str) -> list[str]:
         return sorted(self._client.list_topics(namespace))
-
-    def create_namespace(self, namespace: str) -> None:
-        self._client.create_namespace(namespace)
-
-    def delete_namespace(self, namespace: str) -> None:
-        self._client.delete_namespace(namespace)
 
     def list_namespaces(self, tenant: str) -> list[str]:
         return sorted(self._client.list_namespaces(tenant))
 
-    def create_subscription(self, topic: str, subscription: str, *, from_earliest: bool = False) -> None:
-        self._client.create_subscription(topic, subscription, from_earliest=from_earliest)
-
     def list_subscriptions(self, topic: str) -> list[str]:
         return sorted(self._client.list_subscriptions(topic))
-
-    def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
-        self._client.unsubscribe(topic, subscription, force=force)
 
     def backlog(self, topic: str, subscription: str) -> int:
         return self._client.subscription_stats(topic, subscription).backlog
@@ -328,12 +328,6 @@ class LayerAdmin:
     def publishers(self, topic: str) -> list[dict[str, Any]]:
         found = self._client.topic_stats(topic).publishers
         return _by_name([(p.producer_name, p.access_mode, dict(p.properties)) for p in found])
-
-    def skip(self, topic: str, subscription: str, count: int) -> None:
-        self._client.skip(topic, subscription, count)
-
-    def clear_backlog(self, topic: str, subscription: str) -> None:
-        self._client.clear_backlog(topic, subscription)
 
     def reset_cursor(self, topic: str, subscription: str, timestamp_ms: int) -> None:
         self._client.reset_cursor(topic, subscription, timestamp_ms=timestamp_ms)
@@ -351,9 +345,6 @@ class LayerAdmin:
         answer: bool | None = self._client.get_policy(where, "deduplication")
         return answer
 
-    def compact(self, topic: str) -> None:
-        self._client.compact(topic)
-
     def set_policies(self, namespace: str, **policies: Any) -> None:
         for name, value in policies.items():
             self._client.set_policy(namespace, name, value)
@@ -362,9 +353,6 @@ class LayerAdmin:
         """In this process, every second, until `close`; a second call does nothing."""
         if self._maintenance is None:
             self._maintenance = Maintenance(self._client.node, every_s=_KEEP_UP_S)
-
-    def set_schema_compatibility_strategy(self, namespace: str, strategy: str) -> None:
-        self._client.set_schema_compatibility_strategy(namespace, strategy)
 
     def set_schema_validation_enforced(self, namespace: str, *, enforced: bool) -> None:
         self._client.set_policy(namespace, "schema_validation_enforced", enforced)
@@ -381,8 +369,8 @@ class LayerAdmin:
     def upload_schema(self, topic: str, kind: str, definition: str) -> None:
         self._client.create_schema(topic, SchemaInfo(SchemaType[kind], definition.encode()))
 
-    def delete_schema(self, topic: str) -> None:
-        self._client.delete_schema(topic)
+
+Admin: TypeAlias = PulsarRest | LayerAdmin
 
 
 def _stored(found: StoredSchema) -> dict[str, Any]:

@@ -17,9 +17,8 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.client.values.authentication import AuthenticationToken
 from pulsar_on_kafka.compat.admin import Admin, AdminError, LayerAdmin, PulsarRest
-from pulsar_on_kafka.compat.history import Event, Side
+from pulsar_on_kafka.compat.history import Event, Normaliser, Side
 from pulsar_on_kafka.compat.java import JavaAddress, JavaSdk
-from pulsar_on_kafka.compat.normalise import Normaliser
 from pulsar_on_kafka.compat.secured import ADMIN, EVERYTHING, Logins
 
 T = TypeVar("T")
@@ -135,8 +134,6 @@ class ScenarioRun:
             self._directory = tempfile.TemporaryDirectory(prefix="pok-compat-")
         return Path(self._directory.name)
 
-    # Names --------------------------------------------------------------------------------------------------------
-
     def topic(self, label: str = "topic", partitions: int = 0, *, persistent: bool = True, namespace: str = "") -> str:
         """The full name of a topic that nobody else uses; in the history it is `<label>`.
 
@@ -165,8 +162,6 @@ class ScenarioRun:
         with self._lock:
             self._normaliser.call(f"{self._unique}-{label}", label)
         return f"{self._unique}-{label}"
-
-    # Clients ------------------------------------------------------------------------------------------------------
 
     def client(self, **options: Any) -> Any:
         """A new client of the side's cluster."""
@@ -235,8 +230,6 @@ class ScenarioRun:
         for partition, part in texts.items():
             self.send(f"{topic}-partition-{partition}", part)
 
-    # Receiving ----------------------------------------------------------------------------------------------------
-
     def receive(self, consumer: Any, count: int) -> list[Any]:
         """The next `count` messages of a consumer. Raises the side's Timeout when they do not come."""
         return [consumer.receive(PATIENCE_MS) for _ in range(count)]
@@ -265,8 +258,6 @@ class ScenarioRun:
         deadline = Deadline.after(timeout_s)
         if not wait_until(lambda: bool(condition()), deadline):
             raise TimeoutError(f"{what} did not happen within {timeout_s:.0f} s")
-
-    # Recording ----------------------------------------------------------------------------------------------------
 
     def record(self, what: str, value: Any = True) -> None:
         """Put one fact into the history: plain values, ids, or lists, sets and dicts of them."""
@@ -325,8 +316,6 @@ class ScenarioRun:
         if name == "publish_timestamp":
             return "now" if self.is_now(found) else found
         return found
-
-    # End ----------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the clients, and remove what was made if the target wants that. Failures of this are not results."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pulsar_on_kafka.embedded.broker import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.security import SecureListeners
-from pulsar_on_kafka.embedded.select import Broker, BrokerKind, ExternalBroker, open_broker
-from pulsar_on_kafka.embedded.standalone import run_standalone
+from pulsar_on_kafka.embedded.select import Broker, BrokerKind, ExternalBroker, open_broker, run_standalone
 
 __all__ = [
     "Broker",

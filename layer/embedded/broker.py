@@ -32,10 +32,17 @@ from pulsar_on_kafka.embedded.errors import (
 )
 from pulsar_on_kafka.embedded.jars import ClassArchive, KafkaJars, discard_if_damaged, kafka_jars
 from pulsar_on_kafka.embedded.java import Java, find_java
-from pulsar_on_kafka.embedded.ports import free_port, is_free, require_free
-from pulsar_on_kafka.embedded.progress import Progress, to_stderr
 from pulsar_on_kafka.embedded.security import LISTENERS, SecureListeners
-from pulsar_on_kafka.embedded.settings import HOST, node_properties, render_properties
+from pulsar_on_kafka.embedded.settings import (
+    HOST,
+    Progress,
+    free_port,
+    is_free,
+    node_properties,
+    render_properties,
+    require_free,
+    to_stderr,
+)
 from pulsar_on_kafka.embedded.storage import ensure_formatted, require_room, wait_unlocked
 
 _PORT_ATTEMPTS: Final = 3

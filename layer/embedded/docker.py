@@ -12,9 +12,7 @@ from pulsar_on_kafka.embedded import readiness
 from pulsar_on_kafka.embedded.broker import BrokerOptions
 from pulsar_on_kafka.embedded.download import KAFKA_VERSION
 from pulsar_on_kafka.embedded.errors import BrokerDidNotStart, EmbeddedBrokerError, NoContainerEngine, NotRunning
-from pulsar_on_kafka.embedded.ports import free_port, require_free
-from pulsar_on_kafka.embedded.progress import Progress, to_stderr
-from pulsar_on_kafka.embedded.settings import HOST, common_properties
+from pulsar_on_kafka.embedded.settings import HOST, Progress, common_properties, free_port, require_free, to_stderr
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer

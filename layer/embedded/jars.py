@@ -31,7 +31,7 @@ from pulsar_on_kafka.embedded import download
 from pulsar_on_kafka.embedded.download import KAFKA_VERSION, Downloader
 from pulsar_on_kafka.embedded.errors import DownloadFailed, EmbeddedBrokerError, NoDiskSpace, NoDownloader
 from pulsar_on_kafka.embedded.java import Java
-from pulsar_on_kafka.embedded.progress import Progress, to_stderr
+from pulsar_on_kafka.embedded.settings import Progress, to_stderr
 
 FEWEST_JARS: Final = 40  # 46 today
 _NEEDED: Final = (

@@ -1,18 +1,64 @@
-"""A run uses one of three brokers: an embedded one, one in a container, or a cluster that is there already."""
+"""A run uses one of three brokers: an embedded one, one in a container, or a cluster that is there already.
+
+`pok standalone` runs an embedded one in the foreground, which keeps its data between runs.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
 
+import platformdirs
+
+from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.embedded.broker import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.embedded.docker import DockerBroker
-from pulsar_on_kafka.embedded.errors import CannotRestart, EmbeddedBrokerError
-from pulsar_on_kafka.embedded.progress import Progress, to_stderr
+from pulsar_on_kafka.embedded.download import last_lines
+from pulsar_on_kafka.embedded.errors import BrokerDidNotStart, CannotRestart, EmbeddedBrokerError
+from pulsar_on_kafka.embedded.settings import Progress, to_stderr
+
+DEFAULT_PORT: Final = 9092
+_LOOK_EVERY_S: Final = 0.5
+
+
+def default_data_dir() -> Path:
+    return Path(platformdirs.user_data_dir("pulsar-on-kafka", appauthor=False)) / "standalone"
+
+
+def to_stdout(line: str) -> None:
+    print(line, flush=True)
+
+
+def run_standalone(
+    data_dir: Path | None = None,
+    port: int = DEFAULT_PORT,
+    *,
+    heap_mb: int = 1024,
+    extra: Mapping[str, str] | None = None,
+    announce: Callable[[str], None] = to_stdout,
+    progress: Progress = to_stderr,
+) -> None:
+    """Run a broker until SIGINT or SIGTERM, then stop it in order. To be called from the main thread.
+
+    Args:
+        data_dir: None for one per user (`default_data_dir`).
+        announce: gets `Kafka is ready: kafka://127.0.0.1:<port>` once, when the broker serves.
+    Raises:
+        EmbeddedBrokerError: it cannot start (a busy port, no Java, ...), or ended by itself.
+    """
+    options = BrokerOptions(data_dir=data_dir or default_data_dir(), port=port, heap_mb=heap_mb, extra=extra or {})
+    with told_to_stop(interruptible=False) as stop, EmbeddedBroker(options, progress) as broker:
+        announce(f"Kafka is ready: kafka://{broker.bootstrap}")
+        while not stop.wait(_LOOK_EVERY_S):
+            if not broker.is_running:
+                raise BrokerDidNotStart(f"the broker ended by itself; its log ends: {last_lines(broker.log_file, 5)}")
+        progress("stopping ...")
+
 
 BOOTSTRAP_VARIABLE = "POK_BOOTSTRAP"
 _CONNECT_TIMEOUT_S = 5.0
@@ -20,23 +66,9 @@ _CONNECT_TIMEOUT_S = 5.0
 BrokerKind: TypeAlias = Literal["auto", "embedded", "docker", "external"]
 
 
-class Broker(Protocol):
-    """A running Kafka. Where `can_restart` is False the last five raise `CannotRestart`."""
-
-    @property
-    def bootstrap(self) -> str: ...
-    @property
-    def can_restart(self) -> bool: ...
-    def restart(self) -> None: ...
-    def start(self) -> None: ...
-    def kill(self) -> None: ...
-    def pause(self) -> None: ...
-    def resume(self) -> None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class ExternalBroker:
-    """A cluster that somebody else runs."""
+    """A cluster that somebody else runs: not to be stopped, killed or paused, which raises `CannotRestart`."""
 
     bootstrap: str
     can_restart: bool = False
@@ -58,6 +90,10 @@ class ExternalBroker:
 
     def _refusal(self, what: str) -> CannotRestart:
         return CannotRestart(f"the cluster {self.bootstrap} of {BOOTSTRAP_VARIABLE} is not ours to be {what}")
+
+
+Broker: TypeAlias = EmbeddedBroker | DockerBroker | ExternalBroker
+"""A running Kafka; `can_restart` says whether it is ours to stop."""
 
 
 @contextmanager

@@ -1,11 +1,61 @@
-"""The broker's properties: those of `kafka.properties` and those that depend on where it runs."""
+"""The broker's properties, its port, and who hears how far it is."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import random
+import socket
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping
 from importlib import resources
+from typing import TypeAlias
 
-from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
+from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError, PortBusy
+
+# Below the ports that systems give to outgoing connections. In that range a client that keeps knocking at a
+# stopped broker's port can connect to itself, and the broker would find its port taken when it comes back.
+_CHOICE = range(15_000, 32_000)
+_ATTEMPTS = 200
+_REMEMBERED = 100
+
+_given: deque[int] = deque(maxlen=_REMEMBERED)
+
+
+def free_port() -> int:
+    """A port that nobody listens on now, and none of the last 100 given out. Somebody may take it before it is used."""
+    for port in random.sample(_CHOICE, _ATTEMPTS):
+        if port not in _given and is_free(port):
+            _given.append(port)
+            return port
+    raise PortBusy(f"none of {_ATTEMPTS} random ports of {HOST} is free")
+
+
+def require_free(port: int) -> None:
+    if not is_free(port):
+        raise PortBusy(f"port {port} of {HOST} is in use: stop what listens there, or choose another port")
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As the JVM does: a port whose last connections merely linger is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+Progress: TypeAlias = Callable[[str], None]
+
+
+def to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def silent(line: str) -> None:
+    """Drop the news."""
+
 
 HOST = "127.0.0.1"
 

@@ -4,17 +4,52 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.worker import Retry, Worker
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.lookup.listeners import ANYBODY, Asker, url_for
 from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace, place_of
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantRecord
+from pulsar_on_kafka.mapping.state.state_topics import TENANTS
+from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.tail import PartitionTail
+
+_QUEUE_KBYTES: Final = 1024
+_WAIT_MS: Final = 500
+_CLOSE_S: Final = 5.0
+
+
+@contextmanager
+def following_map(services: Services) -> Iterator[FollowedMap]:
+    """Followed while inside, by two threads. Memory: what `FollowedMap` and `PartitionTail` say."""
+
+    def addresses(deadline: Deadline) -> Mapping[str, ClusterAddress]:
+        return services.clusters.registry(deadline).clusters
+
+    def heard(_: Sequence[tuple[int, LogRecord]]) -> None:
+        followed.look()
+
+    config = services.settings.tail(client_id="tenants", fetch_queue_kbytes=_QUEUE_KBYTES, wait_ms=_WAIT_MS)
+    reader = AssignedReader(services.settings.of_state(config), "reader of the map of tenants")
+    with ExitStack() as stack:
+        followed = FollowedMap(services.tenants.all, addresses, services.clock)
+        stack.callback(followed.close)
+        tail = PartitionTail(
+            services.log, TENANTS, reader, lambda: set(range(TENANTS.partitions)), heard, name="pok-lookup-tail",
+            without="changes of the map of tenants are heard of a quarter of a second later",
+        )  # fmt: skip
+        stack.callback(lambda: tail.close(Deadline.after(_CLOSE_S)))
+        tail.look()
+        yield followed
+
 
 _log: Final = logging.getLogger(__name__)
 

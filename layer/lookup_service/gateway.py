@@ -26,20 +26,13 @@ from pulsar_on_kafka.exceptions import PulsarException, TopicNotFound
 from pulsar_on_kafka.lookup.http_directory import TENANTS_PATH
 from pulsar_on_kafka.lookup.listeners import ANYBODY, Asker
 from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace
+from pulsar_on_kafka.lookup_service.followed_map import FollowedMap
 from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
 from pulsar_on_kafka.registry.model import StoredSchema
 
 _TOPIC: Final = "/lookup/v2/topic/"
 _ADMIN: Final = "/admin/v2/"
 _SCHEMAS: Final = "/admin/v2/schemas/"
-
-
-class Map(Protocol):
-    """The calls of `FollowedMap` that the gateway uses."""
-
-    def place(self, tenant: str, asker: Asker = ANYBODY) -> TenantPlace: ...
-    def changed(self, tenant: str, unless: str, wait_s: float, asker: Asker = ANYBODY) -> TenantPlace: ...
-    def failure(self) -> str: ...
 
 
 class Metadata(Protocol):
@@ -59,7 +52,7 @@ class _Refusal(Exception):
 class LookupGateway:
     """A WSGI application. Thread-safe."""
 
-    def __init__(self, places: Map, metadata: Metadata) -> None:
+    def __init__(self, places: FollowedMap, metadata: Metadata) -> None:
         self._map = places
         self._metadata = metadata
 

@@ -53,8 +53,8 @@ from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, S
 from pulsar_on_kafka.metadata.tenants import TENANT_KEYS, Tenants
 from pulsar_on_kafka.metadata.topics import TOPIC_KEYS, Topics
 from pulsar_on_kafka.registry.configured import configured_checkers, configured_storage
+from pulsar_on_kafka.registry.judging import schema_policies
 from pulsar_on_kafka.registry.model import SchemaPolicies, TopicLife
-from pulsar_on_kafka.registry.policies import schema_policies
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.replicated.progress_log import ProgressLog
 from pulsar_on_kafka.statelog.followed_log import FollowedLog

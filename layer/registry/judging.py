@@ -1,16 +1,23 @@
-"""The registry's questions to `schema_compat`, and its refusals. Pure."""
+"""The registry's questions to `schema_compat`, its refusals, and the policies that count for a topic. Pure."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.state.metadata.schema_records import check_definition_size
-from pulsar_on_kafka.registry.model import SchemaEntry, SchemaHistory, StoredSchema
+from pulsar_on_kafka.metadata.policies import (
+    IS_ALLOW_AUTO_UPDATE_SCHEMA,
+    SCHEMA_COMPATIBILITY_STRATEGY,
+    SCHEMA_VALIDATION_ENFORCED,
+    applied,
+)
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.registry.model import SchemaEntry, SchemaHistory, SchemaPolicies, StoredSchema
 from pulsar_on_kafka.schema_compat import (
     SAME_AFTER_PARSING,
     Checkers,
@@ -23,6 +30,41 @@ from pulsar_on_kafka.schema_compat import (
     check_compatibility,
     same_schema,
 )
+
+
+def policies_when_opened(topic: Topic) -> SchemaPolicies | None:
+    """The policies that counted when the topic was opened, at no further cost; None when its namespace was not read
+    then.
+
+    Raises: as `schema_policies`.
+    """
+    return None if topic.namespace_policies is None else schema_policies(topic.policies, topic.namespace_policies)
+
+
+def schema_policies(
+    topic: Mapping[str, Any],
+    namespace: Mapping[str, Any],
+    cluster_default: CompatibilityStrategy = CompatibilityStrategy.UNDEFINED,
+) -> SchemaPolicies:
+    """The policies that count for a topic with these in a namespace with those.
+
+    Args:
+        cluster_default: counts where neither names a strategy; UNDEFINED for Pulsar's own default, FULL.
+    Raises:
+        Corrupt: somebody wrote a strategy that there is not.
+    """
+    defaults = {SCHEMA_COMPATIBILITY_STRATEGY.name: cluster_default.name}
+    own = SCHEMA_COMPATIBILITY_STRATEGY.undefined
+    stated = namespace if namespace.get(SCHEMA_COMPATIBILITY_STRATEGY.name, own) != own else defaults
+    name = applied(SCHEMA_COMPATIBILITY_STRATEGY, topic, stated)
+    if name not in CompatibilityStrategy.__members__:
+        raise errors.Corrupt(f"{SCHEMA_COMPATIBILITY_STRATEGY.name} is {name!r:.60}, which is no strategy")
+    return SchemaPolicies(
+        strategy=CompatibilityStrategy[name],
+        validation_enforced=applied(SCHEMA_VALIDATION_ENFORCED, topic, namespace) is True,
+        auto_update=applied(IS_ALLOW_AUTO_UPDATE_SCHEMA, topic, namespace) is not False,
+    )
+
 
 Load = Callable[[Sequence[SchemaEntry]], Iterator[StoredSchema]]
 """Gives these versions with their definitions, one by one: they need not all be in memory."""

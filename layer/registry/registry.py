@@ -46,7 +46,7 @@ from pulsar_on_kafka.schema_compat import (
     SchemaType,
     UnreadableSchema,
 )
-from pulsar_on_kafka.schema_compat.base.rule_names import SCHEMA_UNREADABLE
+from pulsar_on_kafka.schema_compat.base.schema_model import SCHEMA_UNREADABLE
 
 _log: Final = logging.getLogger(__name__)
 
@@ -98,8 +98,6 @@ class SchemaRegistry:
         self._user = user
         self._known: BoundedCache[SchemaQuestion, KnownVersion] = BoundedCache(_QUESTIONS_BYTES)
         self.counts = RegistryCounts()
-
-    # Producers ----------------------------------------------------------------------------------------------------
 
     def for_producer(
         self,
@@ -238,8 +236,6 @@ class SchemaRegistry:
         history = self._storage.history(life, deadline)
         return history, question(history, lambda entries: self._storage.load(life, history, entries, deadline))
 
-    # Consumers ----------------------------------------------------------------------------------------------------
-
     def for_consumer(
         self,
         topic: TopicName,
@@ -284,8 +280,6 @@ class SchemaRegistry:
             raise
         if not judged:
             self._register(topic, life, info, deadline, policies)
-
-    # Everybody ----------------------------------------------------------------------------------------------------
 
     def latest(self, topic: TopicName, deadline: Deadline) -> StoredSchema | None:
         """The schema that AUTO_PRODUCE_BYTES validates with, read to the end first. Raises UnreadableSchemas."""

@@ -3,25 +3,28 @@
 A version is a proposal by compare-and-set (layer/statelog/README.md): version n is the winner of the entity's version n
 + 1, so versions are dense from 0 whoever races, and compaction has nothing to take: each key is written once, and
 losers alone are tombstoned. A deletion is a version as well. It ends what is live before it; the records stay, because
-messages that name them do, unless it is forced. Views hold what `index.py` says of each record, definitions are read
+messages that name them do, unless it is forced. Views hold a summary of each record, definitions are read
 when they are wanted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass
+from enum import Enum
 from typing import Final, Protocol
+
+import orjson
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError, NewerFormat
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.state.metadata.schema_records import SchemaRecord, decode_schema, deletion, encode_schema
 from pulsar_on_kafka.mapping.state.state_keys import SchemaKey
 from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned
-from pulsar_on_kafka.registry.index import Kind, summarized, summary_of
 from pulsar_on_kafka.registry.known import BoundedCache
 from pulsar_on_kafka.registry.model import (
     NOTHING_REGISTERED,
@@ -35,6 +38,60 @@ from pulsar_on_kafka.schema_compat import SchemaType
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.compare_and_set import Won
 from pulsar_on_kafka.statelog.versioned import Keeping
+
+_REASON_CHARS: Final = 300
+_TYPE_CHARS: Final = 60
+
+
+class Kind(str, Enum):
+    """Kinds of records."""
+
+    SCHEMA = "schema"
+    DELETION = "deletion"
+    REMOVAL = "removal"
+    """A deletion that takes what was deleted before, too."""
+    UNREADABLE = "unreadable"
+    NEWER = "newer"
+    """A later version of this project can read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Summary of one record. `sha256` is that of a readable definition, `timestamp_ms` (Unix) when it was registered,
+    `reason` says why a record cannot be read."""
+
+    kind: Kind
+    type_name: str = ""
+    sha256: str = ""
+    record_bytes: int = 0
+    timestamp_ms: int = 0
+    reason: str = ""
+
+
+def summarized(value: bytes) -> bytes:
+    """The summary of a record, at most some 700 bytes. Raises nothing."""
+    # A copy: what orjson gives holds on to a buffer of kilobytes.
+    return bytes(memoryview(orjson.dumps(astuple(_summary(value)))))
+
+
+def summary_of(text: bytes) -> Summary:
+    """The inverse."""
+    kind, *others = orjson.loads(text)
+    return Summary(Kind(kind), *others)
+
+
+def _summary(value: bytes) -> Summary:
+    try:
+        record = decode_schema(value)
+    except NewerFormat as error:
+        return Summary(Kind.NEWER, record_bytes=len(value), reason=str(error)[:_REASON_CHARS])
+    except CorruptRecord as error:
+        return Summary(Kind.UNREADABLE, record_bytes=len(value), reason=str(error)[:_REASON_CHARS])
+    kind = Kind.SCHEMA
+    if record.deleted:
+        kind = Kind.REMOVAL if record.removes else Kind.DELETION
+    return Summary(kind, record.type[:_TYPE_CHARS], record.sha256, len(value), record.timestamp_ms)
+
 
 DEFINITIONS_BYTES: Final = 64 * 1024 * 1024
 PORTION_BYTES: Final = 8 * 1024 * 1024

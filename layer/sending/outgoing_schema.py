@@ -15,8 +15,8 @@ from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.record_headers import FENCE, SCHEMA_VERSION
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.registry.judging import policies_when_opened
 from pulsar_on_kafka.registry.model import StoredSchema
-from pulsar_on_kafka.registry.policies import policies_when_opened
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.schema.generic import AutoProduceBytesSchema
 from pulsar_on_kafka.schema.key_value import KeyValueEncodingType, KeyValueSchema

@@ -13,22 +13,25 @@ from typing import Any, Final
 
 import orjson
 
-from pulsar_on_kafka.schema_compat.avro.avro_names import check_name, full_name, namespace_of
 from pulsar_on_kafka.schema_compat.avro.avro_types import (
     NO_DEFAULT,
     PRIMITIVES,
+    ROOT,
     Array,
     AvroType,
     Enum,
     Field,
     Fixed,
     Map,
+    Pointer,
     Primitive,
     Record,
     Union,
+    check_name,
+    full_name,
     kind_of,
+    namespace_of,
 )
-from pulsar_on_kafka.schema_compat.avro.pointer import ROOT, Pointer
 from pulsar_on_kafka.schema_compat.base.json_text import NotJson, parse_json
 from pulsar_on_kafka.schema_compat.base.schema_model import UnreadableSchema
 

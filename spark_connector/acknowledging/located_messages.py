@@ -108,9 +108,6 @@ def _partition_of(ledger_id: int) -> int:
     return ledger_id >> RANGE_BITS & (1 << PARTITION_BITS) - 1
 
 
-# In the JVM -----------------------------------------------------------------------------------------------------------
-
-
 def _rows(messages: DataFrame, topics: list[Topic]) -> DataFrame:
     """Columns life, partition, offset, index (-1: of no batch) and size; nulls in a row that cannot be found."""
     if "__messageId" in messages.columns:
@@ -212,9 +209,6 @@ def _words(rows: DataFrame) -> DataFrame:
     return entries.select(
         "life", "partition", "offset", "size", F.when(F.col("named") < F.col("size"), F.col("words")).alias("words")
     )
-
-
-# What came of it ------------------------------------------------------------------------------------------------------
 
 
 def _add_bits(found: BitMap64, bucket: int, raw: bytes) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
@@ -128,8 +128,8 @@ def parse_options(given: Mapping[str, Any]) -> ReadOptions:
     return ReadOptions(
         service_url=str(known["serviceurl"]),
         topics=_topics(known),
-        pattern=_text("topicsPattern", known["topicspattern"]) if "topicspattern" in known else None,
-        subscription=_subscription(known),
+        pattern=_name_or_none(known, "topicspattern"),
+        subscription=_name_or_none(known, "predefinedsubscription"),
         starting=_bound(known, "starting", EARLIEST),
         ending=_bound(known, "ending", LATEST),
         fail_on_data_loss=flag("failOnDataLoss", known.get("failondataloss", True)),
@@ -137,15 +137,21 @@ def parse_options(given: Mapping[str, Any]) -> ReadOptions:
             "allowDifferentTopicSchemas", known.get("allowdifferenttopicschemas", False)
         ),
         schema=_schema(known.get("schema", "latest")),
-        mode=_mode(known.get("mode", FAILFAST)),
+        mode=_one_of(MODES, "mode", known.get("mode", FAILFAST)),
         columns=_columns(known),
         plain=_plain_records(known),
         chunked=_chunked(known),
         crypto_key_reader=_key_reader(known),
-        crypto_failure_action=_crypto_failure_action(known.get("cryptofailureaction", FAIL)),
+        crypto_failure_action=_one_of(
+            CRYPTO_FAILURE_ACTIONS, "cryptoFailureAction", known.get("cryptofailureaction", FAIL)
+        ),
         kafka=raw["kafka"],
         driver=raw["driver"],
-        spark=_spark_options(known),
+        spark={
+            name: str(whole_number(_SPELT[plain], known[plain], 1))
+            for plain, name in _HANDED_ON.items()
+            if plain in known
+        },
         instance=instance_name(known["instance"]) if "instance" in known else None,
     )
 
@@ -170,7 +176,7 @@ def _sorted_out(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dic
         if plain in _REFUSED:
             raise InvalidReadOption(f"option {name} {_REFUSED[plain]}")
         if plain not in _SPELT:
-            raise InvalidReadOption(f"option {name} is unknown{_nearest(plain)}")
+            raise InvalidReadOption(f"option {name} is unknown, {nearest(plain, _SPELT)}")
         plain = _SAME.get(plain, plain)
         if plain in known and known[plain] != value:
             raise InvalidReadOption(f"option {_SPELT[plain]} is given twice: {known[plain]!r} and {value!r}")
@@ -183,9 +189,10 @@ def plain_name(name: str) -> str:
     return re.sub(r"[._]", "", name).lower()
 
 
-def _nearest(plain: str) -> str:
-    near = get_close_matches(plain, _SPELT, n=1, cutoff=0.5)
-    return f", did you mean {_SPELT[near[0]]}?" if near else f"; expected one of {', '.join(_SPELT.values())}"
+def nearest(name: str, known: Mapping[str, str]) -> str:
+    """What may be meant by a name that is not among the `known` ones, which are spelt as their values."""
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"did you mean {known[near[0]]}?" if near else f"expected one of {', '.join(known.values())}"
 
 
 _SPELT: Final = {
@@ -207,17 +214,24 @@ def _topics(known: Mapping[str, Any]) -> tuple[str, ...]:
     if "topics" not in known:
         return ()
     given = known["topics"]
-    names = [str(name).strip() for name in (given.split(",") if isinstance(given, str) else given)]
+    names = _listed(given)
     if not names or "" in names:
         raise InvalidReadOption(f"topics is {given!r}, expected names between commas")
+    return _each_once("topics", given, names)
+
+
+def _listed(given: str | Iterable[object]) -> list[str]:
+    return [str(name).strip() for name in (given.split(",") if isinstance(given, str) else given)]
+
+
+def _each_once(option: str, given: object, names: Sequence[str]) -> tuple[str, ...]:
     if len(set(names)) < len(names):
-        raise InvalidReadOption(f"topics is {given!r}, expected each name once")
+        raise InvalidReadOption(f"{option} is {given!r}, expected each name once")
     return tuple(names)
 
 
-def _subscription(known: Mapping[str, Any]) -> str | None:
-    given = known.get("predefinedsubscription")
-    return None if given is None else _text("predefinedSubscription", given)
+def _name_or_none(known: Mapping[str, Any], plain: str) -> str | None:
+    return _text(_SPELT[plain], known[plain]) if plain in known else None
 
 
 def instance_name(given: object, refusal: type[Exception] = InvalidReadOption) -> str:
@@ -242,6 +256,17 @@ def flag(name: str, value: object, refusal: type[Exception] = InvalidReadOption)
     return text == "true"
 
 
+def whole_number(
+    name: str, value: object, least: int, most: int | None = None, refusal: type[Exception] = InvalidReadOption
+) -> int:
+    """Raises `refusal`: no decimal number between these, both included."""
+    number = int(str(value)) if not isinstance(value, bool) and re.fullmatch(r"[0-9]{1,19}", str(value)) else -1
+    if number < least or (most is not None and number > most):
+        expected = f"a number of {least} or more" if most is None else f"{least} to {most}"
+        raise refusal(f"{name} is {value!r:.80}, expected {expected}")
+    return number
+
+
 def _schema(value: object) -> ReadAs:
     if isinstance(value, SchemaInfo):
         return value
@@ -254,10 +279,11 @@ def _schema(value: object) -> ReadAs:
     raise InvalidReadOption(f"schema is {value!r:.80}, expected latest, bytes, a version's number, or a SchemaInfo")
 
 
-def _mode(value: object) -> str:
-    if str(value).upper() not in MODES:
-        raise InvalidReadOption(f"mode is {value!r:.80}, expected {' or '.join(MODES)}")
-    return str(value).upper()
+def _one_of(choices: Sequence[str], option: str, value: object) -> str:
+    name = str(getattr(value, "name", value)).upper()
+    if name not in choices:
+        raise InvalidReadOption(f"{option} is {value!r:.80}, expected {' or '.join(choices)}")
+    return name
 
 
 def _chunked(known: Mapping[str, Any]) -> bool | None:
@@ -275,24 +301,6 @@ def _key_reader(known: Mapping[str, Any]) -> CryptoKeyReader | None:
     return given
 
 
-def _crypto_failure_action(value: object) -> str:
-    name = str(getattr(value, "name", value)).upper()
-    if name not in CRYPTO_FAILURE_ACTIONS:
-        raise InvalidReadOption(f"cryptoFailureAction is {value!r:.80}, expected {' or '.join(CRYPTO_FAILURE_ACTIONS)}")
-    return name
-
-
-def _spark_options(known: Mapping[str, Any]) -> dict[str, str]:
-    found = {}
-    for plain, name in _HANDED_ON.items():
-        if plain in known:
-            value = str(known[plain])
-            if not value.isdigit() or int(value) < 1:
-                raise InvalidReadOption(f"{_SPELT[plain]} is {known[plain]!r:.80}, expected a number of 1 or more")
-            found[name] = value
-    return found
-
-
 def _plain_records(known: Mapping[str, Any]) -> bool:
     plain = not flag("includeHeaders", known.get("includeheaders", True))
     wanting = [name for name in _columns(known) if name not in (*KEPT_COLUMNS, *PLACE_COLUMNS)]
@@ -308,20 +316,13 @@ def _columns(known: Mapping[str, Any]) -> tuple[str, ...]:
         return (*KEPT_COLUMNS, *HEADER_COLUMNS) if with_headers else KEPT_COLUMNS
     if given == "all":
         return ALL_COLUMNS
-    names = [str(name).strip() for name in (given.split(",") if isinstance(given, str) else given)]
+    names = _listed(given)
     by_plain = {name.lower(): name for name in ALL_COLUMNS}
     for name in names:
         if name.lower() not in by_plain:
-            near = get_close_matches(name.lower(), by_plain, n=1, cutoff=0.4)
-            hint = f", did you mean {by_plain[near[0]]}?" if near else ""
-            raise InvalidReadOption(f"column {name!r} is unknown{hint or '; expected ' + ', '.join(ALL_COLUMNS)}")
-    chosen = [by_plain[name.lower()] for name in names]
-    if len(set(chosen)) < len(chosen):
-        raise InvalidReadOption(f"columns is {given!r}, expected each name once")
+            raise InvalidReadOption(f"column {name!r} is unknown, {nearest(name.lower(), by_plain)}")
+    chosen = _each_once("columns", given, [by_plain[name.lower()] for name in names])
     return (*chosen, *(name for name in HEADER_COLUMNS if with_headers and name not in chosen))
-
-
-# Where a read begins and ends -----------------------------------------------------------------------------------------
 
 
 def _bound(known: Mapping[str, Any], which: str, otherwise: Bound) -> Bound:

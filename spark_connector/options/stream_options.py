@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pulsar_on_kafka.spark.base.errors import InvalidReadOption
-from pulsar_on_kafka.spark.options.read_options import ReadOptions, flag, parse_options, plain_name
+from pulsar_on_kafka.spark.options.read_options import ReadOptions, flag, parse_options, plain_name, whole_number
 
 _OWN: Final = {
     "maxoffsetspertrigger": "maxOffsetsPerTrigger",
@@ -72,16 +72,10 @@ def parse_stream_options(given: Mapping[str, Any]) -> StreamOptions:
         _number(own, "maxoffsetspertrigger", 1),
         _number(own, "maxbytespertrigger", 1),
         acknowledge and read.subscription is not None,
-        (_number(own, "negativeackredeliverydelayms", 0, 60_000) or 0) / 1000,
-        _number(own, "acktimeoutseconds", 1, 120) or 120,
+        whole_number("negativeAckRedeliveryDelayMs", own.get("negativeackredeliverydelayms", 60_000), 0) / 1000,
+        whole_number("ackTimeoutSeconds", own.get("acktimeoutseconds", 120), 1),
     )
 
 
-def _number(own: Mapping[str, Any], plain: str, least: int, otherwise: int | None = None) -> int | None:
-    given = own.get(plain)
-    if given is None:
-        return otherwise
-    text = str(given)
-    if isinstance(given, bool) or not text.isdigit() or int(text) < least:
-        raise InvalidReadOption(f"{_OWN[plain]} is {given!r:.80}, expected a number of {least} or more")
-    return int(text)
+def _number(own: Mapping[str, Any], plain: str, least: int) -> int | None:
+    return whole_number(_OWN[plain], own[plain], least) if plain in own else None

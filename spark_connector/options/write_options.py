@@ -8,13 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, Final
 
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo
 from pulsar_on_kafka.spark.base.errors import InvalidWriteOption
-from pulsar_on_kafka.spark.options.read_options import flag, instance_name, plain_name
+from pulsar_on_kafka.spark.options.read_options import flag, instance_name, nearest, plain_name, whole_number
 
 OF_TOPIC: Final = "topic"
 BYTES: Final = "bytes"
@@ -134,11 +133,8 @@ def _known(name: str) -> tuple[str, str]:
     plain = plain_name(name)
     if plain in _SPELT:
         return _SPELT[plain]
-    near = get_close_matches(plain, _SPELT, n=1, cutoff=0.6)
-    hint = (
-        f"did you mean {_SPELT[near[0]][1]}?" if near else f"expected one of {', '.join(s for _, s in _SPELT.values())}"
-    )
-    raise InvalidWriteOption(f"option {name} is unknown, {hint}")
+    known = {each: spelt for each, (_, spelt) in _SPELT.items()}
+    raise InvalidWriteOption(f"option {name} is unknown, {nearest(plain, known)}")
 
 
 def _checked(attribute: str, spelt: str, value: Any) -> Any:
@@ -149,10 +145,7 @@ def _checked(attribute: str, spelt: str, value: Any) -> Any:
     if attribute == "instance":
         return instance_name(value, InvalidWriteOption)
     if attribute in _NUMBERS:
-        least, most = _NUMBERS[attribute]
-        if isinstance(value, bool) or not re.fullmatch(r"\d{1,19}", str(value)) or not least <= int(value) <= most:
-            raise InvalidWriteOption(f"{spelt} is {value!r:.40}, expected {least} to {most}")
-        return int(value)
+        return whole_number(spelt, value, *_NUMBERS[attribute], InvalidWriteOption)
     if not isinstance(value, str) or not value:
         raise InvalidWriteOption(f"{spelt} is {value!r:.80}, expected a name")
     return value

@@ -10,27 +10,25 @@ JSON; bitmaps are base64 of roaring's portable form.
 
     partition = {"entries":"<base64>","batches":[[17,8,3]],"unsealed":[[1,7]],"chunked":[[9000,[3,4,6]]]}
 
-and, of a plan where messages in chunks are incomplete, "pending":{"<name>":{"0":"<base64>"}}.
+and, of a plan, "pending":{"<name>":{"0":"<base64>"}} where messages in chunks are incomplete. As in records of state
+topics, unknown members are ignored, and `chunked` and `pending` may be missing.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.codecs.json_records import json_record
 from pulsar_on_kafka.mapping.state.codecs.layouts import compressed
 from pulsar_on_kafka.spark.base.errors import NotReadable
 from pulsar_on_kafka.spark.planning.chunked_messages import WholeChunkedMessage
-
-FORMAT: Final = 1
 
 BatchBits = Mapping[int, tuple[int, int]]
 """Of batch entries by offset: (how many messages, some of them as bits)."""
@@ -148,85 +146,94 @@ def both(one: ByTopic, other: ByTopic) -> dict[str, dict[int, Entries]]:
 _NOTHING: Final = Entries(BitMap64())
 
 
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """`Entries` as they are written; `chunked`: total bytes and offsets of each message."""
+
+    entries: bytes
+    batches: list[tuple[int, int, int]]
+    unsealed: list[tuple[int, int]]
+    chunked: list[tuple[int, tuple[int, ...]]] = field(default_factory=list)
+
+
+_Topics = dict[str, dict[str, _Partition]]
+"""Partitions by number, which is text as JSON has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    start: str
+    end: str
+    topics: _Topics
+    pending: dict[str, dict[str, bytes]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    topics: _Topics
+
+
+_PLANS: Final = json_record("a plan", _Plan)
+_OUTCOMES: Final = json_record("an outcome", _Outcome)
+
+
 def encode_plan(plan: BatchPlan) -> bytes:
-    said = {"v": FORMAT, "start": plan.start, "end": plan.end, "topics": _said(plan.delivered)}
-    if plan.pending:
-        said["pending"] = {
-            name: {str(partition): _text(offsets) for partition, offsets in sorted(partitions.items())}
-            for name, partitions in sorted(plan.pending.items())
-        }
-    return json.dumps(said, separators=(",", ":")).encode()
+    pending = {
+        name: {str(partition): compressed(offsets) for partition, offsets in partitions.items()}
+        for name, partitions in plan.pending.items()
+    }
+    return _PLANS.encode(_Plan(plan.start, plan.end, _written(plan.delivered), pending))
 
 
-def decode_plan(content: bytes) -> BatchPlan:
-    """Raises NotReadable."""
-    said = _parsed(content)
-    try:
-        pending = {
-            str(name): {int(partition): _bitmap(text) for partition, text in partitions.items()}
-            for name, partitions in said.get("pending", {}).items()
-        }
-        return BatchPlan(str(said["start"]), str(said["end"]), _heard(said["topics"]), pending)
-    except _WRONG as error:
-        raise _unreadable(content, error) from error
+def decode_plan(content: bytes, file: str) -> BatchPlan:
+    """Raises NotReadable, which names the file."""
+    with _readable(file):
+        plan = _PLANS.decode(content)
+        pending = {name: {int(p): _bitmap(raw) for p, raw in each.items()} for name, each in plan.pending.items()}
+        return BatchPlan(plan.start, plan.end, _read(plan.topics), pending)
 
 
 def encode_outcome(refused: ByTopic) -> bytes:
-    return json.dumps({"v": FORMAT, "topics": _said(refused)}, separators=(",", ":")).encode()
+    return _OUTCOMES.encode(_Outcome(_written(refused)))
 
 
-def decode_outcome(content: bytes) -> dict[str, dict[int, Entries]]:
-    """Raises NotReadable."""
-    said = _parsed(content)
+def decode_outcome(content: bytes, file: str) -> dict[str, dict[int, Entries]]:
+    """Raises NotReadable, which names the file."""
+    with _readable(file):
+        return _read(_OUTCOMES.decode(content).topics)
+
+
+@contextmanager
+def _readable(file: str) -> Iterator[None]:
     try:
-        return _heard(said["topics"])
-    except _WRONG as error:
-        raise _unreadable(content, error) from error
+        yield
+    except (MappingError, ValueError, IndexError) as error:
+        raise NotReadable(f"the checkpoint's file {file} cannot be read: {error}") from error
 
 
-_WRONG: Final = (KeyError, ValueError, TypeError, AttributeError, binascii.Error, CorruptRecord)
-
-
-def _parsed(content: bytes) -> Any:
-    try:
-        said = json.loads(content)
-        if said["v"] != FORMAT:
-            raise ValueError(f"version {said['v']}")
-    except _WRONG as error:
-        raise _unreadable(content, error) from error
-    return said
-
-
-def _unreadable(content: bytes, error: Exception) -> NotReadable:
-    return NotReadable(f"the checkpoint's file that begins with {content[:80]!r} cannot be read: {error!r}")
-
-
-def _said(topics: ByTopic) -> dict[str, Any]:
+def _written(topics: ByTopic) -> _Topics:
     return {
         name: {
-            str(partition): {
-                "entries": _text(entries.whole),
-                "batches": [[offset, *bits] for offset, bits in sorted(entries.batches.items())],
-                "unsealed": [list(txn) for txn in sorted(entries.unsealed)],
-                **({"chunked": _chunked(entries)} if entries.chunked else {}),
-            }
-            for partition, entries in sorted(partitions.items())
+            str(partition): _Partition(
+                compressed(entries.whole),
+                [(offset, *bits) for offset, bits in sorted(entries.batches.items())],
+                sorted(entries.unsealed),
+                [(message.total_bytes, message.offsets) for _, message in sorted(entries.chunked.items())],
+            )
+            for partition, entries in partitions.items()
         }
-        for name, partitions in sorted(topics.items())
+        for name, partitions in topics.items()
     }
 
 
-def _heard(topics: Any) -> dict[str, dict[int, Entries]]:
+def _read(topics: _Topics) -> dict[str, dict[int, Entries]]:
     return {
-        str(name): {
+        name: {
             int(partition): Entries(
-                _bitmap(said["entries"]),
-                {int(offset): (int(size), int(bits)) for offset, size, bits in said["batches"]},
-                frozenset(TxnId(int(most), int(least)) for most, least in said["unsealed"]),
-                {
-                    int(at[-1]): WholeChunkedMessage(tuple(map(int, at)), int(size))
-                    for size, at in said.get("chunked", [])
-                },
+                _bitmap(said.entries),
+                {offset: (size, bits) for offset, size, bits in said.batches},
+                frozenset(TxnId(*each) for each in said.unsealed),
+                {at[-1]: WholeChunkedMessage(at, size) for size, at in said.chunked},
             )
             for partition, said in partitions.items()
         }
@@ -234,14 +241,5 @@ def _heard(topics: Any) -> dict[str, dict[int, Entries]]:
     }
 
 
-def _chunked(entries: Entries) -> list[list[Any]]:
-    return [[message.total_bytes, list(message.offsets)] for _, message in sorted(entries.chunked.items())]
-
-
-def _text(offsets: BitMap64) -> str:
-    return base64.b64encode(compressed(offsets)).decode("ascii")
-
-
-def _bitmap(text: str) -> BitMap64:
-    raw = base64.b64decode(text, validate=True)
+def _bitmap(raw: bytes) -> BitMap64:
     return BitMap64.deserialize(raw) if raw else BitMap64()

@@ -101,6 +101,14 @@ def find_subscription(node: Node, topic: Topic, name: str, deadline: Deadline) -
     return found
 
 
+def find_both(
+    node: Node, name: str | TopicName, subscription: str | None, deadline: Deadline
+) -> tuple[Topic, Subscription | None]:
+    """Raises as `find_topic` and `find_subscription`."""
+    topic = find_topic(node, TopicName.parse(name) if isinstance(name, str) else name, deadline)
+    return topic, None if subscription is None else find_subscription(node, topic, subscription, deadline)
+
+
 class Wanted(NamedTuple):
     """A read looks at this of a topic."""
 
@@ -122,11 +130,7 @@ def view_named(node: Node, names: Sequence[TopicName], options: ReadOptions) -> 
     `find_subscription`."""
     found = []
     for name in names:
-        deadline = Deadline.after(SNAPSHOT_S)
-        topic = find_topic(node, name, deadline)
-        subscription = (
-            None if options.subscription is None else find_subscription(node, topic, options.subscription, deadline)
-        )
+        topic, subscription = find_both(node, name, options.subscription, Deadline.after(SNAPSHOT_S))
         partitions = [name.partition] if name.partition >= 0 else list(range(topic.partitions))
         found.append(Wanted(topic, subscription, partitions))
     return view_topics(node, found, options)
@@ -256,9 +260,6 @@ def _tell_of_loss(
     _log.warning("%s", said)
 
 
-# Transactions ---------------------------------------------------------------------------------------------------------
-
-
 def _buffers(node: Node, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, BufferSnapshot]:
     """What is on record of transactions. Nothing where no transaction ever wrote to this cluster."""
     if not node.has_state_topic(TRANSACTION_BUFFER_SNAPSHOT, deadline):
@@ -289,9 +290,6 @@ def said_by_producers(node: Node, topic: Topic, deadline: Deadline) -> Said:
     )
 
 
-# Void records ---------------------------------------------------------------------------------------------------------
-
-
 def _void(node: Node, topic: Topic, partition: int, whole: Range, deadline: Deadline) -> BitMap64:
     """Records behind the beginning of a higher epoch of their origin (see `Fences`).
 
@@ -308,9 +306,6 @@ def _void(node: Node, topic: Topic, partition: int, whole: Range, deadline: Dead
         offsets = [record.offset() or 0 for record in batch]
         found.update(offsets[i] for i in fences.void_in(offsets, batch))
     return found
-
-
-# Cursors --------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,9 +114,6 @@ def records_of(
     return without_excluded(spark, records, block_rows({p: one.excluded for p, one in partitions.items()}))
 
 
-# Put together ---------------------------------------------------------------------------------------------------------
-
-
 def chunk_records(spark: SparkSession, options: ReadOptions, view: TopicView) -> DataFrame | None:
     """The chunks of a snapshot's chunked messages, each with what it is a part of. None where there are none."""
     rows = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -16,6 +16,7 @@ from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.node.node import Node, acquire, release
 from pulsar_on_kafka.spark.base.errors import InvalidReadOption, NotReadable
 from pulsar_on_kafka.spark.options.read_options import ReadOptions
+from pulsar_on_kafka.spark.options.write_options import WriteOptions
 
 _CONNECT_S: Final = 10.0
 BY_DEFAULT: Final = {
@@ -73,17 +74,7 @@ def node_of(options: ReadOptions) -> Iterator[Node]:
         NotReadable: no broker answers, or refuses what the driver asks.
         InvalidReadOption: the service URL is none, or the driver's options set what is not theirs to set.
     """
-    try:
-        address = parse_service_url(options.service_url)
-        security = connection_security(
-            tls=address.tls, validate_hostname=True, kafka_protocol=options.driver.get("security.protocol")
-        )
-        settings = KafkaSettings(
-            address.bootstrap, dict(options.driver), security=security, instance=chosen_instance(options.instance)
-        )
-        settings.check()
-    except (ValueError, InvalidConfiguration, errors.InvalidOption) as wrong:
-        raise InvalidReadOption(str(wrong)) from wrong
+    settings = driver_settings(options, InvalidReadOption)
     try:
         node = acquire(settings, Deadline.after(_CONNECT_S))
     except errors.LayerError as failure:
@@ -99,18 +90,36 @@ def node_of(options: ReadOptions) -> Iterator[Node]:
     _kept.keep(node)
 
 
-def executor_options(options: ReadOptions) -> dict[str, str]:
-    """Of Spark's Kafka source.
+def driver_settings(options: ReadOptions | WriteOptions, refusal: type[Exception]) -> KafkaSettings:
+    """Raises `refusal`: the service URL is none, or the driver's options set what is not theirs to set."""
+    try:
+        address = parse_service_url(options.service_url)
+        security = connection_security(
+            tls=address.tls, validate_hostname=True, kafka_protocol=options.driver.get("security.protocol")
+        )
+        settings = KafkaSettings(
+            address.bootstrap, dict(options.driver), security=security, instance=chosen_instance(options.instance)
+        )
+        settings.check()
+    except (ValueError, InvalidConfiguration, errors.InvalidOption) as wrong:
+        raise refusal(str(wrong)) from wrong
+    return settings
 
-    Raises:
-        InvalidReadOption: the URL asks for TLS and nothing says how executors do that.
-    """
+
+def executor_options(options: ReadOptions) -> dict[str, str]:
+    """Of Spark's Kafka source. Raises as `kafka_options`."""
+    return kafka_options(options, BY_DEFAULT, InvalidReadOption)
+
+
+def kafka_options(
+    options: ReadOptions | WriteOptions, by_default: Mapping[str, str], refusal: type[Exception]
+) -> dict[str, str]:
+    """Of Spark's Kafka source or sink. Raises `refusal`: the URL asks for TLS, and nothing says how executors do it."""
     address = parse_service_url(options.service_url)
-    kafka = {"bootstrap.servers": address.bootstrap, **BY_DEFAULT, **options.kafka}
-    found = {f"kafka.{name}": value for name, value in kafka.items()}
-    if address.tls and "kafka.security.protocol" not in found:
-        raise InvalidReadOption(
+    kafka = {"bootstrap.servers": address.bootstrap, **by_default, **options.kafka}
+    if address.tls and "security.protocol" not in kafka:
+        raise refusal(
             f"{options.service_url} is TLS: expected kafka.security.protocol (SSL or SASL_SSL) and what goes with it, "
             "under the names of Kafka's Java client"
         )
-    return found
+    return {f"kafka.{name}": value for name, value in kafka.items()}

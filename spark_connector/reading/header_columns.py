@@ -48,8 +48,6 @@ class RecordHeaders:
         """A decimal header as bigint; null also where it is none."""
         return f"try_cast({self.text(name)} as bigint)"
 
-    # What messages show -------------------------------------------------------------------------------------------
-
     def key(self, key: str) -> str:
         """The partition key: the Kafka key, unless that is an ordering key."""
         return f"if({self._only_ordering()}, null, {key})"

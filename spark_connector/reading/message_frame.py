@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.avro.functions import from_avro
 
-from pulsar_on_kafka.mapping.records.record_headers import CHUNK
+from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, SCHEMA
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.spark.base.errors import NotReadable
 from pulsar_on_kafka.spark.base.spark_session import check_session
@@ -16,16 +20,116 @@ from pulsar_on_kafka.spark.options.read_options import DISCARD, FAIL, KEPT_COLUM
 from pulsar_on_kafka.spark.planning.excluded_offsets import block_rows
 from pulsar_on_kafka.spark.planning.offset_ranges import WORTH_A_RANGE, Range, split, without_holes
 from pulsar_on_kafka.spark.planning.visibility import TopicView
-from pulsar_on_kafka.spark.reading import batch_entries as batches
 from pulsar_on_kafka.spark.reading import record_filters as filters
 from pulsar_on_kafka.spark.reading import record_places as places
 from pulsar_on_kafka.spark.reading.chunk_frames import FIRST_CHUNK, chunk_records, put_together
-from pulsar_on_kafka.spark.reading.header_columns import RecordHeaders
+from pulsar_on_kafka.spark.reading.header_columns import NO_PROPERTIES, RecordHeaders
 from pulsar_on_kafka.spark.reading.kafka_scan import scan_all
+from pulsar_on_kafka.spark.reading.record_filters import ACKED, bit
+from pulsar_on_kafka.spark.reading.record_places import batch_size_field, message_id_in_batch
 from pulsar_on_kafka.spark.reading.sealed_messages import SEALED, data_keys, opened, refusal
 from pulsar_on_kafka.spark.values.topic_schemas import AS_BYTES, TopicSchemas
 from pulsar_on_kafka.spark.values.value_codec import VALUE
 from pulsar_on_kafka.spark.values.value_decoding import RawColumns, decoded, needs_key, needs_version
+
+ENTRY: Final = "__entry"
+INDEX: Final = "__index"
+"""Batch index; null for a message in no batch."""
+SIZE_FIELD: Final = "__sizeField"
+"""The batch's size as `record_places.batch_size_field` gives it; null for a message in no batch."""
+PAYLOAD: Final = "__payload"
+_BATCH: Final = "__batch"
+_POSITION: Final = "__pos"
+
+_SCHEMA: Final = json.dumps(SCHEMA)
+
+
+def unpacked(records: DataFrame, refused: str | None = None) -> DataFrame:
+    """One row for each message, of batch entries and others: the record's columns, `ENTRY` (the columns of a batch
+    entry, else null), `INDEX`, `SIZE_FIELD` and `PAYLOAD`. What of a batch is acknowledged is left out.
+
+    Whatever is the same for all messages of a batch is made before it is taken apart.
+
+    Args:
+        refused: an error in the place of a `SEALED` record. Raised here, since what is a filter's, Spark would try on
+            records, too, that are left out because they are acknowledged.
+
+    A batch entry that is `SEALED` is one message. One that cannot be read gives nothing, as consumers skip it; one of
+    a later format fails the read.
+    """
+    said = RecordHeaders()
+    info = said.text(BATCH)
+    in_batch = f"({said.has(BATCH)} and not {SEALED})"
+    entry = F.when(F.expr(in_batch), from_avro(F.expr(_of_this_format(info)), _SCHEMA, {"mode": "PERMISSIVE"}))
+    parsed = records.withColumns({ENTRY: entry, _BATCH: F.expr(in_batch)})
+    of_batch = f"{ENTRY}.payloads"
+    count = f"cast(substring_index({info}, ':', -1) as int)"
+    payloads = f"if({_BATCH}, if(size({of_batch}) = {count}, {of_batch}, null), array(`value`))"
+    if refused is not None:
+        payloads = f"if({SEALED}, array({refused}), {payloads})"
+    size = f"if({_BATCH}, {batch_size_field(f'size({of_batch})')}, null) as {SIZE_FIELD}"
+    rows = parsed.selectExpr("*", size, f"posexplode({payloads}) as ({_POSITION}, {PAYLOAD})")
+    rows = rows.selectExpr("*", f"if({_BATCH}, {_POSITION}, null) as {INDEX}")
+    if ACKED in rows.columns:
+        rows = rows.where(f"coalesce({bit(f'get({ACKED}, shiftright({_POSITION}, 6))', _POSITION)}, 0) = 0")
+    return rows
+
+
+def _of_this_format(info: str) -> str:
+    written = f"substring_index({info}, ':', 1)"
+    refused = f"raise_error(concat('a batch entry has format ', {written}, ', this version reads {FORMAT_VERSION}'))"
+    return f"if({written} = '{FORMAT_VERSION}', `value`, cast({refused} as binary))"
+
+
+class BatchColumns:
+    """One message of a batch shows these columns, as text over the rows of `unpacked`; a message in no batch shows
+    null."""
+
+    index: Final = INDEX
+    in_batch: Final = f"({INDEX} is not null)"
+
+    @staticmethod
+    def value() -> str:
+        return f"if({_is_among('null_payloads')}, null, {PAYLOAD})"
+
+    @staticmethod
+    def message_id(entry_id: str) -> str:
+        return message_id_in_batch(entry_id, INDEX, SIZE_FIELD)
+
+    @staticmethod
+    def key() -> str:
+        return _unless_null("keys", "null_keys")
+
+    @staticmethod
+    def ordering_key() -> str:
+        return _unless_null("ordering_keys", "null_ordering_keys")
+
+    @staticmethod
+    def properties() -> str:
+        return f"coalesce({_own('properties')}, {NO_PROPERTIES})"
+
+    @staticmethod
+    def event_time() -> str:
+        return f"timestamp_millis(nullif({_own('event_times')}, 0L))"
+
+    @staticmethod
+    def sequence_id(of_record: str) -> str:
+        own = _own("sequence_ids")
+        return f"if({own} >= 0, {own}, {of_record} + {INDEX})"
+
+
+def _own(field: str) -> str:
+    """The message's element of a column of the batch."""
+    return f"get({ENTRY}.{field}, {INDEX})"
+
+
+def _is_among(indices: str) -> str:
+    return f"coalesce(array_contains({ENTRY}.{indices}, {INDEX}), false)"
+
+
+def _unless_null(filled: str, nulls: str) -> str:
+    return f"if({_is_among(nulls)}, null, {_own(filled)})"
+
 
 _ENTRY_ID: Final = "__entryId"
 """The message id of a record, or of the batch entry that it is."""
@@ -102,7 +206,7 @@ def _messages(spark: SparkSession, options: ReadOptions, view: TopicView, record
     refused = refusal(str(view.topic.name)) if options.crypto_failure_action == FAIL else None
     first_chunk = FIRST_CHUNK if FIRST_CHUNK in records.columns else None
     entry_id = places.message_id(view.topic, "`partition`", "`offset`", first_chunk)
-    rows = batches.unpacked(records.selectExpr("*", f"{entry_id} as {_ENTRY_ID}"), refused)
+    rows = unpacked(records.selectExpr("*", f"{entry_id} as {_ENTRY_ID}"), refused)
     return filters.inside_bounds(rows, view.begun, view.ended)
 
 
@@ -146,7 +250,7 @@ def _told_by_headers() -> dict[str, str]:
 
 def _columns(topic: Topic, *, put_together: bool) -> dict[str, str]:
     """Each column of a message. `put_together`: chunks were, and what they made has `FIRST_CHUNK`."""
-    said, batch, own = RecordHeaders(), batches.BatchColumns, _told_by_headers()
+    said, batch, own = RecordHeaders(), BatchColumns, _told_by_headers()
 
     def either(of_batch: str, of_record: str) -> str:
         return f"if({batch.in_batch}, {of_batch}, {of_record})"

@@ -12,11 +12,13 @@ py4j asks Python also for what Java has defaults of; so every method of an inter
 from __future__ import annotations
 
 import logging
-from typing import Any, Protocol
+from typing import Any
 
 from py4j.java_gateway import is_instance_of
 from pyspark import java_gateway
 from pyspark.sql import DataFrame, SparkSession
+
+from pulsar_on_kafka.spark.streaming.stream_planner import TopicPlanner
 
 _log = logging.getLogger(__name__)
 
@@ -25,37 +27,7 @@ _DDL = "entries BIGINT"
 _callbacks: Any = java_gateway.ensure_callback_server_started
 
 
-class StreamPlanner(Protocol):
-    """A planner decides where batches end. Offsets are JSON texts. It is called by the query's thread, one call at a
-    time."""
-
-    name: str
-    """Of the source, in progress and plans."""
-
-    def first(self) -> str:
-        """Where a stream without a checkpoint begins."""
-
-    def next_end(self, start: str, *, limited: bool) -> str:
-        """Where the batch that begins at `start` ends: `start` itself when there is nothing. `limited`: within the rate
-        limits."""
-
-    def begins(self, start: str, end: str) -> None:
-        """The batch between these is about to run: `foreachBatch` comes next."""
-
-    def fix_end(self) -> None:
-        """From now on nothing counts that is not readable now (`availableNow`)."""
-
-    def newest(self) -> str | None:
-        """What could be read when that was last looked at."""
-
-    def progress(self) -> dict[str, str]:
-        """For `sources[0].metrics` of the query's progress."""
-
-    def stop(self) -> None:
-        """The query has ended; a second call does nothing."""
-
-
-def control_frame(spark: SparkSession, planner: StreamPlanner) -> DataFrame:
+def control_frame(spark: SparkSession, planner: TopicPlanner) -> DataFrame:
     """A streaming DataFrame without rows that has a micro-batch whenever the planner says so."""
     context: Any = spark.sparkContext
     gateway = context._gateway
@@ -105,7 +77,7 @@ class _Java:
 class _Proxy:
     """Every Java object answers this."""
 
-    def __init__(self, java: _Java, planner: StreamPlanner) -> None:
+    def __init__(self, java: _Java, planner: TopicPlanner) -> None:
         self._java = java
         self._planner = planner
 

@@ -15,6 +15,7 @@ from contextlib import ExitStack
 from functools import partial, reduce
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -40,12 +41,11 @@ from pulsar_on_kafka.spark.planning.batch_plan import (
     spread,
 )
 from pulsar_on_kafka.spark.planning.planned_views import view_of
-from pulsar_on_kafka.spark.planning.visibility import SNAPSHOT_S, TopicView, find_subscription, find_topic
+from pulsar_on_kafka.spark.planning.visibility import SNAPSHOT_S, TopicView, find_both, find_topic
 from pulsar_on_kafka.spark.reading import message_frame as frame
 from pulsar_on_kafka.spark.reading.chunk_frames import look
 from pulsar_on_kafka.spark.reading.connection import node_of
 from pulsar_on_kafka.spark.reading.reader import schemas_of
-from pulsar_on_kafka.spark.streaming.checkpoint_files import CheckpointFiles
 from pulsar_on_kafka.spark.streaming.control_stream import control_frame, count_rows
 from pulsar_on_kafka.spark.streaming.stream_planner import TopicPlanner
 
@@ -121,7 +121,7 @@ class PulsarStream:
             raise InvalidReadOption("checkpoint is empty, expected a directory of this stream's own")
         with ExitStack() as stack:
             node = stack.enter_context(node_of(self._options.read))
-            planner = _Planner(node, self._options, partial(look, self._spark, self._options.read))
+            planner = TopicPlanner(node, self._options, partial(look, self._spark, self._options.read))
             planner.first()  # what is wrong with the topic or the subscription is said here
             batches = _Batches(self._spark, node, planner, self._options, CheckpointFiles(self._spark, checkpoint), fn)
             writer = control_frame(self._spark, planner).writeStream.foreachBatch(batches.run)
@@ -136,17 +136,6 @@ class PulsarStream:
         except BaseException:
             planner.stop()
             raise
-
-
-class _Planner(TopicPlanner):
-    """The planner gives the node back when the query has ended."""
-
-    when_stopped: ExitStack | None = None
-
-    def stop(self) -> None:
-        held, self.when_stopped = self.when_stopped, None
-        if held is not None:
-            held.close()
 
 
 class _Batches:
@@ -189,7 +178,7 @@ class _Batches:
         start, end = self._planner.under_way
         content = self._files.read(_plan_name(batch_id))
         if content is not None:
-            plan = decode_plan(content)
+            plan = decode_plan(content, _plan_name(batch_id))
             # Of the first batch Spark keeps no start: it asks for one at each start, and the cursor has moved on.
             if plan.end != end or (plan.start != start and batch_id > 0):
                 raise NotReadable(
@@ -210,12 +199,12 @@ class _Batches:
         if self._planned is not None and self._planned[0] == batch_id - 1:
             return self._planned[1].pending
         before = self._files.read(_plan_name(batch_id - 1))
-        return {} if before is None else decode_plan(before).pending
+        return {} if before is None else decode_plan(before, _plan_name(batch_id - 1)).pending
 
     def _decided(self, batch_id: int) -> ByTopic | None:
         """What `fn` refused of the batch when it dealt with it in a former run; None if it did not."""
         content = self._files.read(_outcome_name(batch_id))
-        return None if content is None else decode_outcome(content)
+        return None if content is None else decode_outcome(content, _outcome_name(batch_id))
 
     def _outcome(self, batch_id: int, plan: BatchPlan) -> ByTopic:
         """Have `fn` deal with the batch; what it refused."""
@@ -247,10 +236,8 @@ class _Batches:
         """The messages of a batch."""
         views = []
         for name, partitions in plan.delivered.items():
-            deadline = Deadline.after(SNAPSHOT_S)
-            topic = find_topic(self._node, TopicName.parse(name), deadline)
             wanted = self._options.read.subscription
-            subscription = None if wanted is None else find_subscription(self._node, topic, wanted, deadline)
+            topic, subscription = find_both(self._node, name, wanted, Deadline.after(SNAPSHOT_S))
             shown = {p: view_of(entries) for p, entries in partitions.items()}
             views.append(TopicView(topic, subscription, shown, plain=self._planner.plain.get(name, False)))
         read = self._options.read
@@ -293,3 +280,59 @@ def _plan_name(batch_id: int) -> str:
 
 def _outcome_name(batch_id: int) -> str:
     return f"{batch_id}.outcome"
+
+
+class CheckpointFiles:
+    """Files lie by name in the directory `pulsar` beside Spark's own. Used by one thread.
+
+    Writing is atomic as Spark's own logs are: by its `CheckpointFileManager`.
+    """
+
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        jvm: Any = spark._jvm
+        java: Any = spark._jsparkSession
+        self._jvm = jvm
+        self._directory = jvm.org.apache.hadoop.fs.Path(jvm.org.apache.hadoop.fs.Path(checkpoint), "pulsar")
+        self._files = jvm.org.apache.spark.sql.execution.streaming.CheckpointFileManager.create(
+            self._directory, java.sessionState().newHadoopConf()
+        )
+        self._made = False
+
+    def write(self, name: str, content: bytes) -> None:
+        """Replaces a file of that name; when this returns, it is durable."""
+        if not self._made:
+            self._files.mkdirs(self._directory)
+            self._made = True
+        stream = self._files.createAtomic(self._path(name), True)
+        try:
+            stream.write(content)
+            stream.close()
+        except BaseException:
+            stream.cancel()
+            raise
+
+    def read(self, name: str) -> bytes | None:
+        """None when there is none."""
+        if not self._files.exists(self._path(name)):
+            return None
+        stream = self._files.open(self._path(name))
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def names(self) -> list[str]:
+        try:
+            listed = self._files.list(self._directory)
+        except Py4JJavaError as failure:
+            if "FileNotFoundException" in str(failure.java_exception):
+                return []
+            raise
+        return [str(status.getPath().getName()) for status in listed]
+
+    def remove(self, name: str) -> None:
+        """One that is not there is no error."""
+        self._files.delete(self._path(name))
+
+    def _path(self, name: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(self._directory, name)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.state.codecs.json_records import json_record
 from pulsar_on_kafka.spark.base.errors import NotReadable
-
-FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +49,17 @@ class StreamOffset:
             name: {"life": list(place.life), "ends": {str(p): end for p, end in sorted(place.ends.items())}}
             for name, place in sorted(self.topics.items())
         }
-        return json.dumps({"v": FORMAT, "again": self.again, "of": self.of, "topics": topics}, separators=(",", ":"))
+        return json.dumps({"v": 1, "again": self.again, "of": self.of, "topics": topics}, separators=(",", ":"))
+
+
+_OFFSETS: Final = json_record("an offset", StreamOffset)
 
 
 def parse_offset(text: str) -> StreamOffset:
     """Raises NotReadable: the checkpoint was written by something else, or by a later version."""
     try:
-        said = json.loads(text)
-        if said["v"] != FORMAT:
-            raise ValueError(f"version {said['v']}")
-        topics = {str(name): _place(place) for name, place in said["topics"].items()}
-        return StreamOffset(topics, int(said["again"]), int(said["of"]))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NotReadable(f"the checkpoint's offset {text!r:.200} is none of this stream's: {error!r}") from error
-
-
-def _place(said: Any) -> TopicPlace:
-    topic_id, topic_life, subscription_life = said["life"]
-    return TopicPlace(
-        (str(topic_id), int(topic_life), int(subscription_life)), {int(p): int(end) for p, end in said["ends"].items()}
-    )
+        return _OFFSETS.decode(text.encode())
+    except (MappingError, UnicodeEncodeError) as error:
+        raise NotReadable(
+            f"what the checkpoint's offset log says, {text!r:.200}, is none of this stream's: {error}"
+        ) from error

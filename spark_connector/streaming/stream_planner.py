@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from math import inf
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from pyroaring import BitMap64
 
@@ -24,9 +25,39 @@ from pulsar_on_kafka.spark.planning.chunked_messages import ChunkedMessages, Kno
 from pulsar_on_kafka.spark.planning.offset_ranges import Range
 from pulsar_on_kafka.spark.planning.planned_views import known_batches, visible
 from pulsar_on_kafka.spark.planning.visibility import SNAPSHOT_S, PartitionView, TopicView
-from pulsar_on_kafka.spark.streaming.rate_limits import entries_within, share_out
 from pulsar_on_kafka.spark.streaming.stream_offset import StreamOffset, TopicPlace, parse_offset
 from pulsar_on_kafka.spark.streaming.stream_topics import SNAPSHOT_AGAIN_S, StreamTopics, life_of
+
+_Place = TypeVar("_Place", bound=Hashable)
+
+
+def share_out(available: Mapping[_Place, int], most: int | None) -> dict[_Place, int]:
+    """Of so many offsets in each place, how many to take: `most` together (None: all), each place in proportion, and
+    one at least of every place while that is possible. Source: KafkaMicroBatchStream.rateLimit.
+    """
+    total = sum(available.values())
+    if most is None or total <= most:
+        return dict(available)
+    some = [place for place, count in available.items() if count]
+    least = 1 if len(some) <= most else 0
+    rest, left_of = most - least * len(some), total - least * len(some)
+    shares = dict.fromkeys(available, 0)
+    for place in some:
+        shares[place] = least + (available[place] - least) * rest // left_of
+    left = most - sum(shares.values())
+    for place in sorted(some, key=lambda each: shares[each] - available[each])[
+        :left
+    ]:  # rounding left less than one each
+        shares[place] += 1
+    return shares
+
+
+def entries_within(most_bytes: int, sample: Mapping[int, int]) -> int:
+    """How many records of the sizes in `sample` (bytes by how many) fit; one at least, so that a stream goes on."""
+    count = sum(sample.values())
+    size = sum(size * number for size, number in sample.items())
+    return max(1, most_bytes if not size else most_bytes * count // size)
+
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +85,7 @@ class _Quiet(NamedTuple):
 
 
 class TopicPlanner:
-    """The planner is the `StreamPlanner` of topics. It is called by the query's thread.
+    """The planner decides where batches end. Offsets are JSON texts. It is called by the query's thread.
 
     Memory: one snapshot of the topics at a time, a bitmap of what was refused lately, and `KnownChunks`.
     """
@@ -80,18 +111,20 @@ class TopicPlanner:
         self._progress: dict[str, str] = {}
         self.plain: dict[str, bool] = {}
         """Topics of which the batch that was planned last has nothing but plain messages."""
+        self.when_stopped: ExitStack | None = None
         self.refused = 0
         """Entries, since the start."""
         self.delivered = 0
 
-    # StreamPlanner ------------------------------------------------------------------------------------------------
-
     def first(self) -> str:
+        """Where a stream without a checkpoint begins."""
         views = self._topics.look(None)
         ends = {name: {p: view.whole.start for p, view in found.partitions.items()} for name, found in views.items()}
         return StreamOffset({name: TopicPlace(life_of(views[name]), ends[name]) for name in views}).json()
 
     def next_end(self, start: str, *, limited: bool) -> str:
+        """Where the batch that begins at `start` ends: `start` itself when there is nothing. `limited`: within the rate
+        limits."""
         signs = self._still_quiet(start)
         if signs is None:
             return start
@@ -117,21 +150,26 @@ class TopicPlanner:
         return StreamOffset(places, begun.again + bool(again), again if again else begun.of).json()
 
     def begins(self, start: str, end: str) -> None:
+        """The batch between these is about to run: `foreachBatch` comes next."""
         self.under_way = start, end
 
     def fix_end(self) -> None:
+        """From now on nothing counts that is not readable now (`availableNow`)."""
         self._fixed = {place: view.whole.end for place, view in _partitions(self._topics.look(None))}
 
     def newest(self) -> str | None:
+        """What could be read when that was last looked at."""
         return None if self._newest is None else self._newest.json()
 
     def progress(self) -> dict[str, str]:
+        """For `sources[0].metrics` of the query's progress."""
         return {**self._progress, "delivered": str(self.delivered), "refused": str(self.refused)}
 
     def stop(self) -> None:
-        """The query has ended; there is nothing to give back here."""
-
-    # The micro-batch ----------------------------------------------------------------------------------------------
+        """The query has ended, and what was held for it is given back; a second call does nothing."""
+        held, self.when_stopped = self.when_stopped, None
+        if held is not None:
+            held.close()
 
     def plan(self, start: str, end: str, pending: Pending) -> BatchPlan:
         """What the batch between these offsets delivers, by what is known now.
@@ -210,8 +248,6 @@ class TopicPlanner:
                 offsets = entries.whole | BitMap64(entries.batches)
                 self.refused += len(offsets)
                 self._kept_back.append((due, (name, partition), offsets))
-
-    # Inside -------------------------------------------------------------------------------------------------------
 
     def _left_behind(self, views: Mapping[str, TopicView], begun: StreamOffset) -> dict[Place, BitMap64]:
         """What lies below the stream's position and is to come again."""

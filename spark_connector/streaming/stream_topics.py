@@ -16,7 +16,7 @@ from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.spark.base.errors import DataLoss, NotReadable
 from pulsar_on_kafka.spark.options.read_options import ReadOptions
-from pulsar_on_kafka.spark.planning.visibility import SNAPSHOT_S, TopicView, find_subscription, find_topic, view_named
+from pulsar_on_kafka.spark.planning.visibility import SNAPSHOT_S, TopicView, find_both, view_named
 from pulsar_on_kafka.spark.streaming.stream_offset import StreamOffset, TopicPlace
 
 _log = logging.getLogger(__name__)
@@ -101,11 +101,9 @@ class StreamTopics:
         """Live consumers save what they acknowledged, so that it is seen."""
         for name in self._options.topics:
             deadline = Deadline.after(SNAPSHOT_S)
-            topic = find_topic(self._node, TopicName.parse(name), deadline)
-            wanted = self._options.subscription
-            if wanted is None:
+            _, subscription = find_both(self._node, name, self._options.subscription, deadline)
+            if subscription is None:
                 return
-            subscription = find_subscription(self._node, topic, wanted, deadline)
             live = any(self._node.admin.describe_group(group, deadline).members for group in subscription.groups)
             if live:
                 self._save(subscription)
@@ -124,15 +122,13 @@ class StreamTopics:
         found: list[Any] = []
         for name in self._options.topics:
             deadline = Deadline.after(SNAPSHOT_S)
-            topic = find_topic(self._node, TopicName.parse(name), deadline)
+            topic, subscription = find_both(self._node, name, self._options.subscription, deadline)
             partitions = list(range(topic.partitions))
             found.append(topic.kafka_topic_id)
             found.append(self._node.admin.start_offsets(topic.kafka_topic, partitions, deadline))
             found.append(self._node.admin.end_offsets(topic.kafka_topic, partitions, deadline))
             found.append(self._records_of(TRANSACTION_BUFFER_SNAPSHOT, topic, deadline))
-            wanted = self._options.subscription
-            if wanted is not None:
-                subscription = find_subscription(self._node, topic, wanted, deadline)
+            if subscription is not None:
                 commits = [
                     self._node.admin.committed(g, topic.kafka_topic, partitions, deadline) for g in subscription.groups
                 ]

@@ -23,6 +23,7 @@ from pulsar_on_kafka.schema.key_value import KeyValueEncodingType, encoding_of
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka.schema_compat.key_value import split
 from pulsar_on_kafka.spark.base.errors import InvalidWriteOption
+from pulsar_on_kafka.spark.base.sql_text import column as quoted
 from pulsar_on_kafka.spark.values.json_values import as_written, spark_type
 from pulsar_on_kafka.spark.values.key_values import inline_payload
 from pulsar_on_kafka.spark.values.plain_values import PLAIN_TYPES, plain_payload, plain_spark_type
@@ -57,7 +58,7 @@ def _value(rows: DataFrame, info: SchemaInfo, others: frozenset[str]) -> Column:
             return _record_payload(_Whole(rows, others), info)
         case SchemaType.PROTOBUF_NATIVE:
             names = [name for name in rows.columns if name not in others]
-            return protobuf_payload(info, F.struct(*(F.col(_quoted(name)) for name in names)))
+            return protobuf_payload(info, F.struct(*(F.col(quoted(name)) for name in names)))
         case _:
             pass
     _check_only(rows, {VALUE}, others, info)
@@ -97,9 +98,6 @@ def _plain(column: Column, found: DataType, info: SchemaInfo, name: str) -> Colu
     return plain_payload(info.type, column)
 
 
-# Records --------------------------------------------------------------------------------------------------------------
-
-
 class _Whole:
     """A row's columns make a record, which is never null."""
 
@@ -109,7 +107,7 @@ class _Whole:
         self.path = ""
 
     def field(self, name: str) -> Column:
-        return F.col(_quoted(name))
+        return F.col(quoted(name))
 
     def guarded(self, struct: Column) -> Column:
         return struct
@@ -213,17 +211,10 @@ def _check_only(rows: DataFrame, wanted: set[str], others: frozenset[str], info:
         )
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-# Schemas made of columns ----------------------------------------------------------------------------------------------
-
-
 def derived_schema(rows: DataFrame, kind: SchemaType, others: frozenset[str], name: str) -> SchemaInfo:
     """AVRO or JSON, with a field for each column that is not in `others`; what may be null is a union with null first,
     whose default is null, so that later versions may leave it out."""
-    columns = rows.select(*(_quoted(column) for column in rows.columns if column not in others))
+    columns = rows.select(*(quoted(column) for column in rows.columns if column not in others))
     if not columns.columns:
         raise InvalidWriteOption("there is no column for the value")
     spark: Any = SparkSession.getActiveSession()

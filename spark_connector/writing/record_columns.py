@@ -27,13 +27,13 @@ from pulsar_on_kafka.mapping.records.record_headers import (
     producer_suffix,
 )
 from pulsar_on_kafka.spark.base.errors import InvalidWriteOption
+from pulsar_on_kafka.spark.base.sql_text import column as quoted
 from pulsar_on_kafka.spark.options.write_options import META_COLUMNS, WriteOptions
 from pulsar_on_kafka.spark.values.value_encoding import Encoded
 
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 _NOW_MS: Final = "cast(reflect('java.lang.System', 'currentTimeMillis') as bigint)"
 """At the moment of each row: Spark's own functions give one time for the whole query."""
-_MOST_MILLIS: Final = 2**63 - 1
 
 
 class MessageColumns:
@@ -76,8 +76,6 @@ class MessageColumns:
     def may_be_of_the_value(self) -> frozenset[str]:
         return frozenset(name for name in (self.key, self.ordering_key) if name is not None)
 
-    # What they say ------------------------------------------------------------------------------------------------
-
     def partition_key(self) -> Column:
         """Binary; null where there is none, as where it is empty."""
         return _key(self.key)
@@ -94,7 +92,7 @@ class MessageColumns:
     def _millis(self, name: str | None) -> Column | None:
         if name is None:
             return None
-        column = F.col(_quoted(name))
+        column = F.col(quoted(name))
         return F.unix_millis(column) if self._types[name] == "timestamp" else column.cast("bigint")
 
 
@@ -161,7 +159,7 @@ def _headers(
             said = millis.isNotNull() if name == DELIVER_AT else F.coalesce(millis != 0, F.lit(False))
             found.append(_where(said, _header(name, _decimal(name, millis))))
     if columns.properties is not None:
-        found.append(_properties(F.col(_quoted(columns.properties))))
+        found.append(_properties(F.col(quoted(columns.properties))))
     if not found:
         return F.lit(None).cast(_HEADERS)
     return found[0] if len(found) == 1 else F.concat(*found)
@@ -181,7 +179,7 @@ def _in_time(txn: TxnId, until_ms: int) -> Column:
 
 
 def _producer(columns: MessageColumns, name: str, epoch: int) -> Column:
-    sequence = F.monotonically_increasing_id() if columns.sequence_id is None else F.col(_quoted(columns.sequence_id))
+    sequence = F.monotonically_increasing_id() if columns.sequence_id is None else F.col(quoted(columns.sequence_id))
     return F.concat(F.coalesce(sequence, F.lit(-1)).cast("string"), F.lit(producer_suffix(epoch, name))).cast("binary")
 
 
@@ -216,9 +214,5 @@ def _properties(properties: Column) -> Column:
 def _key(name: str | None) -> Column:
     if name is None:
         return F.lit(None).cast("binary")
-    data = F.col(_quoted(name)).cast("binary")
+    data = F.col(quoted(name)).cast("binary")
     return F.when(F.octet_length(data) > 0, data)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.connection.connection import chosen_instance
-from pulsar_on_kafka.client.values.service_info import parse_service_url
-from pulsar_on_kafka.exceptions import InvalidConfiguration
-from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES, KafkaSettings
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
+from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -22,18 +20,87 @@ from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node, acquire, release
-from pulsar_on_kafka.registry.policies import policies_when_opened
+from pulsar_on_kafka.registry.judging import policies_when_opened
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.spark.base.errors import InvalidWriteOption, NotWritten
 from pulsar_on_kafka.spark.base.spark_session import check_session
 from pulsar_on_kafka.spark.options.write_options import BYTES, DERIVED, OF_TOPIC, WriteOptions, parse_write_options
+from pulsar_on_kafka.spark.reading.connection import driver_settings, kafka_options
 from pulsar_on_kafka.spark.values.value_encoding import VALUE, Encoded, derived_schema, encoded
 from pulsar_on_kafka.spark.writing.batch_journal import Batch, BatchJournal
-from pulsar_on_kafka.spark.writing.job_attempts import JobAttempts
 from pulsar_on_kafka.spark.writing.record_columns import MessageColumns, sink_columns
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionState
+
+_PATIENCE_S: Final = 30.0
+_DROPPED: Final = "appStatus.numDroppedEvents"
+
+
+class JobAttempts:
+    """The attempts of one job of the current thread are watched."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Raises InvalidWriteOption: the session runs tasks twice as it likes."""
+        untyped: Any = spark
+        self._context = untyped.sparkContext
+        if str(self._context.getConf().get("spark.speculation", "false")).lower() == "true":
+            raise InvalidWriteOption("transaction does not go with spark.speculation=true: tasks would write twice")
+        self._scheduler = untyped._jsparkSession.sparkContext()
+        self._tag = f"pulsar-write-{secrets.token_hex(8)}"
+        self._dropped = 0
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """The job is run inside of it."""
+        self._dropped = self._dropped_events()
+        self._context.addJobTag(self._tag)
+        try:
+            yield
+        finally:
+            self._context.removeJobTag(self._tag)
+
+    def doubt(self) -> str:
+        """Why it cannot be said that each of the job's tasks ran once; '' where it can. After a job that succeeded."""
+        found = list(self._scheduler.statusTracker().getJobIdsForTag(self._tag))
+        if not found:
+            return "Spark knows nothing of the job"
+        store = self._scheduler.statusStore()
+        job = max(found)  # those before it prepared its input, and wrote nothing
+
+        def succeeded() -> bool:
+            return str(store.job(job).status()) == "SUCCEEDED"
+
+        if not wait_until(succeeded, Deadline.after(_PATIENCE_S)):
+            return f"Spark says of job {job} that it is {store.job(job).status()}"
+        stages = store.job(job).stageIds()
+        if stages.size() == 0:
+            return ""  # nothing was there to write
+        number = max(stages.apply(at) for at in range(stages.size()))  # so did those before it
+
+        def complete() -> bool:
+            return str(store.lastStageAttempt(number).status()) == "COMPLETE"
+
+        if not wait_until(complete, Deadline.after(_PATIENCE_S)):
+            return f"Spark says of stage {number} that it is {store.lastStageAttempt(number).status()}"
+        stage = store.lastStageAttempt(number)
+        if self._dropped_events() != self._dropped:
+            return "Spark dropped events of its scheduler"
+        told = {
+            "attempts before this one": stage.attemptId(),
+            "failed tasks": stage.numFailedTasks(),
+            "killed tasks": stage.numKilledTasks(),
+            "running tasks": stage.numActiveTasks(),
+            "tasks too many": stage.numCompleteTasks() - stage.numTasks(),
+        }
+        return ", ".join(f"{count} {what}" for what, count in told.items() if count)
+
+    def _dropped_events(self) -> int:
+        counters = self._scheduler.listenerBus().metrics().metricRegistry().getCounters()
+        return sum(
+            int(counters.get(name).getCount()) for name in counters.keySet().toArray() if str(name).endswith(_DROPPED)
+        )
+
 
 _log: Final = logging.getLogger(__name__)
 
@@ -109,8 +176,6 @@ class _Write:
             finally:
                 membership.leave(Deadline.after(_CALL_S))
 
-    # Before anything is written -----------------------------------------------------------------------------------
-
     def _schema(self, node: Node, topic: Topic) -> SchemaInfo | None:
         wanted = self._options.schema
         if isinstance(wanted, Schema):
@@ -153,8 +218,6 @@ class _Write:
         if info is not None and info.type is SchemaType.KEY_VALUE:
             return True
         return bool(self._rows.schema[VALUE].nullable)
-
-    # Writing ------------------------------------------------------------------------------------------------------
 
     def _write(
         self,
@@ -273,16 +336,7 @@ def _aborted_unless_committed(node: Node, txn: ClientTransaction) -> Iterator[No
 
 @contextmanager
 def _node_of(options: WriteOptions) -> Iterator[Node]:
-    try:
-        settings = KafkaSettings(
-            parse_service_url(options.service_url).bootstrap,
-            dict(options.driver),
-            instance=chosen_instance(options.instance),
-        )
-        settings.check()
-    except (ValueError, InvalidConfiguration, errors.InvalidOption) as wrong:
-        raise InvalidWriteOption(str(wrong)) from wrong
-    node = acquire(settings, Deadline.after(_CALL_S))
+    node = acquire(driver_settings(options, InvalidWriteOption), Deadline.after(_CALL_S))
     try:
         yield node
     finally:
@@ -290,17 +344,9 @@ def _node_of(options: WriteOptions) -> Iterator[Node]:
 
 
 def _sink_options(options: WriteOptions, topic: Topic) -> dict[str, str]:
-    address = parse_service_url(options.service_url)
-    given = {f"kafka.{name}": value for name, value in options.kafka.items()}
-    if address.tls and "kafka.security.protocol" not in given:
-        raise InvalidWriteOption(
-            f"{options.service_url} is TLS: expected kafka.security.protocol (SSL or SASL_SSL) and what goes with it, "
-            "under the names of Kafka's Java client"
-        )
+    by_default = {"max.request.size": str(MAX_MESSAGE_BYTES + RECORD_OVERHEAD_BYTES)}
     return {
-        "kafka.max.request.size": str(MAX_MESSAGE_BYTES + RECORD_OVERHEAD_BYTES),
-        **given,
-        "kafka.bootstrap.servers": address.bootstrap,
+        **kafka_options(options, by_default, InvalidWriteOption),
         "kafka.acks": "all",
         "kafka.enable.idempotence": "true",
         "topic": topic.kafka_topic,

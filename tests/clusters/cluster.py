@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.http_server import HttpServer
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.lookup_service.cluster_metadata import ClusterMetadata
-from pulsar_on_kafka.lookup_service.following_map import following_map
+from pulsar_on_kafka.lookup_service.followed_map import following_map
 from pulsar_on_kafka.lookup_service.gateway import LookupGateway
 from pulsar_on_kafka.service.replication.replication import Replication
 from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions

@@ -23,7 +23,8 @@ from pulsar_on_kafka.spark.planning.excluded_offsets import ExcludedOffsets
 from pulsar_on_kafka.spark.planning.offset_ranges import Range
 from pulsar_on_kafka.spark.planning.visibility import PartitionView, TopicView
 from pulsar_on_kafka.spark.streaming import stream
-from pulsar_on_kafka.spark.streaming.stream import _Batches, _Planner
+from pulsar_on_kafka.spark.streaming.stream import _Batches
+from pulsar_on_kafka.spark.streaming.stream_planner import TopicPlanner
 
 TOPIC = "persistent://public/default/t"
 LEDGER = 7
@@ -208,7 +209,7 @@ class Driver(_Batches):
              "maxOffsetsPerTrigger": world.drawn.choice([None, 5, 20]),
              "negativeAckRedeliveryDelayMs": world.drawn.choice([0, 60_000])}
         )  # fmt: skip
-        planner = _Planner(cast("Any", None), options, world.look)
+        planner = TopicPlanner(cast("Any", None), options, world.look)
         planner._topics = cast("Any", Topics(world))
         super().__init__(cast("Any", None), cast("Any", None), planner, options, cast("Any", Files(world)), self._fn)
         self.refuses: ByTopic = {}

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 import pulsar_on_kafka.spark
 from pulsar_on_kafka.spark import BatchContext, stream_pulsar
 from pulsar_on_kafka.spark.streaming import stream
-from pulsar_on_kafka.spark.streaming.checkpoint_files import CheckpointFiles
+from pulsar_on_kafka.spark.streaming.stream import CheckpointFiles
 from tests.spark.conftest import MASTER, SETTINGS
 from tests.spark.streams import Sink
 

@@ -21,7 +21,7 @@ from pulsar_on_kafka.base.errors import InvalidTxnStatus
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.spark import InvalidWriteOption, NotWritten, pulsar_batches, write_pulsar
 from pulsar_on_kafka.spark.writing.batch_journal import Batch, BatchJournal
-from pulsar_on_kafka.spark.writing.job_attempts import JobAttempts
+from pulsar_on_kafka.spark.writing.writer import JobAttempts
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient
 from tests.spark.test_writing import read
 from tests.steps import Unique

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, Optional
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -35,8 +35,7 @@ def print_rights(
     ],
     subscription: Annotated[str, typer.Option("--subscription", metavar="NAME", help="Of a consumer.")] = "",
     also: Annotated[
-        Optional[list[Extra]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-        typer.Option("--also", help="A feature that it uses besides. May be repeated."),
+        list[Extra] | None, typer.Option("--also", help="A feature that it uses besides. May be repeated.")
     ] = None,
 ) -> None:
     """Print the kafka-acls lines for exactly what a program needs (docs/acls.md), in the instance of --instance.

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.clusters import ClusterInfo
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.connection import admin_of
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import show_list, show_one, show_result
+from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, show_list, show_one, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings, read_kafka_config
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterListener
 
@@ -31,11 +29,11 @@ class Registration:
         str, typer.Option("--service-url", help="Where it is: kafka://host:port[,host:port...], or kafka+ssl://.")
     ]
     config: Annotated[
-        Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        list[str] | None,
         typer.Option("--config", metavar="FILE|KEY=VALUE", help="librdkafka's options to reach it; no secrets."),
     ] = None
     listener: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option(
             "--listener",
             metavar="NAME=URL[@CIDR,...]",
@@ -114,7 +112,7 @@ def delete(settings: Settings, name: NameArgument, yes: YesOption = False) -> No
 def local(
     settings: Settings,
     admin: AdminClient,
-    name: Annotated[Optional[str], typer.Argument(metavar="[NAME]", help="Left out: show it.")] = None,  # noqa: UP045
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Left out: show it.")] = None,
 ) -> None:
     """Show or set this cluster's own name, by which others know what comes from it. Set once, it stays."""
     if name is not None:

@@ -9,15 +9,14 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Optional
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import require_listener
-from pulsar_on_kafka.cli.shared.failure import EXIT_FAILED, CommandFailed
-from pulsar_on_kafka.cli.shared.output import news, show_list, write_json
+from pulsar_on_kafka.cli.shared.output import EXIT_FAILED, CommandFailed, news, show_list, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.compat.compare import OURS, BadDifferences, CompatReport, read_differences
 from pulsar_on_kafka.compat.driver import Target
@@ -33,11 +32,11 @@ app = typer.Typer(no_args_is_help=True, help="Compare with a real Pulsar.")
 _WEB_PORT: Final = 8080
 
 _PATTERN = Annotated[
-    Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+    str | None,
     typer.Option("--scenario", help="Only those whose name matches, as in 'seek.*', or holds this.", metavar="PATTERN"),
 ]
 _FOLDERS = Annotated[
-    Optional[list[Path]],  # noqa: UP045
+    list[Path] | None,
     typer.Option("--scenarios", help="A folder with scenarios of your own. May be repeated.", metavar="FOLDER"),
 ]
 _FILE: Final[dict[str, Any]] = {"metavar": "FILE", "dir_okay": False, "show_default": False}
@@ -49,11 +48,11 @@ class _Clusters:
 
     pulsar: Annotated[str, typer.Option("--pulsar", help="A Pulsar cluster: pulsar://host:port.", metavar="URL")]
     pulsar_admin: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option("--pulsar-admin", help="Its REST API.", metavar="URL", show_default="its host, port 8080"),
     ] = None
     kafka: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             "--kafka", help="A Kafka cluster: kafka://host:port.", metavar="URL", show_default="that of --url"
         ),
@@ -71,9 +70,9 @@ class _Clusters:
 class _ReportFiles:
     """Files that the report is written to."""
 
-    json_file: Annotated[Optional[Path], typer.Option("--json", help="Write the report as JSON.", **_FILE)] = None  # noqa: UP045
-    junit: Annotated[Optional[Path], typer.Option("--junit", help="Write it as JUnit XML.", **_FILE)] = None  # noqa: UP045
-    html: Annotated[Optional[Path], typer.Option("--html", help="Write it as one HTML file.", **_FILE)] = None  # noqa: UP045
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the report as JSON.", **_FILE)] = None
+    junit: Annotated[Path | None, typer.Option("--junit", help="Write it as JUnit XML.", **_FILE)] = None
+    html: Annotated[Path | None, typer.Option("--html", help="Write it as one HTML file.", **_FILE)] = None
 
     def write(self, report: CompatReport) -> None:
         if self.json_file is not None:
@@ -104,17 +103,17 @@ def run(
     scenarios: _FOLDERS = None,
     namespace: Annotated[str, typer.Option("--namespace", help="Where the topics are made.")] = "public/default",
     differences: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option("--differences", help="Explained differences, TOML.", show_default="ours", dir_okay=False),
     ] = None,
     files: _ReportFiles,
     secured: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option("--secured", help="Clusters with TLS, tokens and rights, as JSON; see docs/compat.md.", **_FILE),
     ] = None,
     not_secured: Annotated[str, typer.Option("--not-secured", help="Why there are none.", hidden=True)] = NOT_GIVEN,
     pulsar_jars: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             "--pulsar-jars",
             help="The `lib` folder of a Pulsar, for scenarios of the Java client.",

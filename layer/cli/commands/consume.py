@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from enum import Enum
-from typing import Annotated, Any, Final, Optional
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -12,10 +11,15 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.cli.commands.subscriptions import Initial, SubscriptionOption
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
-from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import client_of
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import news, progress_bar, results_scroll_by, write_json, write_line
+from pulsar_on_kafka.cli.shared.output import (
+    CommandFailed,
+    news,
+    progress_bar,
+    results_scroll_by,
+    write_json,
+    write_line,
+)
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import message_id_text, payload_fields, payload_text, printable
 from pulsar_on_kafka.client.consumer.consumer import Consumer
@@ -26,36 +30,26 @@ from pulsar_on_kafka.exceptions import Timeout
 _LOOK_EVERY_MS: Final = 200  # how long a Ctrl-C may go unnoticed
 
 
-class Type(str, Enum):
-    """Type of the subscription, in the command's words."""
-
-    EXCLUSIVE = "exclusive"
-    SHARED = "shared"
-    FAILOVER = "failover"
-
-
 _TYPES: Final = {
-    Type.EXCLUSIVE: ConsumerType.Exclusive,
-    Type.SHARED: ConsumerType.Shared,
-    Type.FAILOVER: ConsumerType.Failover,
+    "exclusive": ConsumerType.Exclusive,
+    "shared": ConsumerType.Shared,
+    "failover": ConsumerType.Failover,
 }
-_POSITIONS: Final = {Initial.EARLIEST: InitialPosition.Earliest, Initial.LATEST: InitialPosition.Latest}
-
-
-def register(app: typer.Typer) -> None:
-    command(app, "consume")(consume)
+_POSITIONS: Final = {"earliest": InitialPosition.Earliest, "latest": InitialPosition.Latest}
 
 
 def consume(
     settings: Settings,
     topic: TopicArgument,
     subscription: SubscriptionOption,
-    kind: Annotated[Type, typer.Option("--type", "-t", help="Type of the subscription.")] = Type.EXCLUSIVE,
+    kind: Annotated[
+        Literal["exclusive", "shared", "failover"], typer.Option("--type", "-t", help="Type of the subscription.")
+    ] = "exclusive",
     count: Annotated[int, typer.Option("--num-messages", "-n", min=0, help="How many to take; 0: for ever.")] = 1,
-    initial: Annotated[Initial, typer.Option("--initial", help="Where a new subscription starts.")] = Initial.LATEST,
+    initial: Annotated[Initial, typer.Option("--initial", help="Where a new subscription starts.")] = "latest",
     ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Acknowledge what was printed.")] = True,
     timeout_ms: Annotated[
-        Optional[int],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        int | None,
         typer.Option("--timeout-ms", min=1, help="End when no message came for so long.", show_default=False),
     ] = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""`pok ledgers`: look at the ledgers of topics, and have their lists made anew."""
+"""`pok ledgers`: look at the ledgers of topics, have their lists made anew, and see to deletions of their data."""
 
 from __future__ import annotations
 
@@ -8,17 +8,77 @@ from typing import Annotated, Any
 import typer
 
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.cli.commands import deletions
+from pulsar_on_kafka.admin.deletions import DEFAULT_LIMIT, Deletion, Deletions
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
-from pulsar_on_kafka.cli.shared.output import progress_towards, show_list, show_one, show_result
+from pulsar_on_kafka.cli.shared.connection import client_of
+from pulsar_on_kafka.cli.shared.output import (
+    YesOption,
+    confirm,
+    news,
+    progress_bar,
+    progress_towards,
+    show_list,
+    show_one,
+    show_result,
+)
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import time_text
+from pulsar_on_kafka.cli.shared.values import printable, time_text
 from pulsar_on_kafka.ledgers.inspection import LedgerInfo
+from pulsar_on_kafka.service.ledgers.deletion_events import replay
+
+deletions = typer.Typer(help="Deletions of ledgers' data: asked for, given up, tried again.", no_args_is_help=True)
+
+LimitOption = Annotated[int, typer.Option("--limit", min=0, help="At most so many, the oldest ones.")]
+
+
+@command(deletions, "list")
+def list_deletions(settings: Settings, admin: AdminClient, limit: LimitOption = DEFAULT_LIMIT) -> None:
+    """List deletions that are asked for and not done yet. `pok serve` does them."""
+    _show_deletions(settings, admin.list_deletions(limit))
+
+
+@command(deletions, "dlq")
+def list_given_up(settings: Settings, admin: AdminClient, limit: LimitOption = DEFAULT_LIMIT) -> None:
+    """List deletions that were given up after ten attempts, or refused at once, and why."""
+    _show_deletions(settings, admin.dead_deletions(limit))
+
+
+@command(deletions, "replay")
+def replay_given_up(settings: Settings, admin: AdminClient, yes: YesOption = False) -> None:
+    """Ask again for all deletions that were given up. Nothing is deleted that is listed or needed, whatever is asked
+    for."""
+    with client_of(settings) as client:
+        there = admin.dead_deletions(0).count
+        done = 0
+        if there:
+            confirm(f"ask again for {there:,} deletions that were given up", yes)
+            with progress_bar("asking again", there, shown=not settings.json) as told:
+                done = replay(client, there, told)
+        show_result(settings, f"asked again for {done:,} deletions", {"replayed": done})
+
+
+def _show_deletions(settings: Settings, found: Deletions) -> None:
+    columns = ("event", "ledger", "topic", "partition", "asked for", "put off", "reason")
+    show_list(settings, asdict(found), columns, [_deletion_row(each) for each in found.first])
+    if not settings.json and found.count > len(found.first):
+        news(f"{len(found.first):,} of {found.count:,} are shown (--limit)")
+
+
+def _deletion_row(deletion: Deletion) -> tuple[object, ...]:
+    return (
+        deletion.event,
+        str(deletion.ledger_id) if deletion.ledger_id >= 0 else "-",
+        printable(deletion.topic) or "-",
+        deletion.partition if deletion.partition >= 0 else "-",
+        time_text(deletion.asked_ms),
+        f"{deletion.retries} times" if deletion.retries else "-",
+        printable(deletion.reason) or "-",
+    )
+
 
 app = typer.Typer(help="Look at the ledgers of topics; have their lists made anew.", no_args_is_help=True)
-app.add_typer(deletions.app, name="deletions")
+app.add_typer(deletions, name="deletions")
 
 
 @command(app, "list")

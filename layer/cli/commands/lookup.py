@@ -11,14 +11,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.http_server import HttpServer
 from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.http_options import (
-    LOCAL,
-    CertificateOption,
-    HostOption,
-    KeyOption,
-    TokenOption,
-    guard_of,
-)
+from pulsar_on_kafka.cli.shared.http_options import HttpOptions
 from pulsar_on_kafka.cli.shared.output import (
     news,
     show_one,
@@ -31,7 +24,7 @@ from pulsar_on_kafka.cli.shared.output import (
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
 from pulsar_on_kafka.lookup_service.cluster_metadata import ClusterMetadata
-from pulsar_on_kafka.lookup_service.following_map import following_map
+from pulsar_on_kafka.lookup_service.followed_map import following_map
 from pulsar_on_kafka.lookup_service.gateway import LookupGateway
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
@@ -62,10 +55,8 @@ def serve(
     settings: Settings,
     admin: AdminClient,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: a free one.")] = DEFAULT_PORT,
-    host: HostOption = LOCAL,
-    tls_certificate: CertificateOption = "",
-    tls_key: KeyOption = "",
-    token_file: TokenOption = "",
+    *,
+    http: HttpOptions,
 ) -> None:
     """Answer for the map of tenants (pok tenants) of this cluster until SIGTERM or Ctrl-C.
 
@@ -75,8 +66,7 @@ def serve(
     with told_to_stop(interruptible=True) as stop, following_map(admin.node) as followed:
         metadata = ClusterMetadata(settings.kafka_config, settings.instance)
         try:
-            guard = guard_of(tls_certificate, tls_key, token_file)
-            server = HttpServer(host, port, LookupGateway(followed, metadata), guard)
+            server = HttpServer(http.host, port, LookupGateway(followed, metadata), http.guard())
             try:
                 show_result(
                     settings,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
@@ -10,25 +10,16 @@ from prometheus_client import CollectorRegistry, generate_latest, start_http_ser
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.lifetimes import told_to_stop
-from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import news, write_line
+from pulsar_on_kafka.cli.shared.output import CommandFailed, news, write_line
 from pulsar_on_kafka.metrics.cluster import ClusterCollector
-
-
-def register(app: typer.Typer) -> None:
-    command(app, "metrics")(metrics)
 
 
 def metrics(
     admin: AdminClient,
-    topics: Annotated[
-        Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-        typer.Argument(help="Topics; without any, all of the namespace."),
-    ] = None,
+    topics: Annotated[list[str] | None, typer.Argument(help="Topics; without any, all of the namespace.")] = None,
     namespace: Annotated[str, typer.Option("--namespace", help="tenant/namespace.")] = "public/default",
     port: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         typer.Option("--port", min=0, max=65535, help="Answer GET /metrics there until Ctrl-C; 0: a free one."),
     ] = None,
 ) -> None:

@@ -8,8 +8,7 @@ import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
-from pulsar_on_kafka.cli.shared.output import show_names, show_result
+from pulsar_on_kafka.cli.shared.output import YesOption, confirm, show_names, show_result
 from pulsar_on_kafka.cli.shared.policies import policies_of
 from pulsar_on_kafka.cli.shared.settings import Settings
 

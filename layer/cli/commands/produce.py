@@ -9,15 +9,21 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final, Optional
+from typing import Annotated, Final
 
 import typer
 
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
-from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import client_of
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import news, progress_bar, results_scroll_by, show_result, write_json, write_line
+from pulsar_on_kafka.cli.shared.output import (
+    CommandFailed,
+    news,
+    progress_bar,
+    results_scroll_by,
+    show_result,
+    write_json,
+    write_line,
+)
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import message_id_text, parse_properties
 from pulsar_on_kafka.client.client import Client
@@ -30,32 +36,27 @@ _MAX_PENDING: Final = 10_000
 _EACH_IN_TURN_BELOW: Final = 100.0  # messages a second
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "produce")(produce)
-
-
 def produce(
     settings: Settings,
     topic: TopicArgument,
     messages: Annotated[
-        Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        list[str] | None,
         typer.Option("--message", "-m", metavar="TEXT", help="A message. May be repeated.", show_default=False),
     ] = None,
     file: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option("--file", "-f", metavar="FILE", help="A message a line; - is standard input.", show_default=False),
     ] = None,
     key: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--key", "-k", help="Partition key of all messages.", show_default=False),
+        str | None, typer.Option("--key", "-k", help="Partition key of all messages.", show_default=False)
     ] = None,
     properties: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option("--property", "-p", metavar="NAME=VALUE", help="A property of all messages. May be repeated."),
     ] = None,
     num_messages: Annotated[int, typer.Option("--num-messages", "-n", min=1, help="How often to send it all.")] = 1,
     rate: Annotated[
-        Optional[float],  # noqa: UP045
+        float | None,
         typer.Option("--rate", "-r", help="Messages a second; left out: as fast as it goes.", show_default=False),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print a count instead of ids.")] = False,

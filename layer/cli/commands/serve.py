@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final, Optional
+from typing import Annotated, Any, Final
 
 import typer
 from prometheus_client import CollectorRegistry
@@ -15,23 +15,10 @@ from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
-from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.http_options import (
-    LOCAL,
-    CertificateOption,
-    HostOption,
-    KeyOption,
-    TokenOption,
-    guard_of,
-)
+from pulsar_on_kafka.cli.shared.connection import admin_at
+from pulsar_on_kafka.cli.shared.http_options import HttpOptions
 from pulsar_on_kafka.cli.shared.output import news, show_result
-from pulsar_on_kafka.cli.shared.settings import (
-    CONNECT_TIMEOUT_MS,
-    OPERATION_TIMEOUT_S,
-    ClusterConfigOption,
-    Settings,
-    read_cluster_config,
-)
+from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
 from pulsar_on_kafka.exceptions import ConnectError, Timeout
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth, ServiceServer
@@ -46,10 +33,6 @@ _PATIENCE_S: Final = 15.0
 _TELL_AGAIN_S: Final = 60.0
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "serve")(serve)
-
-
 def serve(
     settings: Settings,
     port: Annotated[
@@ -58,21 +41,18 @@ def serve(
             "--port", min=0, max=65535, help="Answer GET /metrics, /health/live and /health/ready; 0: a free one."
         ),
     ] = DEFAULT_PORT,
-    host: HostOption = LOCAL,
-    tls_certificate: CertificateOption = "",
-    tls_key: KeyOption = "",
-    token_file: TokenOption = "",
+    *,
+    http: HttpOptions,
     only: Annotated[
-        Optional[list[RoleName]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        list[RoleName] | None,
         typer.Option("--only", help="Run this role, and others that are named so. May be repeated."),
     ] = None,
     without: Annotated[
-        Optional[list[RoleName]],  # noqa: UP045
-        typer.Option("--without", help="Leave this role to others. May be repeated."),
+        list[RoleName] | None, typer.Option("--without", help="Leave this role to others. May be repeated.")
     ] = None,
     cluster_config: ClusterConfigOption = None,
     transactions: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option(
             "--transactions",
             metavar="POLICY=VALUE",
@@ -95,8 +75,7 @@ def serve(
     health = ServiceHealth()
     registry = CollectorRegistry()
     registry.register(MetricsCollector())
-    guard = guard_of(tls_certificate, tls_key, token_file)
-    server = ServiceServer(host, port, registry, health, guard)
+    server = ServiceServer(http.host, port, registry, health, http.guard())
     try:
         news(f"metrics and health on port {server.port}")
         with told_to_stop(interruptible=True) as stop:
@@ -137,13 +116,7 @@ def _connected(settings: Settings, health: ServiceHealth, stop: threading.Event)
     quiet = Deadline.after(0)
     while not stop.is_set():
         try:
-            return AdminClient(
-                settings.url,
-                operation_timeout_seconds=OPERATION_TIMEOUT_S,
-                connection_timeout_ms=CONNECT_TIMEOUT_MS,
-                kafka_config=settings.kafka_config,
-                instance=settings.instance,
-            )
+            return admin_at(settings.url, settings.kafka_config, settings.instance)
         except (ConnectError, Timeout) as away:
             failure = str(away)
         health.waits_for(failure)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date, datetime, timezone
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Final, Optional
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -16,8 +16,7 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import require_listener
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import show_result, show_table, write_json, write_line
+from pulsar_on_kafka.cli.shared.output import CommandFailed, show_result, show_table, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import parse_time, payload_text
 
@@ -34,36 +33,51 @@ _SPARK: Final[Mapping[str, str]] = {
 _SHOWN: Final = "value,__key,__topic,__messageId,__publishTime"
 
 
-class Format(str, Enum):
-    """Format of an exported file."""
-
-    PARQUET = "parquet"
-    CSV = "csv"
-    JSON = "json"
+_TIME_HELP: Final = "publish time: ISO 8601, Unix ms, or so long ago (90s, 1h)."
 
 
-_Subscription = Annotated[
-    Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-    typer.Option(
-        "--subscription", "-s", show_default=False,
-        help="Only what its next consumer would get; left out: all that may be read. Nothing is acknowledged.",
-    ),
-]  # fmt: skip
+@dataclass(frozen=True)
+class _Reading:
+    """What is read, and where Spark runs."""
+
+    subscription: Annotated[
+        str | None,
+        typer.Option(
+            "--subscription",
+            "-s",
+            show_default=False,
+            help="Only what its next consumer would get; left out: all that may be read. Nothing is acknowledged.",
+        ),
+    ] = None
+    start: Annotated[
+        str | None,
+        typer.Option("--start", show_default=False, metavar="TIME", help=f"Only messages from this {_TIME_HELP}"),
+    ] = None
+    end: Annotated[
+        str | None,
+        typer.Option("--end", show_default=False, metavar="TIME", help=f"Only messages before this {_TIME_HELP}"),
+    ] = None
+    master: Annotated[str, typer.Option("--master", help="Where Spark runs.")] = "local[*]"
+    executor_config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--executor-config",
+            show_default=False,
+            metavar="KEY=VALUE",
+            help="An option of Kafka's Java client, which Spark reads with, such as security.protocol=SASL_SSL. May be "
+            "repeated. (--kafka-config is librdkafka's, for the driver.)",
+        ),
+    ] = None
+
+
 _Columns = Annotated[
-    Optional[str],  # noqa: UP045
+    str | None,
     typer.Option(
-        "--columns", show_default=False, metavar="NAME,NAME",
+        "--columns",
+        show_default=False,
+        metavar="NAME,NAME",
         help="The value is `value`; others are __key, __topic, __messageId, __publishTime, __eventTime ... or: all.",
     ),
-]  # fmt: skip
-_TIME_HELP: Final = "publish time: ISO 8601, Unix ms, or so long ago (90s, 1h)."
-_Start = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--start", show_default=False, metavar="TIME", help=f"Only messages from this {_TIME_HELP}"),
-]
-_End = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--end", show_default=False, metavar="TIME", help=f"Only messages before this {_TIME_HELP}"),
 ]
 _Schema = Annotated[
     str,
@@ -71,33 +85,21 @@ _Schema = Annotated[
         "--schema", metavar="latest|bytes|N", help="The schema that values are read by: bytes as they are, N a version."
     ),
 ]
-_Master = Annotated[str, typer.Option("--master", help="Where Spark runs.")]
-_Executor = Annotated[
-    Optional[list[str]],  # noqa: UP045
-    typer.Option(
-        "--executor-config", show_default=False, metavar="KEY=VALUE",
-        help="An option of Kafka's Java client, which Spark reads with, such as security.protocol=SASL_SSL. May be "
-        "repeated. (--kafka-config is librdkafka's, for the driver.)",
-    ),
-]  # fmt: skip
 
 
 @command(app, "read")
 def read(
     settings: Settings,
     topic: TopicArgument,
-    subscription: _Subscription = None,
     columns: _Columns = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="How many rows are printed at most.")] = 20,
-    start: _Start = None,
-    end: _End = None,
     schema: _Schema = "latest",
-    master: _Master = "local[*]",
-    executor_config: _Executor = None,
+    *,
+    reading: _Reading,
 ) -> None:
     """Print messages: a table, or with `--output json` one object a line."""
     shown = columns or _SHOWN
-    with _messages(settings, topic, subscription, shown, start, end, schema, master, executor_config) as found:
+    with _messages(settings, topic, shown, schema, reading) as found:
         rows = [row.asDict(recursive=True) for row in found.limit(limit).collect()]
         names = found.columns
     if settings.json:
@@ -113,16 +115,13 @@ def read(
 def count(
     settings: Settings,
     topic: TopicArgument,
-    subscription: _Subscription = None,
-    start: _Start = None,
-    end: _End = None,
-    master: _Master = "local[*]",
-    executor_config: _Executor = None,
+    *,
+    reading: _Reading,
 ) -> None:
     """Count messages. With a subscription: its backlog, message by message."""
-    with _messages(settings, topic, subscription, "__offset", start, end, "bytes", master, executor_config) as found:
+    with _messages(settings, topic, "__offset", "bytes", reading) as found:
         number = found.count()
-    show_result(settings, f"{number:,}", {"topic": topic, "subscription": subscription, "messages": number})
+    show_result(settings, f"{number:,}", {"topic": topic, "subscription": reading.subscription, "messages": number})
 
 
 @command(app, "export")
@@ -130,56 +129,44 @@ def export(
     settings: Settings,
     topic: TopicArgument,
     to: Annotated[str, typer.Option("--to", help="A directory, or what Spark takes for one; made by the export.")],
-    form: Annotated[Format, typer.Option("--format", "-f", help="Of the files.")] = Format.PARQUET,
+    form: Annotated[
+        Literal["parquet", "csv", "json"], typer.Option("--format", "-f", help="Of the files.")
+    ] = "parquet",
     append: Annotated[bool, typer.Option("--append", help="To a directory that is there already.")] = False,
-    subscription: _Subscription = None,
     columns: _Columns = None,
     limit: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option("--limit", "-n", min=1, help="How many rows at most.", show_default=False),
+        int | None, typer.Option("--limit", "-n", min=1, help="How many rows at most.", show_default=False)
     ] = None,
-    start: _Start = None,
-    end: _End = None,
     schema: _Schema = "latest",
-    master: _Master = "local[*]",
-    executor_config: _Executor = None,
+    *,
+    reading: _Reading,
 ) -> None:
     """Write messages into files. In CSV bytes are base64, and what has fields or items is JSON."""
     if "://" not in to and not append and Path(to).exists():
         raise CommandFailed(f"{to} exists already; name another directory, or say --append")
-    with _messages(settings, topic, subscription, columns, start, end, schema, master, executor_config) as found:
+    with _messages(settings, topic, columns, schema, reading) as found:
         rows = found if limit is None else found.limit(limit)
-        if form is Format.CSV:
+        if form == "csv":
             rows = _flat(rows)
-        writer = rows.write.mode("append" if append else "errorifexists").format(form.value)
-        (writer.option("header", "true") if form is Format.CSV else writer).save(to)
-    show_result(settings, f"exported {topic} to {to}", {"topic": topic, "to": to, "format": form.value})
+        writer = rows.write.mode("append" if append else "errorifexists").format(form)
+        (writer.option("header", "true") if form == "csv" else writer).save(to)
+    show_result(settings, f"exported {topic} to {to}", {"topic": topic, "to": to, "format": form})
 
 
 @contextmanager
-def _messages(
-    settings: Settings,
-    topic: str,
-    subscription: str | None,
-    columns: str | None,
-    start: str | None,
-    end: str | None,
-    schema: str,
-    master: str,
-    executor_config: list[str] | None,
-) -> Iterator[Any]:
+def _messages(settings: Settings, topic: str, columns: str | None, schema: str, reading: _Reading) -> Iterator[Any]:
     """A DataFrame, in a Spark that ends with the block, unless this process had one before."""
     options: dict[str, Any] = {
         "service.url": settings.url,
         "instance": settings.instance,
         "topic": topic,
-        "predefinedSubscription": subscription,
+        "predefinedSubscription": reading.subscription,
         "columns": columns,
-        "startingTime": _time(start, "--start"),
-        "endingTime": _time(end, "--end"),
+        "startingTime": _time(reading.start, "--start"),
+        "endingTime": _time(reading.end, "--end"),
         "schema": int(schema) if schema.isdigit() else schema,
         **{f"driver.{name}": value for name, value in settings.kafka_config.items()},
-        **{f"kafka.{name}": value for name, value in _pairs(executor_config or [])},
+        **{f"kafka.{name}": value for name, value in _pairs(reading.executor_config or [])},
     }
     try:
         import pulsar_on_kafka.spark as connector
@@ -189,7 +176,7 @@ def _messages(
 
     require_listener(settings.bootstrap)
     own = SparkSession.getActiveSession() is None
-    spark = connector.session("pok", master=master, config=_SPARK)
+    spark = connector.session("pok", master=reading.master, config=_SPARK)
     try:
         yield connector.read_pulsar(spark, **options)
     finally:

@@ -3,52 +3,37 @@
 from __future__ import annotations
 
 import shutil
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final, Optional
+from typing import Annotated, Final, Literal
 
 import typer
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.lifetimes import told_to_stop
-from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import news, show_result
+from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, news, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.embedded import BrokerOptions, open_broker, run_standalone
-from pulsar_on_kafka.embedded.standalone import DEFAULT_PORT, default_data_dir
+from pulsar_on_kafka.embedded.select import DEFAULT_PORT, default_data_dir
 from pulsar_on_kafka.embedded.storage import wait_unlocked
 
 _OURS: Final = frozenset({"kafka", "broker.log", "server.properties", "log4j2.xml"})
 
 
-class BrokerChoice(str, Enum):
-    """Place of the broker: a process of this machine, or a container."""
-
-    EMBEDDED = "embedded"
-    DOCKER = "docker"
-
-
-def register(app: typer.Typer) -> None:
-    command(app, "standalone")(standalone)
-
-
 def standalone(
     settings: Settings,
     data_dir: Annotated[
-        Optional[Path],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-        typer.Option("--data-dir", help="Where the data stay between runs.", show_default="one per user"),
+        Path | None, typer.Option("--data-dir", help="Where the data stay between runs.", show_default="one per user")
     ] = None,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="On 127.0.0.1; 0: a free one.")] = DEFAULT_PORT,
     broker: Annotated[
-        BrokerChoice, typer.Option("--broker", help="A Java process, or a container (whose data do not stay).")
-    ] = BrokerChoice.EMBEDDED,
+        Literal["embedded", "docker"],
+        typer.Option("--broker", help="A Java process, or a container (whose data do not stay)."),
+    ] = "embedded",
     wipe: Annotated[bool, typer.Option("--wipe", help="Start with no data: delete what is there first.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Run a Kafka broker until Ctrl-C. Needs Java 17 or later (or Docker); fetches Kafka at the first run."""
-    if broker is BrokerChoice.DOCKER:
+    if broker == "docker":
         if data_dir is not None or wipe:
             raise typer.BadParameter("a container's data do not stay: --data-dir and --wipe are for --broker embedded")
         _run_docker(settings, port)

@@ -6,21 +6,20 @@ import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
 from pulsar_on_kafka.admin import AdminClient, SubscriptionStats
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.connection import admin_of
-from pulsar_on_kafka.cli.shared.costs import cursors_as_json, show_costs
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.holes import LEGEND, drawn, save_png
+from pulsar_on_kafka.cli.shared.cursors import LEGEND, cursors_as_json, drawn, save_png, show_costs
 from pulsar_on_kafka.cli.shared.output import (
+    CommandFailed,
+    YesOption,
+    confirm,
     news,
     show_further_table,
     show_list,
@@ -55,11 +54,8 @@ SubscriptionOption = Annotated[
 ]
 
 
-class Initial(str, Enum):
-    """Start of a new subscription."""
-
-    EARLIEST = "earliest"
-    LATEST = "latest"
+Initial: TypeAlias = Literal["earliest", "latest"]
+"""Start of a new subscription."""
 
 
 @command(app, "list")
@@ -74,14 +70,14 @@ def create(
     admin: AdminClient,
     topic: TopicArgument,
     subscription: SubscriptionOption,
-    initial: Annotated[Initial, typer.Option("--initial", help="Where it starts.")] = Initial.LATEST,
+    initial: Annotated[Initial, typer.Option("--initial", help="Where it starts.")] = "latest",
 ) -> None:
     """Make a subscription."""
-    admin.create_subscription(topic, subscription, from_earliest=initial is Initial.EARLIEST)
+    admin.create_subscription(topic, subscription, from_earliest=initial == "earliest")
     show_result(
         settings,
-        f"created {printable(subscription)} at the {initial.value} message",
-        {"created": subscription, "initial": initial.value},
+        f"created {printable(subscription)} at the {initial} message",
+        {"created": subscription, "initial": initial},
     )
 
 
@@ -176,8 +172,7 @@ def show(
     topic: TopicArgument,
     subscription: SubscriptionOption,
     png: Annotated[
-        Optional[Path],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-        typer.Option("--png", metavar="FILE", help="Draw it into a PNG file, too.", show_default=False),
+        Path | None, typer.Option("--png", metavar="FILE", help="Draw it into a PNG file, too.", show_default=False)
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Have live consumers' processes save first.")] = False,
 ) -> None:
@@ -218,7 +213,7 @@ def reset(
     topic: TopicArgument,
     subscription: SubscriptionOption,
     moment: Annotated[
-        Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        str | None,
         typer.Option(
             "--time",
             metavar="TIME",
@@ -228,7 +223,7 @@ def reset(
         ),
     ] = None,
     message_id: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(
             "--message-id",
             metavar="ID",

@@ -8,9 +8,7 @@ import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import show_list, show_one, show_result
+from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, show_list, show_one, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantRecord
 from pulsar_on_kafka.metadata.tenants import described

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
 from pulsar_on_kafka.admin import AdminClient, PublisherStats, TopicStats
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.connection import admin_of
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import (
+    CommandFailed,
+    YesOption,
+    confirm,
     show_further_table,
     show_names,
     show_pairs,
@@ -49,11 +50,11 @@ def create(
     admin: AdminClient,
     topic: TopicArgument,
     partitions: Annotated[
-        Optional[int],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        int | None,
         typer.Option("--partitions", help="1 to 8192; left out: a non-partitioned topic.", show_default=False),
     ] = None,
     entries_per_ledger: Annotated[
-        Optional[int],  # noqa: UP045
+        int | None,
         typer.Option(
             "--entries-per-ledger", help="Size of a ledger, fixed for the topic's life.", show_default="50000"
         ),
@@ -133,7 +134,7 @@ def show_partitions(
     admin: AdminClient,
     topic: TopicArgument,
     grow: Annotated[
-        Optional[int],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        int | None,
         typer.Option("--grow", metavar="N", help="Raise the number of partitions to N first.", show_default=False),
     ] = None,
 ) -> None:

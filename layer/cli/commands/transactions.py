@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from enum import Enum
-from typing import Annotated, Final, Optional
+from typing import Annotated, Any, Final, Literal
 
 import typer
 
@@ -21,9 +22,10 @@ from pulsar_on_kafka.admin import (
 from pulsar_on_kafka.cli.commands.subscriptions import SubscriptionOption
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import (
+    CommandFailed,
+    YesOption,
+    confirm,
     progress_towards,
     show_further_table,
     show_list,
@@ -34,17 +36,84 @@ from pulsar_on_kafka.cli.shared.output import (
     write_line,
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.transaction_values import (
-    MEANINGS,
-    coordinator_as_json,
-    details_as_json,
-    fields_as_json,
-    info_as_json,
-    verified_as_json,
-)
 from pulsar_on_kafka.cli.shared.values import duration_text, parse_duration, printable, ranges_text, time_text
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.transactions.buffer.verify import Finding
+
+MEANINGS: Final[Mapping[Finding, str]] = {
+    Finding.TWO_OUTCOMES: "Readers may have seen it and may not: this must never happen; keep the topic and report it.",
+    Finding.COMMITTED_BUT_ABORTED: "Its records are hidden although it was committed: they are lost to readers.",
+    Finding.ABORTED_BUT_READABLE: "Its records are delivered although it was aborted.",
+    Finding.NO_OUTCOME: "Its records are delivered although nothing says that it was committed.",
+    Finding.STILL_OPEN: "Harmless while it is being ended; readers wait at its first record. If it stays, look at its "
+    "coordinator: pok transactions show.",
+    Finding.BOUND_TOO_HIGH: "Readers without headers (Spark) deliver these records although it is open or aborted.",
+    Finding.OFFSETS_MISSING: "Readers without headers (Spark) deliver these records although it was aborted.",
+    Finding.OFFSETS_TOO_MANY: "These records are hidden although they are not its own: they are lost to readers.",
+    Finding.LATE_NOT_VOID: "Readers that begin behind its marker deliver these records, others do not.",
+    Finding.VOID_NOT_LATE: "These records are hidden although they came in time: they are lost to readers.",
+}
+
+
+def fields_as_json(value: Any) -> dict[str, Any]:
+    """The fields of a flat dataclass; ids of transactions as Pulsar prints them."""
+    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, TxnId):
+        return str(value)
+    return value.value if isinstance(value, Enum) else value
+
+
+def info_as_json(info: TransactionInfo) -> dict[str, Any]:
+    return {
+        "txn_id": str(info.id),
+        "status": info.status.value,
+        "opened_at_ms": info.opened_at_ms,
+        "timeout_at_ms": info.timeout_at_ms,
+        "partitions": [each._asdict() for each in info.partitions],
+        "subscriptions": [each._asdict() for each in info.subscriptions],
+    }
+
+
+def details_as_json(details: TransactionDetails) -> dict[str, Any]:
+    return {
+        **info_as_json(details.info),
+        "left_ms": details.left_ms,
+        "buffers": [fields_as_json(each) for each in details.buffers],
+        "pending_acks": [fields_as_json(each) for each in details.pending_acks],
+        "gone": [each._asdict() for each in details.gone],
+    }
+
+
+def coordinator_as_json(stats: CoordinatorStats) -> dict[str, Any]:
+    owner = None if stats.owner is None else {"session": stats.owner[0], "version": stats.owner[1]}
+    return {**fields_as_json(stats), "owner": owner}
+
+
+def verified_as_json(verified: VerifiedBuffer) -> dict[str, Any]:
+    return {
+        "partition": verified.where.partition,
+        "start": verified.start,
+        "end": verified.end,
+        "transactions": verified.transactions,
+        "records": verified.records,
+        "differences": [
+            {
+                "txn": str(each.txn),
+                "finding": each.finding.name,
+                "text": each.finding.value,
+                "means": MEANINGS[each.finding],
+                "harmless": each.finding.is_harmless,
+                "offsets": list(each.offsets[:100]),
+                "records": len(each.offsets),
+            }
+            for each in verified.differences
+        ],
+    }
+
 
 app = typer.Typer(help="Look at transactions, their coordinators and what they hold; abort one.", no_args_is_help=True)
 
@@ -67,22 +136,11 @@ TxnArgument = Annotated[
     TxnId, typer.Argument(metavar="TXNID", parser=_parsed_id, help="(most,least), as Pulsar prints it, or most:least.")
 ]
 CoordinatorOption = Annotated[
-    Optional[int],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-    typer.Option("--coordinator-id", "-c", min=0, help="Only of this coordinator.", show_default=False),
+    int | None, typer.Option("--coordinator-id", "-c", min=0, help="Only of this coordinator.", show_default=False)
 ]
 
 _IN_BUFFER: Final = ("on record", "from offset", "records", "offsets")
 _IN_PENDING_ACK: Final = ("entries", "parts of batches", "up to", "offsets", "ended")
-
-
-class Status(str, Enum):
-    """Status of the transactions that `list` shows."""
-
-    OPEN = "open"
-    COMMITTING = "committing"
-    COMMITTED = "committed"
-    ABORTING = "aborting"
-    ABORTED = "aborted"
 
 
 @command(app, "list")
@@ -91,7 +149,7 @@ def list_transactions(
     admin: AdminClient,
     coordinator: CoordinatorOption = None,
     status: Annotated[
-        Optional[Status],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        Literal["open", "committing", "committed", "aborting", "aborted"] | None,
         typer.Option("--status", help="Only those of this status.", show_default=False),
     ] = None,
     finished: Annotated[
@@ -99,9 +157,9 @@ def list_transactions(
     ] = False,
 ) -> None:
     """List transactions that are not finished, the oldest first."""
-    finished = finished or status in (Status.COMMITTED, Status.ABORTED)
+    finished = finished or status in ("committed", "aborted")
     found = admin.list_transactions(coordinator, finished=finished)
-    _show_infos(settings, [each for each in found if status is None or each.status.value == status.name])
+    _show_infos(settings, [each for each in found if status is None or each.status.value == status.upper()])
 
 
 @command(app, "slow")

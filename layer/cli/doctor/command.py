@@ -15,15 +15,21 @@ import typer
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over, stands_in
-from pulsar_on_kafka.cli.doctor.cluster import ANSWER_S, check_reachable, check_settings, check_state_topics
+from pulsar_on_kafka.cli.doctor.cluster import (
+    ANSWER_S,
+    Finding,
+    Status,
+    check_reachable,
+    check_settings,
+    check_state_topics,
+    check_transactions,
+    judge,
+    ok,
+    warn,
+)
 from pulsar_on_kafka.cli.doctor.probe import probe
-from pulsar_on_kafka.cli.doctor.report import Finding, Status, judge, ok, warn
 from pulsar_on_kafka.cli.doctor.state import check_state
-from pulsar_on_kafka.cli.doctor.transactions import check_transactions
-from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YesOption
-from pulsar_on_kafka.cli.shared.failure import EXIT_FAILED, one_line
-from pulsar_on_kafka.cli.shared.output import news, write_json, write_line
+from pulsar_on_kafka.cli.shared.output import EXIT_FAILED, YesOption, news, one_line, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
@@ -37,10 +43,6 @@ OLDEST_LIBRDKAFKA: Final = (2, 16)
 FILES_PER_SUBSCRIPTION: Final = 8  # measured: what one group membership of librdkafka holds open
 FEW_FILES: Final = 4096
 _TESTED_JAVA: Final = (17, 21)
-
-
-def register(app: typer.Typer) -> None:
-    command(app, "doctor")(doctor)
 
 
 def doctor(

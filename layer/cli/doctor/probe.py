@@ -13,8 +13,8 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cli.doctor.report import Finding, Status, fail, ok, warn
-from pulsar_on_kafka.cli.shared.failure import one_line
+from pulsar_on_kafka.cli.doctor.cluster import Finding, Status, fail, ok, warn
+from pulsar_on_kafka.cli.shared.output import one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.producer import KafkaProducer

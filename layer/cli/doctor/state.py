@@ -10,9 +10,8 @@ import orjson
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cli.doctor.cluster import ANSWER_S
-from pulsar_on_kafka.cli.doctor.report import Finding, fail, ok, warn
-from pulsar_on_kafka.cli.shared.failure import one_line
+from pulsar_on_kafka.cli.doctor.cluster import ANSWER_S, Finding, fail, ok, warn
+from pulsar_on_kafka.cli.shared.output import one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher

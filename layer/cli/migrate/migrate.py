@@ -12,17 +12,9 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cli.migrate.migrate_import import app as import_app
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
-from pulsar_on_kafka.cli.shared.connection import admin_of
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import news, show_names, show_one, write_json
-from pulsar_on_kafka.cli.shared.settings import (
-    CONNECT_TIMEOUT_MS,
-    OPERATION_TIMEOUT_S,
-    ClusterConfigOption,
-    Settings,
-    read_cluster_config,
-)
+from pulsar_on_kafka.cli.shared.connection import admin_at, admin_of
+from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, news, show_names, show_one, write_json
+from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import MigrationRecord
 from pulsar_on_kafka.migration.acls import carry
 from pulsar_on_kafka.migration.both_sides import MigrationReport
@@ -94,8 +86,7 @@ def verify(settings: Settings, tenant: TenantArgument, cluster_config: ClusterCo
 
     While programs produce and consume the last moments differ.
     """
-    secrets = read_cluster_config(cluster_config or ())
-    with admin_of(settings) as home, _worker(settings, home, tenant, _CALL_S, secrets) as worker:
+    with _migration(settings, tenant, _CALL_S, cluster_config) as worker:
         report = worker.compare()
     _show_report(settings, report)
     if not report.good:
@@ -111,8 +102,7 @@ def switch(
     cluster_config: ClusterConfigOption = None,
 ) -> None:
     """Send the tenant's programs to the new cluster. A switch that fails on the way leaves them on the old one."""
-    secrets = read_cluster_config(cluster_config or ())
-    with admin_of(settings) as home, _worker(settings, home, tenant, timeout, secrets) as worker:
+    with _migration(settings, tenant, timeout, cluster_config) as worker:
         confirm(f"send the programs of tenant {tenant} from {worker.record.source} to {worker.record.target}", yes)
         record = worker.switch()
         _show(settings, record)
@@ -128,8 +118,7 @@ def rollback(
 ) -> None:
     """Return the tenant to the old cluster, with what was sent and acknowledged on the new one since. Possible until
     `clean`."""
-    secrets = read_cluster_config(cluster_config or ())
-    with admin_of(settings) as home, _worker(settings, home, tenant, timeout, secrets) as worker:
+    with _migration(settings, tenant, timeout, cluster_config) as worker:
         confirm(f"have tenant {tenant} on {worker.record.source}, and end its migration to {worker.record.target}", yes)
         record = worker.roll_back()
         _show(settings, record)
@@ -143,12 +132,20 @@ def clean(
     cluster_config: ClusterConfigOption = None,
 ) -> None:
     """Delete the tenant's topics and messages on the old cluster. There is no way back after that."""
-    secrets = read_cluster_config(cluster_config or ())
-    with admin_of(settings) as home, _worker(settings, home, tenant, _CALL_S, secrets) as worker:
+    with _migration(settings, tenant, _CALL_S, cluster_config) as worker:
         topics = len(inventory(worker.source, tenant, Deadline.after(_CALL_S)).topics)
         confirm(f"delete all {topics} topics of tenant {tenant} on {worker.record.source}", yes)
         record = worker.clean()
         _show(settings, record)
+
+
+@contextmanager
+def _migration(
+    settings: Settings, tenant: str, patience_s: float, cluster_config: list[str] | None
+) -> Iterator[MigrationWorker]:
+    secrets = read_cluster_config(cluster_config or ())
+    with admin_of(settings) as home, _worker(settings, home, tenant, patience_s, secrets) as worker:
+        yield worker
 
 
 @contextmanager
@@ -163,8 +160,7 @@ def _worker(
         yield MigrationWorker(home, source, target, record, patience_s, news)
 
 
-@contextmanager
-def _side(settings: Settings, home: AdminClient, cluster: str, secrets: Secrets) -> Iterator[AdminClient]:
+def _side(settings: Settings, home: AdminClient, cluster: str, secrets: Secrets) -> AdminClient:
     """A registered cluster; the command's options for all clusters, and for this one, go on top of the registry's."""
     registry = {info.name: info for info in home.clusters()}
     info = registry.get(cluster)
@@ -172,14 +168,8 @@ def _side(settings: Settings, home: AdminClient, cluster: str, secrets: Secrets)
         raise CommandFailed(
             f"cluster {cluster} is not registered here (pok clusters create); there are: {', '.join(sorted(registry))}"
         )
-    with AdminClient(
-        info.service_url,
-        operation_timeout_seconds=OPERATION_TIMEOUT_S,
-        connection_timeout_ms=CONNECT_TIMEOUT_MS,
-        kafka_config={**info.kafka_config, **settings.kafka_config, **secrets.get(cluster, {})},
-        instance=info.instance,
-    ) as admin:
-        yield admin
+    options = {**info.kafka_config, **settings.kafka_config, **secrets.get(cluster, {})}
+    return admin_at(info.service_url, options, info.instance)
 
 
 def _source_of(home: AdminClient, tenant: str, to: str) -> str:

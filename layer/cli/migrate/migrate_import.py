@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Optional
+from typing import Annotated, Final
 
 import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import news, show_names, show_pairs, show_table, write_json
+from pulsar_on_kafka.cli.shared.output import CommandFailed, news, show_names, show_pairs, show_table, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import ImportRecord, ImportStep
 from pulsar_on_kafka.migration.from_pulsar.admin import PulsarAdmin
@@ -39,16 +38,14 @@ class WhereOptions:
     """Addresses of Pulsar, for those commands that may be the first to name it."""
 
     service_url: Annotated[
-        Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        str | None,
         typer.Option("--from", metavar="URL", help="pulsar://host:6650; the first run says it, later ones know it."),
     ] = None
     admin_url: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--admin", metavar="URL", help="http://host:8080: Pulsar's admin API; as --from."),
+        str | None, typer.Option("--admin", metavar="URL", help="http://host:8080: Pulsar's admin API; as --from.")
     ] = None
     name: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--name", help="The Pulsar cluster's name; by default the one that it calls itself."),
+        str | None, typer.Option("--name", help="The Pulsar cluster's name; by default the one that it calls itself.")
     ] = None
 
 
@@ -57,11 +54,11 @@ class AccessOptions:
     """Login at Pulsar, and the way its connections and messages are protected."""
 
     token_file: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option("--token-file", metavar="FILE", help="A JSON Web Token for Pulsar.", exists=True, dir_okay=False),
     ] = None
     trust_certs: Annotated[
-        Optional[Path],  # noqa: UP045
+        Path | None,
         typer.Option(
             "--trust-certs",
             metavar="FILE",
@@ -73,7 +70,7 @@ class AccessOptions:
 
 
 PrivateKeyOption = Annotated[
-    Optional[Path],  # noqa: UP045
+    Path | None,
     typer.Option(
         "--private-key", metavar="FILE", exists=True, dir_okay=False,
         help="Decrypts encrypted messages, which are stored in clear then.",

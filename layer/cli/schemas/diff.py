@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Optional
+from typing import Annotated, Any, Final
 
 import typer
 
 from pulsar_on_kafka.cli.schemas.files import read_schema
 from pulsar_on_kafka.cli.schemas.offline import read_properties, schema_type
-from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import admin_of
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import show_table, write_json, write_line
+from pulsar_on_kafka.cli.shared.output import CommandFailed, show_table, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.schema_compat import (
     CompatibilityStrategy,
@@ -29,16 +27,12 @@ _ASKED: Final = (CompatibilityStrategy.BACKWARD, CompatibilityStrategy.FORWARD)
 Reasons = Mapping[CompatibilityStrategy, Sequence[Incompatibility]]
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "diff")(diff)
-
-
 def diff(
     settings: Settings,
     old: Annotated[str, typer.Argument(metavar="OLD", help="A definition's file; with --topic a version's number.")],
     new: Annotated[str, typer.Argument(metavar="NEW", help="The definition that would follow it, or did.")],
     kind: Annotated[
-        Optional[SchemaType],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        SchemaType | None,
         typer.Option(
             "--type",
             parser=schema_type,
@@ -48,11 +42,10 @@ def diff(
         ),
     ] = None,
     topic: Annotated[
-        Optional[str],  # noqa: UP045
-        typer.Option("--topic", help="Two versions of this topic's schemas.", show_default=False),
+        str | None, typer.Option("--topic", help="Two versions of this topic's schemas.", show_default=False)
     ] = None,
     properties: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option("--property", "-p", metavar="NAME=VALUE", help="A property of both files. May be repeated."),
     ] = None,
 ) -> None:

@@ -6,14 +6,12 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Optional
+from typing import Annotated, Any, Final
 
 import typer
 
 from pulsar_on_kafka.cli.schemas.offline import schema_type
-from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import write_json, write_line
+from pulsar_on_kafka.cli.shared.output import CommandFailed, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.schema import AvroSchema, JsonSchema, KeyValueSchema, ProtobufNativeSchema, ProtobufSchema, Schema
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
@@ -28,10 +26,6 @@ _OF_MESSAGES: Final[Mapping[SchemaType, Callable[[Any], Schema]]] = {
 }
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "extract")(extract)
-
-
 def extract(
     settings: Settings,
     what: Annotated[
@@ -42,7 +36,7 @@ def extract(
         ),
     ],
     kind: Annotated[
-        Optional[SchemaType],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        SchemaType | None,
         typer.Option(
             "--type",
             parser=schema_type,

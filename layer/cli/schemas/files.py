@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
+from pulsar_on_kafka.cli.shared.output import CommandFailed
 from pulsar_on_kafka.mapping.state.metadata.schema_records import MAX_DEFINITION_BYTES
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType, UnreadableSchema
 from pulsar_on_kafka.schema_compat.base.json_text import NotJson, parse_json
-from pulsar_on_kafka.schema_compat.protobuf.descriptor_sets import definition_of_set
+from pulsar_on_kafka.schema_compat.protobuf.protobuf_checker import definition_of_set
 
 _MAX_FILE_BYTES: Final = 4 * MAX_DEFINITION_BYTES
 """A definition as JSON text inside of JSON may take more than its own size."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Optional, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import show_table, write_json, write_line
+from pulsar_on_kafka.cli.shared.output import CommandFailed, show_table, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import parse_properties
 from pulsar_on_kafka.schema_compat import (
@@ -77,7 +76,7 @@ def check(
         typer.Option("--strategy", parser=_strategy, metavar="STRATEGY", help="full, backward, full_transitive ..."),
     ] = CompatibilityStrategy.FULL,
     properties: Annotated[
-        Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        list[str] | None,
         typer.Option(
             "--property",
             "-p",
@@ -119,16 +118,19 @@ def _as_json(
         "type": kind.name,
         "strategy": strategy.name,
         "incompatibilities": [
-            {
-                "version": one.version,
-                "file": _file(one, files),
-                "direction": _direction(one.direction),
-                "rule": one.rule,
-                "path": one.path,
-                "message": one.message,
-            }
+            {"version": one.version, "file": _file(one, files), **reason_as_json(one)}
             for one in result.incompatibilities
         ],
+    }
+
+
+def reason_as_json(one: Incompatibility) -> dict[str, Any]:
+    return {
+        "version": one.version,
+        "direction": _direction(one.direction),
+        "rule": one.rule,
+        "path": one.path,
+        "message": one.message,
     }
 
 

@@ -3,28 +3,35 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Optional
+from typing import Annotated, Any, Final
 
 import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.schemas.files import read_schema
-from pulsar_on_kafka.cli.schemas.offline import read_properties, schema_type
+from pulsar_on_kafka.cli.schemas.offline import read_properties, reason_as_json, schema_type
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.confirm import YesOption, confirm
 from pulsar_on_kafka.cli.shared.connection import admin_of
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
-from pulsar_on_kafka.cli.shared.output import show_pairs, show_result, show_table, write_json, write_line
+from pulsar_on_kafka.cli.shared.output import (
+    CommandFailed,
+    YesOption,
+    confirm,
+    show_pairs,
+    show_result,
+    show_table,
+    write_json,
+    write_line,
+)
 from pulsar_on_kafka.cli.shared.policies import set_policy
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable, time_text
 from pulsar_on_kafka.exceptions import BrokerMetadataError
 from pulsar_on_kafka.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY
 from pulsar_on_kafka.registry.model import StoredSchema
-from pulsar_on_kafka.schema_compat import Incompatibility, SchemaInfo, SchemaType
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="orders, or persistent://tenant/namespace/orders.")]
 WhereArgument = Annotated[str, typer.Argument(metavar="WHERE", help="tenant/namespace, or a topic.")]
@@ -39,7 +46,7 @@ class DefinitionOptions:
         typer.Option("--filename", "-f", metavar="FILE", help="A definition, or the file pulsar-admin would upload."),
     ]
     kind: Annotated[
-        Optional[SchemaType],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        SchemaType | None,
         typer.Option(
             "--type",
             parser=schema_type,
@@ -50,11 +57,11 @@ class DefinitionOptions:
     ] = None
     name: Annotated[str, typer.Option("--name", help="Name of the schema.", show_default=False)] = ""
     properties: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option("--property", "-p", metavar="NAME=VALUE", help="A property of the schema. May be repeated."),
     ] = None
     message: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option("--message", help="Root message of a descriptor set (.desc), by full name.", show_default=False),
     ] = None
 
@@ -66,21 +73,19 @@ _HASH_CHARS: Final = 12
 
 
 def register(app: typer.Typer) -> None:
-    command(app, "get")(get)
-    command(app, "list")(list_versions)
-    command(app, "upload")(upload)
-    command(app, "delete")(delete)
-    command(app, "compatibility")(check_compatibility)
-    command(app, "set-compatibility")(set_compatibility)
-    command(app, "get-compatibility")(get_compatibility)
+    verbs: dict[str, Callable[..., None]] = {
+        "get": get, "list": list_versions, "upload": upload, "delete": delete, "compatibility": check_compatibility,
+        "set-compatibility": set_compatibility, "get-compatibility": get_compatibility,
+    }  # fmt: skip
+    for name, verb in verbs.items():
+        command(app, name)(verb)
 
 
 def get(
     settings: Settings,
     topic: TopicArgument,
     version: Annotated[
-        Optional[int],  # noqa: UP045
-        typer.Option("--version", "-v", min=0, help="Also one that was deleted.", show_default="the latest"),
+        int | None, typer.Option("--version", "-v", min=0, help="Also one that was deleted.", show_default="the latest")
     ] = None,
     every: Annotated[bool, typer.Option("--all-version", "-a", help="Every live version, oldest first.")] = False,
 ) -> None:
@@ -176,14 +181,14 @@ def check_compatibility(
                 "compatible": result.is_compatible,
                 "type": schema.type.name,
                 "strategy": strategy.name,
-                "incompatibilities": [_reason(one) for one in reasons],
+                "incompatibilities": [reason_as_json(one) for one in reasons],
             }
         )
     elif result.is_compatible:
         write_line(f"{topic} takes {filename}: {strategy.name}")
     else:
         columns = ("version", "direction", "rule", "path", "message")
-        shown = [_reason(one) for one in reasons]
+        shown = [reason_as_json(one) for one in reasons]
         show_table(
             columns,
             [tuple("-" if row[column] in (None, "") else row[column] for column in columns) for row in shown],
@@ -250,13 +255,3 @@ def _definition(info: SchemaInfo) -> Mapping[str, str]:
         return {"schema": info.schema.decode("utf-8")}
     except UnicodeDecodeError:
         return {"schema_base64": base64.b64encode(info.schema).decode("ascii")}
-
-
-def _reason(one: Incompatibility) -> dict[str, Any]:
-    return {
-        "version": one.version,
-        "direction": one.direction.value if one.direction else None,
-        "rule": one.rule,
-        "path": one.path,
-        "message": one.message,
-    }

@@ -7,15 +7,16 @@ import functools
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Annotated, Any, Final, Optional, get_type_hints
+from types import MappingProxyType
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.shared.connection import admin_of
-from pulsar_on_kafka.cli.shared.failure import failures
+from pulsar_on_kafka.cli.shared.output import failures
 from pulsar_on_kafka.cli.shared.settings import OutputFormat, Settings
 from pulsar_on_kafka.kafka.settings import LIBRDKAFKA_LOG
 
@@ -32,21 +33,17 @@ INSTANCE_HELP: Final = "Whose state it is, where several share the cluster who d
 
 def _everywhere(
     *,
-    url: Annotated[
-        Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-        typer.Option("--url", help=URL_HELP, rich_help_panel=_PANEL, show_default=False),
-    ] = None,
+    url: Annotated[str | None, typer.Option("--url", help=URL_HELP, rich_help_panel=_PANEL, show_default=False)] = None,
     kafka_config: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Option("--kafka-config", help=KAFKA_CONFIG_HELP, rich_help_panel=_PANEL, metavar="FILE|KEY=VALUE"),
     ] = None,
     output: Annotated[
-        Optional[OutputFormat],  # noqa: UP045
-        typer.Option("--output", help=OUTPUT_HELP, rich_help_panel=_PANEL, show_default=False),
+        OutputFormat | None, typer.Option("--output", help=OUTPUT_HELP, rich_help_panel=_PANEL, show_default=False)
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help=DEBUG_HELP, rich_help_panel=_PANEL)] = False,
     instance: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option("--instance", help=INSTANCE_HELP, rich_help_panel=_PANEL, metavar="NAME", show_default=False),
     ] = None,
 ) -> None:
@@ -58,17 +55,18 @@ _CONTEXT: Final = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annot
 
 
 def command(
-    app: typer.Typer, name: str, *, negative_numbers: bool = False
+    app: typer.Typer, name: str, *, negative_numbers: bool = False, fixed: Mapping[str, object] = MappingProxyType({})
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as `name` of `app`. A parameter of type `Settings` gets the settings, one of type
     `AdminClient` a client that is connected while the command runs; the others are typer's. One whose type is another
     dataclass stands for all of its fields, which several commands may share.
 
-    `negative_numbers`: its arguments may be such, which else look like options.
+    `negative_numbers`: its arguments may be such, which else look like options. `fixed`: parameters that nobody says.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        parameters = inspect.signature(function, eval_str=True).parameters.values()
+        known = inspect.signature(function, eval_str=True).parameters.values()
+        parameters = [p for p in known if p.name not in fixed]
         provided = {p.name: p.annotation for p in parameters if p.annotation in (Settings, AdminClient)}
         own = [p for p in parameters if p.name not in provided]
         groups: dict[str, Any] = {p.name: p.annotation for p in own if dataclasses.is_dataclass(p.annotation)}
@@ -84,7 +82,7 @@ def command(
                     given[group] = kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
                 for parameter, kind in provided.items():
                     given[parameter] = settings if kind is Settings else opened.enter_context(admin_of(settings))
-                function(**given)
+                function(**fixed, **given)
 
         del run.__wrapped__
         all_of_them = [_CONTEXT, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in flat), *_SHARED.values()]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
+from pulsar_on_kafka.cli.shared.output import CommandFailed
 from pulsar_on_kafka.cli.shared.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.kafka.opening import nobody_listens
@@ -15,17 +15,19 @@ from pulsar_on_kafka.kafka.opening import nobody_listens
 _LOOK_S: Final = 3.0
 
 
-@contextmanager
-def admin_of(settings: Settings) -> Iterator[AdminClient]:
-    require_listener(settings.bootstrap)
-    with AdminClient(
-        settings.url,
+def admin_at(url: str, kafka_config: Mapping[str, str], instance: str) -> AdminClient:
+    return AdminClient(
+        url,
         operation_timeout_seconds=OPERATION_TIMEOUT_S,
         connection_timeout_ms=CONNECT_TIMEOUT_MS,
-        kafka_config=settings.kafka_config,
-        instance=settings.instance,
-    ) as admin:
-        yield admin
+        kafka_config=kafka_config,
+        instance=instance,
+    )
+
+
+def admin_of(settings: Settings) -> AdminClient:
+    require_listener(settings.bootstrap)
+    return admin_at(settings.url, settings.kafka_config, settings.instance)
 
 
 @contextmanager

@@ -1,21 +1,84 @@
-"""Results on standard output, as a table or as JSON; news on standard error."""
+"""Results on standard output, as a table or as JSON; news, questions and failures on standard error."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Annotated, Final
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable
+from pulsar_on_kafka.exceptions import Interrupted
+
+EXIT_FAILED = 1
+
+
+class CommandFailed(Exception):
+    """The command line itself refuses something; the message is the line to print."""
+
+
+@contextmanager
+def failures(debug: bool) -> Iterator[None]:
+    """Turn everything that goes wrong inside into one line and exit code 1. Usage errors pass (exit code 2)."""
+    try:
+        yield
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except BrokenPipeError:
+        # Whoever read our output has seen enough. What the interpreter flushes at exit must have somewhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(EXIT_FAILED) from None
+    except (KeyboardInterrupt, Exception) as error:
+        if debug:
+            traceback.print_exc()
+        complain(one_line(error))
+        raise typer.Exit(EXIT_FAILED) from error
+
+
+def complain(line: str) -> None:
+    typer.echo(f"pok: {line}", err=True)
+
+
+def one_line(error: BaseException) -> str:
+    """An exception in one line. Types are named only where the message alone would say nothing."""
+    # A signal handled inside one of confluent-kafka's C calls comes out as a SystemError.
+    by_signal = isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt)
+    if by_signal or isinstance(error, (KeyboardInterrupt, Interrupted)):
+        return "interrupted"
+    # librdkafka's exceptions carry an object that knows the words.
+    words = getattr(error.args[0], "str", None) if error.args else None
+    text = " ".join((words() if callable(words) else str(error)).split())
+    return text or type(error).__name__
+
+
+YesOption = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
+
+
+def confirm(plan: str, yes: bool) -> None:
+    """Print the plan on standard error. Returns with `--yes`, or when the person at the terminal agrees.
+
+    Raises:
+        CommandFailed: neither.
+    """
+    news(f"pok will {plan}")
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise CommandFailed("nothing was done: say --yes to do it")
+    if not typer.confirm("Do it?", err=True):
+        raise CommandFailed("nothing was done")
+
 
 _PIPE_COLUMNS: Final = 1000  # nobody folds what goes into a file
 
@@ -104,21 +167,23 @@ def progress_bar(what: str, total: int | None, *, shown: bool) -> Iterator[Calla
 
     `shown` False for none at all, as where results scroll by on the same terminal.
     """
-    console = Console(stderr=True)
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
-        task = bar.add_task(what, total=total)
+    with _bar(what, total, shown) as (bar, task):
         yield lambda finished: bar.advance(task, finished)
 
 
 @contextmanager
 def progress_towards(what: str, *, shown: bool) -> Iterator[Callable[[int, int], None]]:
     """The same for whoever calls with how many of how many things are finished."""
+    with _bar(what, None, shown) as (bar, task):
+        yield lambda finished, total: bar.update(task, completed=finished, total=total)
+
+
+@contextmanager
+def _bar(what: str, total: int | None, shown: bool) -> Iterator[tuple[Progress, TaskID]]:
     console = Console(stderr=True)
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda finished, total: bar.update(task, completed=finished, total=total)
+        yield bar, bar.add_task(what, total=total)
 
 
 def results_scroll_by() -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -15,8 +15,7 @@ from pulsar_on_kafka.metadata.policies import POLICIES, policy_named
 
 PolicyArgument = Annotated[str, typer.Argument(metavar="POLICY", help=f"One of: {', '.join(POLICIES)}.")]
 PolicyOrAllArgument = Annotated[
-    Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-    typer.Argument(metavar="[POLICY]", help="Left out: all of them.", show_default=False),
+    str | None, typer.Argument(metavar="[POLICY]", help="Left out: all of them.", show_default=False)
 ]
 ValueArgument = Annotated[
     str,
@@ -31,7 +30,8 @@ AppliedOption = Annotated[
 
 
 def policies_of(noun: typer.Typer, where: object, about: str) -> None:
-    """Register `policy set`, `get` and `remove` under a noun whose things are named by the argument `where`."""
+    """Register `policy set`, `get` and `remove` under a noun whose things are named by the argument `where`; None:
+    those of the cluster."""
     policy = typer.Typer(help=about, no_args_is_help=True)
     noun.add_typer(policy, name="policy")
 
@@ -47,11 +47,9 @@ def policies_of(noun: typer.Typer, where: object, about: str) -> None:
         """Remove a policy: the value set above, or the default, counts again."""
         remove_policy(settings, where, name)
 
-    for verb in (set_one, get, remove):
-        verb.__annotations__["where"] = where
-    command(policy, "set", negative_numbers=True)(set_one)
-    command(policy, "get")(get)
-    command(policy, "remove")(remove)
+    for verb, what in (("set", set_one), ("get", get), ("remove", remove)):
+        what.__annotations__["where"] = where
+        command(policy, verb, negative_numbers=verb == "set", fixed={} if where else {"where": CLUSTER})(what)
 
 
 def set_policy(settings: Settings, where: str, name: str, value: str) -> None:

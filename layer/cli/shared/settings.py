@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final, Optional
+from typing import Annotated, Final
 
 import typer
 
@@ -124,7 +124,7 @@ def read_kafka_config(given: Sequence[str]) -> dict[str, str]:
 
 
 ClusterConfigOption = Annotated[
-    Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+    list[str] | None,
     typer.Option(
         "--cluster-config",
         metavar="NAME:FILE|NAME:KEY=VALUE",

@@ -19,7 +19,7 @@ from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.registry.policies import policies_when_opened
+from pulsar_on_kafka.registry.judging import policies_when_opened
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.schema.generic import AutoConsumeSchema, generic_schema
 from pulsar_on_kafka.schema.key_value import KeyValueEncodingType, KeyValueSchema, encoding_of

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.lifetimes import Startable
-from pulsar_on_kafka.embedded.ports import free_port
-from pulsar_on_kafka.embedded.progress import Progress, to_stderr
+from pulsar_on_kafka.embedded.settings import Progress, free_port, to_stderr
 from tests.compat.pulsar_standalone.errors import PulsarDidNotStart, PulsarNotRunning, PulsarStandaloneError
 from tests.compat.pulsar_standalone.jars import PULSAR_VERSION
 from tests.compat.pulsar_standalone.standalone import PulsarOptions

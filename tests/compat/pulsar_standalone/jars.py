@@ -23,7 +23,7 @@ from typing import Final
 import platformdirs
 
 from pulsar_on_kafka.embedded.download import last_lines
-from pulsar_on_kafka.embedded.progress import Progress, to_stderr
+from pulsar_on_kafka.embedded.settings import Progress, to_stderr
 from tests.compat.pulsar_standalone.errors import NoMaven, PulsarDownloadFailed, PulsarStandaloneError
 
 PULSAR_VERSION: Final = "4.0.7"

@@ -28,8 +28,7 @@ from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.lifetimes import Startable
 from pulsar_on_kafka.embedded.download import last_lines
 from pulsar_on_kafka.embedded.java import find_java
-from pulsar_on_kafka.embedded.ports import free_port
-from pulsar_on_kafka.embedded.progress import Progress, to_stderr
+from pulsar_on_kafka.embedded.settings import Progress, free_port, to_stderr
 from tests.compat.pulsar_standalone.errors import PulsarDidNotStart, PulsarNotRunning
 from tests.compat.pulsar_standalone.jars import pulsar_jars
 

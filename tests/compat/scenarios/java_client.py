@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.keyed import by_key, send_keyed
 from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
+from pulsar_on_kafka.compat.scenarios.keyed import by_key, send_keyed
 
 BY_JAVA: dict[str, Any] = {"client": PulsarClient.JAVA}
 

@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any
 
 from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
-from pulsar_on_kafka.compat.keyed import by_key, numbered_keys, send_keyed, sticky_consumer
 from pulsar_on_kafka.compat.scenario import scenario
+from pulsar_on_kafka.compat.scenarios.keyed import by_key, numbered_keys, send_keyed, sticky_consumer
 
 AREA = "key_shared"
 

@@ -7,7 +7,15 @@ from typing import Any
 
 from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import scenario
-from pulsar_on_kafka.compat.transactional import BY_JAVA, Transactions, again, begun, end, filled, send_together
+from pulsar_on_kafka.compat.scenarios.transactional import (
+    BY_JAVA,
+    Transactions,
+    again,
+    begun,
+    end,
+    filled,
+    send_together,
+)
 
 AREA: dict[str, Any] = {"area": "transactions: acks", **BY_JAVA}
 _ENDS = (True, False)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
-from pulsar_on_kafka.compat.transactional import BY_JAVA, Transactions, end, send
+from pulsar_on_kafka.compat.scenarios.transactional import BY_JAVA, Transactions, end, send
 
 AREA: dict[str, Any] = {"area": "transactions: beside", **BY_JAVA}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
-from pulsar_on_kafka.compat.transactional import BY_JAVA, Transactions, after, end, send
+from pulsar_on_kafka.compat.scenarios.transactional import BY_JAVA, Transactions, after, end, send
 
 AREA: dict[str, Any] = {"area": "transactions: ends", **BY_JAVA}
 _LONG_MS = 1_800_000

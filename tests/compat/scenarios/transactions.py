@@ -8,7 +8,7 @@ from typing import Any
 
 from pulsar_on_kafka.compat.driver import ScenarioRun
 from pulsar_on_kafka.compat.scenario import scenario
-from pulsar_on_kafka.compat.transactional import BY_JAVA, Transactions, after, end, send, send_together
+from pulsar_on_kafka.compat.scenarios.transactional import BY_JAVA, Transactions, after, end, send, send_together
 
 AREA: dict[str, Any] = {"area": "transactions", **BY_JAVA}
 

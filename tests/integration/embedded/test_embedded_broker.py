@@ -26,8 +26,7 @@ from pulsar_on_kafka.embedded.errors import (
     PortBusy,
 )
 from pulsar_on_kafka.embedded.jars import kafka_jars
-from pulsar_on_kafka.embedded.ports import free_port, is_free
-from pulsar_on_kafka.embedded.progress import silent
+from pulsar_on_kafka.embedded.settings import free_port, is_free, silent
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka

@@ -20,7 +20,7 @@ from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
-from pulsar_on_kafka.registry.policies import policies_when_opened
+from pulsar_on_kafka.registry.judging import policies_when_opened
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
 from tests.integration.command_line import CommandLine
 from tests.registries import avro

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_on_kafka.base.lifetimes import Startable, told_to_stop
-from pulsar_on_kafka.embedded import standalone
+from pulsar_on_kafka.embedded import select
 from pulsar_on_kafka.embedded.broker import BrokerOptions
 from pulsar_on_kafka.embedded.errors import BrokerDidNotStart
 
@@ -79,8 +79,8 @@ def test_standalone_stops_its_broker_when_it_is_told_to(monkeypatch: pytest.Monk
         said.append(line)
         os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(standalone, "EmbeddedBroker", made)
-    standalone.run_standalone(tmp_path, announce=announced, progress=said.append)
+    monkeypatch.setattr(select, "EmbeddedBroker", made)
+    select.run_standalone(tmp_path, announce=announced, progress=said.append)
     assert said == ["Kafka is ready: kafka://127.0.0.1:9092", "stopping ..."]
     assert broker.calls == ["start", "stop"]
 
@@ -89,7 +89,7 @@ def test_standalone_says_that_its_broker_has_ended(monkeypatch: pytest.MonkeyPat
     broker = _Broker(tmp_path / "broker.log")
     broker.log_file.write_text("out of memory\n", encoding="utf-8")
     broker.is_running = False
-    monkeypatch.setattr(standalone, "EmbeddedBroker", lambda options, progress: broker)
+    monkeypatch.setattr(select, "EmbeddedBroker", lambda options, progress: broker)
     with pytest.raises(BrokerDidNotStart, match="ended by itself; its log ends: out of memory"):
-        standalone.run_standalone(tmp_path, announce=lambda line: None, progress=lambda line: None)
+        select.run_standalone(tmp_path, announce=lambda line: None, progress=lambda line: None)
     assert broker.calls == ["start", "stop"]

@@ -10,7 +10,7 @@ import pytest
 
 import pulsar_on_kafka
 from pulsar_on_kafka.compat.driver import not_supported
-from pulsar_on_kafka.compat.normalise import LONGEST_TEXT, Normaliser, NotRecordable
+from pulsar_on_kafka.compat.history import LONGEST_TEXT, Normaliser, NotRecordable
 from pulsar_on_kafka.exceptions import NotSupported
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_on_kafka.compat.secured import ROLES, BadSecured, read_secured
-from pulsar_on_kafka.embedded.progress import silent
+from pulsar_on_kafka.embedded.settings import silent
 from tests.compat.__main__ import main
 from tests.compat.pulsar_standalone import PulsarContainer, PulsarOptions, PulsarStandaloneError
 from tests.compat.pulsar_standalone.docker import container_environment

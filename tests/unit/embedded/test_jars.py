@@ -14,7 +14,7 @@ from pulsar_on_kafka.embedded import jars as jars_module
 from pulsar_on_kafka.embedded.download import Downloader
 from pulsar_on_kafka.embedded.errors import DownloadFailed, NoDiskSpace, NoDownloader
 from pulsar_on_kafka.embedded.jars import FEWEST_JARS, KafkaJars, discard_if_damaged, is_complete, kafka_jars
-from pulsar_on_kafka.embedded.progress import silent
+from pulsar_on_kafka.embedded.settings import silent
 
 NAMES = [
     "kafka_2.13-4.3.1.jar",

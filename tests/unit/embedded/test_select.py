@@ -8,7 +8,7 @@ from pulsar_on_kafka.embedded import EmbeddedBrokerError, open_broker
 from pulsar_on_kafka.embedded.broker import BrokerOptions
 from pulsar_on_kafka.embedded.docker import container_environment
 from pulsar_on_kafka.embedded.errors import CannotRestart, NoContainerEngine
-from pulsar_on_kafka.embedded.progress import silent
+from pulsar_on_kafka.embedded.settings import silent
 
 
 def test_pok_bootstrap_is_used_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,7 @@ import socket
 import pytest
 
 from pulsar_on_kafka.embedded import EmbeddedBrokerError, readiness
-from pulsar_on_kafka.embedded.ports import free_port, is_free
-from pulsar_on_kafka.embedded.settings import node_properties, parse_properties, render_properties
+from pulsar_on_kafka.embedded.settings import free_port, is_free, node_properties, parse_properties, render_properties
 
 
 def test_extra_properties_win() -> None:

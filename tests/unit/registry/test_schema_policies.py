@@ -10,8 +10,8 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.registry.judging import policies_when_opened, schema_policies
 from pulsar_on_kafka.registry.model import SchemaPolicies
-from pulsar_on_kafka.registry.policies import policies_when_opened, schema_policies
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy as Strategy
 
 BACKWARD = {"schema_compatibility_strategy": "BACKWARD"}

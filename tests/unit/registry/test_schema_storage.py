@@ -19,10 +19,9 @@ from pulsar_on_kafka.mapping.state.metadata import schema_records
 from pulsar_on_kafka.mapping.state.state_keys import SchemaKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
 from pulsar_on_kafka.registry import judging, storage
-from pulsar_on_kafka.registry.index import summarized
 from pulsar_on_kafka.registry.model import SchemaPolicies, TopicLife
 from pulsar_on_kafka.registry.registry import SchemaRegistry
-from pulsar_on_kafka.registry.storage import StateLogSchemaStorage
+from pulsar_on_kafka.registry.storage import StateLogSchemaStorage, summarized
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, identity
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.versioned import VersionedEntities

@@ -5,12 +5,19 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka.base.processes import SERVICE, STAND_IN
-from pulsar_on_kafka.cli.doctor.cluster import SETTING_RULES, check_version, judge_settings, judge_state_topic
+from pulsar_on_kafka.cli.doctor.cluster import (
+    BEGINNING,
+    SERVING,
+    SETTING_RULES,
+    Status,
+    check_version,
+    judge_settings,
+    judge_state_topic,
+    judge_transactions,
+)
 from pulsar_on_kafka.cli.doctor.command import check_librdkafka, check_open_files, judge_members
 from pulsar_on_kafka.cli.doctor.probe import Sent, judge_clock
-from pulsar_on_kafka.cli.doctor.report import Status
 from pulsar_on_kafka.cli.doctor.state import format_of
-from pulsar_on_kafka.cli.doctor.transactions import BEGINNING, SERVING, judge_transactions
 from pulsar_on_kafka.embedded.settings import common_properties
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS

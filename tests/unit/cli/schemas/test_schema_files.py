@@ -12,7 +12,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSe
 
 from pulsar_on_kafka.cli.schemas import files as schema_files
 from pulsar_on_kafka.cli.schemas.files import read_schema
-from pulsar_on_kafka.cli.shared.failure import CommandFailed
+from pulsar_on_kafka.cli.shared.output import CommandFailed
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType, check_readable
 
 

@@ -141,7 +141,7 @@ def test_a_missing_file_ends_with_1(tmp_path: Path) -> None:
 
 
 def test_failures_are_one_line() -> None:
-    from pulsar_on_kafka.cli.shared.failure import one_line
+    from pulsar_on_kafka.cli.shared.output import one_line
 
     assert one_line(TopicNotFound("no\n  such topic")) == "no such topic"
     assert one_line(TopicNotFound()) == "TopicNotFound"

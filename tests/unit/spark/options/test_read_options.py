@@ -42,7 +42,7 @@ def test_spellings_of_one_option_are_the_same() -> None:
         ({"service.url": URL, "topics": "a,,b"}, "expected names between commas"),
         ({"service.url": URL, "topics": "a,a"}, "expected each name once"),
         ({"service.url": URL, "topic": "a", "startingOfsets": "earliest"}, "did you mean startingOffsets"),
-        ({"service.url": URL, "topic": "a", "xyzzy": 1}, "unknown; expected one of service.url, topic"),
+        ({"service.url": URL, "topic": "a", "xyzzy": 1}, "unknown, expected one of service.url, topic"),
         ({"service.url": URL, "topic": "a", "admin.url": "http://x"}, "admin.url is not needed"),
         ({"service.url": URL, "topic": "a", "subscriptionPrefix": "x"}, "makes no subscription"),
         (

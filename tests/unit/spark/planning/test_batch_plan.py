@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.spark.base.errors import NotReadable
 from pulsar_on_kafka.spark.planning.batch_plan import (
     BatchPlan,
@@ -85,9 +86,9 @@ def test_files_come_back_as_they_were(
     start: str, end: str, entries: dict[str, dict[int, Entries]], chunked: Entries, pending: BitMap64
 ) -> None:
     plan = BatchPlan(start, end, {**entries, "chunked": {1: chunked}}, {"pending": {2: pending}})
-    assert decode_plan(encode_plan(plan)) == plan
-    assert decode_plan(encode_plan(BatchPlan(start, end, entries))) == BatchPlan(start, end, entries)
-    assert decode_outcome(encode_outcome(entries)) == entries
+    assert decode_plan(encode_plan(plan), "7.plan") == plan
+    assert decode_plan(encode_plan(BatchPlan(start, end, entries)), "7.plan") == BatchPlan(start, end, entries)
+    assert decode_outcome(encode_outcome(entries), "7.outcome") == entries
 
 
 def test_a_message_in_chunks_is_acknowledged_or_refused_with_all_of_them() -> None:
@@ -101,6 +102,17 @@ def test_a_message_in_chunks_is_acknowledged_or_refused_with_all_of_them() -> No
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"v":2}', b'{"v":1,"start":"","end":"","topics":{"a":{"0":{}}}}'])
 def test_other_files_are_refused(content: bytes) -> None:
     with pytest.raises(NotReadable, match="cannot be read"):
-        decode_plan(content)
+        decode_plan(content, "7.plan")
     with pytest.raises(NotReadable, match="cannot be read"):
-        decode_outcome(content)
+        decode_outcome(content, "7.outcome")
+
+
+def test_files_of_earlier_versions_are_read_and_what_later_ones_add_is_passed_over() -> None:
+    entries = b'{"entries":"","batches":[[17,8,3]],"unsealed":[[1,7]],"more":{"a":1}}'
+    plan = decode_plan(b'{"v":1,"start":"s","end":"e","topics":{"a":{"0":' + entries + b'}},"added":[1]}', "7.plan")
+    assert plan == BatchPlan("s", "e", {"a": {0: Entries(BitMap64(), {17: (8, 3)}, frozenset({TxnId(1, 7)}))}})
+
+
+def test_an_error_names_the_file_and_what_was_expected() -> None:
+    with pytest.raises(NotReadable, match=r"file 7.plan cannot be read.*Expected `str`, got `int` - at `\$.start`"):
+        decode_plan(b'{"v":1,"start":5,"end":"","topics":{}}', "7.plan")
