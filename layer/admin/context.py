@@ -67,7 +67,6 @@ class AdminContext:
         return self._topic_around(topic, deadline)
 
     def _topic_around(self, topic: str, deadline: Deadline) -> Topic:
-        """The topic of that name, or that has the partition of that name."""
         name = TopicName.parse(topic).base
         self.node.namespaces.require(name.namespace_name, deadline)
         found = self.node.topics.find(name, deadline)

@@ -266,7 +266,6 @@ class SubscriptionAdmin(AdminContext):
         )
 
     def _members(self, subscription: Subscription, deadline: Deadline) -> tuple[tuple[str, ...], dict[int, str]]:
-        """The processes that serve a subscription, and who owns which partition."""
         members: list[str] = []
         owners: dict[int, str] = {}
         only: Mapping[str, int | None] = {subscription.whole_group: None}

@@ -303,7 +303,6 @@ class TransactionAdmin(AdminContext):
     def _in_buffers(
         self, info: TransactionInfo, topics: Mapping[str, Topic | None], deadline: Deadline
     ) -> tuple[tuple[TransactionInBuffer, ...], list[TopicPartition]]:
-        """What is on record, and the partitions that are not there any more."""
         found: list[TransactionInBuffer] = []
         gone: list[TopicPartition] = []
         for each in info.partitions:
@@ -339,7 +338,6 @@ class TransactionAdmin(AdminContext):
     def _cursor_names(
         self, topic: str, subscription: str, deadline: Deadline
     ) -> tuple[str, list[tuple[CursorName, CursorIncarnation]]]:
-        """The topic's full name, and the cursors of the subscription."""
         opened = self._topic_around(topic, deadline)
         found = self._recorded_subscription(opened, subscription, deadline)
         full = str(opened.name)

@@ -12,9 +12,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.compat.compare import Comparison, CompatReport, compare, stale_explanations
@@ -108,22 +110,10 @@ class Session:
             result = Path(directory) / "result"
             output = Path(directory) / "output"
             folders = [str(folder.resolve()) for folder in self.folders]
-            job = Job(
-                scenario.name,
-                target.side.value,
-                target.url,
-                target.admin_url,
-                target.namespace,
-                unique,
-                str(result),
-                folders,
-                target.clean,
-                target.options,
-                None if target.logins is None else asdict(target.logins),
-                asdict(java) if by_java and side is Side.PULSAR and isinstance(java, JavaAddress) else None,
-            )
+            driver = java if by_java and side is Side.PULSAR and isinstance(java, JavaAddress) else None
+            job = Job(scenario.name, target, unique, str(result), folders, driver)
             started = _CLOCK.monotonic()
-            status = workers.run(job.to_json(), output, scenario.time_limit_s)
+            status = workers.run(msgspec.json.encode(job), output, scenario.time_limit_s)
             played = _side_result(status, result, output, scenario.time_limit_s, _CLOCK.monotonic() - started)
             fallback = (scenario.client.value if side is Side.PULSAR else side.value,)
             return played if played.driven_by else replace(played, driven_by=fallback)
@@ -141,14 +131,12 @@ def _settled(
 
 
 class _Workers:
-    """The worker processes that run now."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
         self._stopped = False
 
-    def run(self, job: str, output: Path, time_limit_s: float) -> int | None:
+    def run(self, job: bytes, output: Path, time_limit_s: float) -> int | None:
         """A worker's exit status; None when it was killed for being late."""
         with output.open("wb") as sink, self._lock:
             if self._stopped:
@@ -162,7 +150,7 @@ class _Workers:
             )
             self._running.add(worker)
         try:
-            worker.communicate(job.encode(), timeout=time_limit_s)
+            worker.communicate(job, timeout=time_limit_s)
         except subprocess.TimeoutExpired:
             _kill(worker)
             worker.wait()

@@ -10,46 +10,34 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from pulsar_on_kafka.compat.driver import ScenarioRun, Target, not_supported
 from pulsar_on_kafka.compat.history import Ending, Event, Side
 from pulsar_on_kafka.compat.java import JavaAddress
 from pulsar_on_kafka.compat.scenario import Scenario, load
-from pulsar_on_kafka.compat.secured import Logins
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job for a worker. `options` may hold secrets, so a job goes through a pipe."""
+    """A job for a worker. The target's options may hold secrets, so a job goes through a pipe."""
 
     scenario: str
-    side: str
-    url: str
-    admin_url: str
-    namespace: str
+    target: Target
     unique: str
     result: str
     folders: list[str]
-    clean: bool
-    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    logins: Mapping[str, Any] | None = field(default=None, repr=False)
-    java: Mapping[str, Any] | None = field(default=None, repr=False)
+    java: JavaAddress | None = None
     """Where the JVM is, when the Java client drives this side."""
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    def target(self) -> Target:
-        logins = None if self.logins is None else Logins(**self.logins)
-        return Target(Side(self.side), self.url, self.admin_url, self.namespace, self.options, self.clean, logins)
 
 
 def main() -> int:
-    job = Job(**json.load(sys.stdin))
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
     scenarios = load(Path(folder) for folder in job.folders)
     with Path(job.result).open("w", encoding="utf-8") as sink:
 
@@ -67,12 +55,12 @@ def main() -> int:
 def _play(scenario: Scenario, job: Job, heard: Callable[[Event], None]) -> dict[str, Any]:
     done: dict[str, Any] = {"ending": Ending.DONE.value, "reason": "", "detail": ""}
     try:
-        with ScenarioRun(job.target(), job.unique, heard, JavaAddress(**job.java) if job.java else None) as run:
+        with ScenarioRun(job.target, job.unique, heard, job.java) as run:
             done["driven_by"] = run.driven_by
             scenario.play(run)
     except Exception as error:  # whatever a scenario raises is its side's result
         missing = not_supported(error)
-        if missing is not None and job.side == Side.KAFKA.value:
+        if missing is not None and job.target.side is Side.KAFKA:
             return {**done, "ending": Ending.NOT_SUPPORTED.value, "reason": missing}
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         return {**done, "ending": Ending.FAILED.value, "reason": reason, "detail": traceback.format_exc()}

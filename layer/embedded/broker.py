@@ -30,7 +30,7 @@ from pulsar_on_kafka.embedded.errors import (
     NotRunning,
     PortBusy,
 )
-from pulsar_on_kafka.embedded.jars import ClassArchive, KafkaJars, discard_if_damaged, kafka_jars
+from pulsar_on_kafka.embedded.jars import ClassArchive, KafkaJars, discard_if_damaged, kafka_jars, require_room
 from pulsar_on_kafka.embedded.java import Java, find_java
 from pulsar_on_kafka.embedded.security import LISTENERS, SecureListeners
 from pulsar_on_kafka.embedded.settings import (
@@ -43,7 +43,7 @@ from pulsar_on_kafka.embedded.settings import (
     require_free,
     to_stderr,
 )
-from pulsar_on_kafka.embedded.storage import ensure_formatted, require_room, wait_unlocked
+from pulsar_on_kafka.embedded.storage import ensure_formatted, wait_unlocked
 
 _PORT_ATTEMPTS: Final = 3
 _ROOM_BYTES: Final = 100_000_000
@@ -238,7 +238,7 @@ class EmbeddedBroker(Startable):
                 f"{self.data_dir}: Kafka takes a comma for the end of a directory's name; choose another"
             )
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        require_room(self.data_dir, _ROOM_BYTES)
+        require_room(self.data_dir, _ROOM_BYTES, "a broker", "choose another data directory")
         log_dir = self.data_dir / "kafka"
         wait_unlocked(log_dir, Deadline.after(_LOCK_PATIENCE_S))
         cluster_id = ensure_formatted(log_dir, jars, java)

@@ -170,16 +170,18 @@ def _fetching_alone(jars: KafkaJars, progress: Progress) -> Iterator[None]:
         except BlockingIOError:
             progress("another process is fetching Apache Kafka; waiting for it ...")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        _require_room(jars.home.parent)
+        require_room(jars.home.parent, _ROOM_BYTES, "fetching Kafka", "point XDG_CACHE_HOME elsewhere")
         yield
 
 
-def _require_room(directory: Path) -> None:
+def require_room(directory: Path, needed_bytes: int, what: str, otherwise: str) -> None:
+    """Raises `NoDiskSpace` when less than `what` needs is free where `directory` lies; it says to free some, or
+    `otherwise`."""
     free = shutil.disk_usage(directory).free
-    if free < _ROOM_BYTES:
+    if free < needed_bytes:
         raise NoDiskSpace(
-            f"{directory} has {free // 1_000_000} MB free, fetching Kafka needs {_ROOM_BYTES // 1_000_000}: "
-            "free some, or point XDG_CACHE_HOME elsewhere"
+            f"{directory} has {free // 1_000_000} MB free, {what} needs {needed_bytes // 1_000_000}: free some, or "
+            f"{otherwise}"
         )
 
 

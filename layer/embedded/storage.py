@@ -24,23 +24,13 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.embedded.download import last_lines
-from pulsar_on_kafka.embedded.errors import BrokerDidNotStart, DataDirBusy, NoDiskSpace
+from pulsar_on_kafka.embedded.errors import BrokerDidNotStart, DataDirBusy
 from pulsar_on_kafka.embedded.jars import KafkaJars
 from pulsar_on_kafka.embedded.java import Java
 from pulsar_on_kafka.embedded.settings import node_properties, parse_properties, render_properties
 
 _CHECKPOINT: Final = "bootstrap.checkpoint"
 _META: Final = "meta.properties"
-
-
-def require_room(data_dir: Path, needed_bytes: int) -> None:
-    """Raises `NoDiskSpace` when less than `needed_bytes` are free where `data_dir` lies."""
-    free = shutil.disk_usage(data_dir).free
-    if free < needed_bytes:
-        raise NoDiskSpace(
-            f"{data_dir} has {free // 1_000_000} MB free, a broker needs {needed_bytes // 1_000_000}: "
-            "free some, or choose another data directory"
-        )
 
 
 def ensure_formatted(log_dir: Path, jars: KafkaJars, java: Java) -> str:

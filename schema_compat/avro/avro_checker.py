@@ -24,18 +24,16 @@ from pulsar_on_kafka.schema_compat.avro.avro_types import (
     Pointer,
     Record,
     Union,
-    described,
-    kind_of,
-)
-from pulsar_on_kafka.schema_compat.avro.defaults import Defaults
-from pulsar_on_kafka.schema_compat.avro.type_matching import (
     candidates,
+    described,
     has_default,
+    kind_of,
     mismatch,
     missing_fields,
     names_match,
     parts,
 )
+from pulsar_on_kafka.schema_compat.avro.defaults import Defaults
 from pulsar_on_kafka.schema_compat.base.schema_model import Difference, SchemaInfo, UnreadableSchema
 
 Pair = tuple[AvroType, AvroType]
@@ -222,7 +220,6 @@ class _Report:
         return resolution.reads(*pair)
 
     def _of(self, pair: Pair, at: Pointer, inside: _Inside | None) -> Iterator[Difference]:
-        """What is wrong with the pair itself."""
         reader, writer = pair
         if isinstance(writer, Union):
             for index, branch in enumerate(writer.branches):

@@ -60,7 +60,6 @@ def compare_plain(writer: Plain, reader: Plain, judge: Judge) -> Iterator[Findin
 
 
 def _allowed_types(plain: Plain) -> frozenset[str]:
-    """The types of what `plain` allows."""
     named = _ALL_TYPES if plain.types is None else plain.types
     if plain.values is None:
         return named

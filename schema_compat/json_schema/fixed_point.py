@@ -93,7 +93,6 @@ class Pairs:
         return pair not in self._incompatible
 
     def _settle(self) -> None:
-        """Judge until no pair waits."""
         while self._waiting:
             self._current = self._waiting.popleft()
             if self._current not in self._incompatible and not self._holds(self._current):

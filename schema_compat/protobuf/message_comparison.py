@@ -58,7 +58,6 @@ class _Comparison:
                     yield from self._field(writer.by_number[number], field, f"{path}.{field.name}")
 
     def _field(self, writer: Field, reader: Field, path: str) -> Iterator[Difference]:
-        """One field of the same number on both sides."""
         both = f"the reader has {_described(reader)}, the writer {_described(writer)}"
         if writer.is_map != reader.is_map:
             yield Difference(path, "MAP_CHANGED", both)

@@ -17,27 +17,20 @@ from pulsar_on_kafka.spark.planning.offset_ranges import Range
 
 
 @dataclass(frozen=True, slots=True)
-class Begin:
-    """A read begins at an offset, and of a batch entry there at the first message (0: all of it)."""
+class Edge:
+    """A read begins at an offset, or ends before it; of a batch entry there it begins, or ends, with message `index`
+    (None: it has all of it)."""
 
     offset: int
-    batch_index: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """A read ends at an exclusive offset, and of a batch entry before it at the last message (None: all of it)."""
-
-    offset: int
-    last_index: int | None = None
+    index: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
     """A read asks for this of one partition; None: all there is on that side."""
 
-    begin: Begin | None = None
-    end: End | None = None
+    begin: Edge | None = None
+    end: Edge | None = None
 
     def within(self, log: Range) -> Range:
         """`log` with these bounds in the place of its own."""
@@ -68,8 +61,8 @@ def wanted(
     """
     found = {}
     for partition in partitions:
-        begin = _begin(node, topic, partition, ends[partition], options.starting, deadline)
-        end = _end(node, topic, partition, ends[partition], options.ending, deadline)
+        begin = _edge(node, topic, partition, ends[partition], options.starting, deadline, first=True)
+        end = _edge(node, topic, partition, ends[partition], options.ending, deadline, first=False)
         start_offset = 0 if begin is None else begin.offset
         end_offset = ends[partition] if end is None else end.offset
         if start_offset > end_offset:
@@ -81,33 +74,27 @@ def wanted(
     return found
 
 
-def _begin(node: Node, topic: Topic, partition: int, log_end: int, bound: Bound, deadline: Deadline) -> Begin | None:
+def _edge(
+    node: Node, topic: Topic, partition: int, log_end: int, bound: Bound, deadline: Deadline, *, first: bool
+) -> Edge | None:
     said = _said(topic, partition, bound)
     if isinstance(said, int):
-        return Begin(_offset_at(node, topic, partition, said, log_end, deadline))
-    if said is None or decode_message_id(said)[:2] == EARLIEST[:2]:
+        found = node.fetcher.offset_at_time(topic.kafka_topic, partition, said, deadline)
+        return Edge(log_end if found is None else min(found, log_end))
+    if said is None or decode_message_id(said)[:2] == (EARLIEST if first else LATEST)[:2]:
         return None
-    offset, index = _place(topic, partition, said, first_chunk=True)
-    return Begin(offset, max(0, index))
-
-
-def _end(node: Node, topic: Topic, partition: int, log_end: int, bound: Bound, deadline: Deadline) -> End | None:
-    said = _said(topic, partition, bound)
-    if isinstance(said, int):
-        return End(_offset_at(node, topic, partition, said, log_end, deadline))
-    if said is None or decode_message_id(said)[:2] == LATEST[:2]:
-        return None
-    offset, index = _place(topic, partition, said, first_chunk=False)
+    offset, index = _place(topic, partition, said, first_chunk=first)
+    if first:
+        return Edge(offset, index if index > 0 else None)
     if offset >= log_end:
         raise InvalidReadOption(
             f"{topic.name}, partition {partition}: the read is to end with offset {offset}, the last one is "
             f"{log_end - 1}"
         )
-    return End(offset + 1, None if index < 0 else index)
+    return Edge(offset + 1, index if index >= 0 else None)
 
 
 def _said(topic: Topic, partition: int, bound: Bound) -> bytes | int | None:
-    """What a bound says of one partition."""
     found: bytes | int | None = bound.whole if isinstance(bound.whole, int) else None
     for name, place in bound.places.items():
         parsed = _parsed(name)
@@ -134,11 +121,6 @@ def _place(topic: Topic, partition: int, message_id: bytes, *, first_chunk: bool
         return topic.layout.kafka_offset(partition, ledger, entry), parts.batch_index
     except MappingError as wrong:
         raise InvalidReadOption(f"the message id for {topic.name}, partition {partition}: {wrong}") from wrong
-
-
-def _offset_at(node: Node, topic: Topic, partition: int, time_ms: int, log_end: int, deadline: Deadline) -> int:
-    found = node.fetcher.offset_at_time(topic.kafka_topic, partition, time_ms, deadline)
-    return log_end if found is None else min(found, log_end)
 
 
 def _parsed(name: str) -> TopicName:

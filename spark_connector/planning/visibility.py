@@ -192,14 +192,14 @@ def _view_topic(node: Node, of: Wanted, logs: _Logs, options: ReadOptions, deadl
         may_have_chunks and not options.plain,
         said.marked,
         {
-            p: (one.begin.offset, one.begin.batch_index)
+            p: (one.begin.offset, one.begin.index)
             for p, one in asked.items()
-            if one.begin and one.begin.batch_index
+            if one.begin is not None and one.begin.index is not None
         },
         {
-            p: (one.end.offset - 1, one.end.last_index)
+            p: (one.end.offset - 1, one.end.index)
             for p, one in asked.items()
-            if one.end is not None and one.end.last_index is not None
+            if one.end is not None and one.end.index is not None
         },
     )
 

@@ -56,8 +56,6 @@ def count_rows(spark: SparkSession, rows: int) -> None:
 
 
 class _Java:
-    """Several of these need these values of the JVM."""
-
     def __init__(self, gateway: Any, jvm: Any) -> None:
         self.gateway = gateway
         self.jvm = jvm
@@ -75,8 +73,6 @@ class _Java:
 
 
 class _Proxy:
-    """Every Java object answers this."""
-
     def __init__(self, java: _Java, planner: TopicPlanner) -> None:
         self._java = java
         self._planner = planner

@@ -219,7 +219,6 @@ class _Batches:
         return refused
 
     def _refused(self, context: BatchContext, plan: BatchPlan) -> ByTopic:
-        """Of what was delivered."""
         if not context.refused:
             return {}
         if not self._options.acknowledge:

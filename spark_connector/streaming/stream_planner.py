@@ -283,7 +283,6 @@ class TopicPlanner:
         return signs
 
     def _next_due(self) -> float:
-        """When something that was refused may come again."""
         return min((due for due, _, _ in self._kept_back), default=inf)
 
     def _end(self, view: PartitionView, place: Place) -> int:

@@ -55,7 +55,7 @@ def encoded(rows: DataFrame, info: SchemaInfo, others: frozenset[str]) -> Encode
 def _value(rows: DataFrame, info: SchemaInfo, others: frozenset[str]) -> Column:
     match info.type:
         case SchemaType.AVRO | SchemaType.JSON:
-            return _record_payload(_Whole(rows, others), info)
+            return _record_payload(_Source(rows.schema, spare=others), info)
         case SchemaType.PROTOBUF_NATIVE:
             names = [name for name in rows.columns if name not in others]
             return protobuf_payload(info, F.struct(*(F.col(quoted(name)) for name in names)))
@@ -79,7 +79,7 @@ def _part(column: Column, found: DataType, info: SchemaInfo, name: str) -> Colum
     if info.type in (SchemaType.AVRO, SchemaType.JSON):
         if not isinstance(found, StructType):
             raise InvalidWriteOption(f"column {name} is {found.simpleString()}, the schema has a record")
-        return _record_payload(_Struct(column, found, name), info)
+        return _record_payload(_Source(found, column, name), info)
     if info.type is SchemaType.PROTOBUF_NATIVE:
         return protobuf_payload(info, column)
     return _plain(column, found, info, name)
@@ -98,38 +98,25 @@ def _plain(column: Column, found: DataType, info: SchemaInfo, name: str) -> Colu
     return plain_payload(info.type, column)
 
 
-class _Whole:
-    """A row's columns make a record, which is never null."""
+class _Source:
+    """A struct's fields make a record, or (without `struct`) a row's columns, which are never null together."""
 
-    def __init__(self, rows: DataFrame, others: frozenset[str]) -> None:
-        self.types: Mapping[str, DataType] = {field.name: field.dataType for field in rows.schema.fields}
-        self.spare = others
-        self.path = ""
-
-    def field(self, name: str) -> Column:
-        return F.col(quoted(name))
-
-    def guarded(self, struct: Column) -> Column:
-        return struct
-
-
-class _Struct:
-    """A struct makes a record."""
-
-    def __init__(self, column: Column, kind: StructType, path: str) -> None:
+    def __init__(
+        self, kind: StructType, struct: Column | None = None, path: str = "", spare: frozenset[str] = frozenset()
+    ) -> None:
         self.types: Mapping[str, DataType] = {field.name: field.dataType for field in kind.fields}
-        self.spare: frozenset[str] = frozenset()
-        self.path = f"{path}."
-        self._column = column
+        self.spare = spare
+        self.path = f"{path}." if path else ""
+        self._struct = struct
 
     def field(self, name: str) -> Column:
-        return self._column.getField(name)
+        return F.col(quoted(name)) if self._struct is None else self._struct.getField(name)
 
-    def guarded(self, struct: Column) -> Column:
-        return F.when(self._column.isNotNull(), struct)
+    def guarded(self, record: Column) -> Column:
+        return record if self._struct is None else F.when(self._struct.isNotNull(), record)
 
 
-def _record_payload(source: _Whole | _Struct, info: SchemaInfo) -> Column:
+def _record_payload(source: _Source, info: SchemaInfo) -> Column:
     definition = parsed_json(info.schema)
     if not isinstance(definition, dict) or definition.get("type") != "record":
         raise InvalidWriteOption(f"the {info.type.name} schema is no record: {definition!r:.80}")
@@ -141,7 +128,7 @@ def _record_payload(source: _Whole | _Struct, info: SchemaInfo) -> Column:
     return F.to_json(record.cast(as_written(wanted)), {"ignoreNullFields": "false"}).cast("binary")
 
 
-def _record(source: _Whole | _Struct, wanted: StructType, fields: Mapping[str, Any]) -> Column:
+def _record(source: _Source, wanted: StructType, fields: Mapping[str, Any]) -> Column:
     strange = sorted(set(source.types) - set(wanted.names) - source.spare)
     if strange:
         raise InvalidWriteOption(
@@ -161,7 +148,6 @@ def _record(source: _Whole | _Struct, wanted: StructType, fields: Mapping[str, A
 
 
 def _absent(field: Any, kind: DataType, name: str) -> Column:
-    """What stands for a field without a column."""
     if field is None:  # below the root
         return F.lit(None).cast(kind)
     default = field.get("default")
@@ -178,7 +164,7 @@ def _fitted(column: Column, found: DataType, wanted: DataType, name: str) -> Col
     if found.simpleString() == wanted.simpleString():
         return column
     if isinstance(found, StructType) and isinstance(wanted, StructType):
-        source = _Struct(column, found, name)
+        source = _Source(found, column, name)
         return source.guarded(_record(source, wanted, {}))
     if not _widens(found, wanted):
         raise InvalidWriteOption(

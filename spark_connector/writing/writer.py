@@ -146,8 +146,6 @@ def pulsar_batches(**options: Any) -> Callable[[DataFrame, int], None]:
 
 
 class _Write:
-    """One call writes rows."""
-
     def __init__(self, rows: DataFrame, options: WriteOptions) -> None:
         self._rows = rows
         self._options = options

@@ -44,8 +44,6 @@ _FILE: Final[dict[str, Any]] = {"metavar": "FILE", "dir_okay": False, "show_defa
 
 @dataclass(frozen=True)
 class _Clusters:
-    """Addresses of the two clusters."""
-
     pulsar: Annotated[str, typer.Option("--pulsar", help="A Pulsar cluster: pulsar://host:port.", metavar="URL")]
     pulsar_admin: Annotated[
         str | None,
@@ -68,8 +66,6 @@ class _Clusters:
 
 @dataclass(frozen=True)
 class _ReportFiles:
-    """Files that the report is written to."""
-
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the report as JSON.", **_FILE)] = None
     junit: Annotated[Path | None, typer.Option("--junit", help="Write it as JUnit XML.", **_FILE)] = None
     html: Annotated[Path | None, typer.Option("--html", help="Write it as one HTML file.", **_FILE)] = None

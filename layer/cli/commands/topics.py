@@ -177,7 +177,6 @@ def bind(
 
 
 def _transactions(stats: TopicStats) -> dict[str, object]:
-    """Nothing where there are none."""
     if not stats.ongoing_txn_count and not stats.aborted_txn_count:
         return {}
     return {"transactions": f"{stats.ongoing_txn_count:,} ongoing, {stats.aborted_txn_count:,} aborted"}

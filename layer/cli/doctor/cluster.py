@@ -332,7 +332,6 @@ _GRANT: Final = "see docs/acls.md, Transactions"
 def _missing(
     instance: Instance, needed: Mapping[StateTopic, frozenset[str]], allowed: Mapping[str, Collection[str]]
 ) -> list[str]:
-    """Rights that are missing in topics that are there."""
     return [
         f"{operation} on topic {kafka_name}"
         for kafka_name, operations in ((instance.state_topic(topic), wanted) for topic, wanted in needed.items())

@@ -95,7 +95,6 @@ def command(
 
 
 def _fields(kind: type) -> list[inspect.Parameter]:
-    """A parameter for each field."""
     hints = get_type_hints(kind, include_extras=True)
     return [p.replace(annotation=hints[p.name]) for p in inspect.signature(kind).parameters.values()]
 

@@ -185,7 +185,6 @@ def _block(share: float) -> str:
 
 
 def _ledger_cells(cursor: PartitionCursor, edges: Sequence[int]) -> list[int]:
-    """The cells in which a ledger's first entry lies."""
     size = cursor.entries_per_ledger
     first = -(-edges[0] // size) * size
     return sorted({_cell_of(edges, offset) for offset in range(first, edges[-1], size)})

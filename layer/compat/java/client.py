@@ -176,8 +176,6 @@ class JavaProducer(Handle):
 
 
 class _Receiver(Handle):
-    """Both may wait for a message, and go to another place."""
-
     def _received(self, receive: Callable[..., Any], timeout_millis: int) -> JavaMessage:
         """Raises the official Timeout. There is no waiting without an end here."""
         found = self._bridge.call(receive, timeout_millis, self._bridge.ms)
