@@ -29,6 +29,7 @@ from pulsar_on_kafka.schema_compat.avro.avro_types import (
 from pulsar_on_kafka.schema_compat.base.json_text import NotJson, parse_json
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType, UnreadableSchema
 from pulsar_on_kafka.schema_compat.json_forms import Form, definition_of
+from pulsar_on_kafka.schema_compat.json_schema.assertions import escape
 from pulsar_on_kafka.schema_compat.key_value import split
 from pulsar_on_kafka.schema_compat.protobuf import descriptors
 from pulsar_on_kafka.schema_compat.protobuf.protobuf_checker import read_protobuf_native
@@ -247,16 +248,12 @@ def _document(text: bytes) -> Outline:
     while waiting:
         at, one = waiting.pop()
         if isinstance(one, dict) and one:
-            waiting += reversed([(f"{at}/{_escaped(name)}", inner) for name, inner in one.items()])
+            waiting += reversed([(f"{at}/{escape(name)}", inner) for name, inner in one.items()])
         elif isinstance(one, list) and one and any(isinstance(inner, dict | list) for inner in one):
             waiting += reversed([(f"{at}/{index}", inner) for index, inner in enumerate(one)])
         else:
             lines[at] = _json(one)
     return Outline(lines, lambda path: path)
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _json(value: object) -> str:

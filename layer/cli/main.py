@@ -10,7 +10,6 @@ import typer
 
 from pulsar_on_kafka.cli.commands import (
     acls,
-    cluster,
     clusters,
     compat,
     consume,
@@ -54,7 +53,7 @@ app = typer.Typer(
 app.add_typer(topics.app, name="topics")
 app.add_typer(acls.app, name="acls")
 app.add_typer(namespaces.app, name="namespaces")
-app.add_typer(cluster.app, name="cluster")
+app.add_typer(clusters.this_cluster, name="cluster")
 app.add_typer(clusters.app, name="clusters")
 app.add_typer(tenants.app, name="tenants")
 app.add_typer(lookup.app, name="lookup")

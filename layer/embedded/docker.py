@@ -94,7 +94,7 @@ class DockerBroker(Startable):
                 container = container.with_env(name, value)
             container.start()
         except Exception as error:  # the engine's own errors: no engine, no right to use it, no such image, no network
-            failure = _first_line(error)
+            failure = next(iter(str(error).splitlines()), type(error).__name__)
         else:
             self._container = container
         if failure:
@@ -139,7 +139,3 @@ def _collect_half_made_client() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)

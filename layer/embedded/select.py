@@ -74,22 +74,11 @@ class ExternalBroker:
     can_restart: bool = False
 
     def restart(self) -> None:
-        raise self._refusal("restarted")
+        raise CannotRestart(
+            f"the cluster {self.bootstrap} of {BOOTSTRAP_VARIABLE} is not ours to be killed, paused or started again"
+        )
 
-    def start(self) -> None:
-        raise self._refusal("started")
-
-    def kill(self) -> None:
-        raise self._refusal("killed")
-
-    def pause(self) -> None:
-        raise self._refusal("paused")
-
-    def resume(self) -> None:
-        raise self._refusal("resumed")
-
-    def _refusal(self, what: str) -> CannotRestart:
-        return CannotRestart(f"the cluster {self.bootstrap} of {BOOTSTRAP_VARIABLE} is not ours to be {what}")
+    start = kill = pause = resume = restart
 
 
 Broker: TypeAlias = EmbeddedBroker | DockerBroker | ExternalBroker

@@ -216,15 +216,12 @@ def candidates(reader: Union, writer: AvroType) -> Iterator[AvroType]:
     if isinstance(writer, Record):
         name = simple_name(writer.name)
         yield from (branch for branch in reader.of_simple_name(name) if isinstance(branch, Record))
-        yield from (branch for branch in reader.of_kind(written) if _other_name(branch, name))
+        records = (branch for branch in reader.of_kind(written) if isinstance(branch, Record))
+        yield from (record for record in records if simple_name(record.name) != name)
         return
     yield from reader.of_kind(written)
     for kind in PROMOTIONS.get(written, ()):
         yield from reader.of_kind(kind)
-
-
-def _other_name(branch: AvroType, name: str) -> bool:
-    return isinstance(branch, Record) and simple_name(branch.name) != name
 
 
 def facing_fields(reader: Record, writer: Record) -> Iterator[tuple[int, Field, Field | None]]:

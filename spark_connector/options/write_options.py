@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from pulsar_on_kafka.schema.plain import Schema
@@ -74,24 +74,16 @@ class WriteOptions:
     instance: str | None = None
 
 
+_NOT_IN_CAMEL_CASE: Final = {"service_url": "service.url", "transaction_timeout_ms": "transactionTimeout"}
 _SPELT: Final = {
-    "serviceurl": ("service_url", "service.url"),
-    "topic": ("topic", "topic"),
-    "schema": ("schema", "schema"),
-    "keycolumn": ("key_column", "keyColumn"),
-    "orderingkeycolumn": ("ordering_key_column", "orderingKeyColumn"),
-    "eventtimecolumn": ("event_time_column", "eventTimeColumn"),
-    "deliveratcolumn": ("deliver_at_column", "deliverAtColumn"),
-    "propertiescolumn": ("properties_column", "propertiesColumn"),
-    "sequenceidcolumn": ("sequence_id_column", "sequenceIdColumn"),
-    "producername": ("producer_name", "producerName"),
-    "transaction": ("transaction", "transaction"),
-    "transactiontimeout": ("transaction_timeout_ms", "transactionTimeout"),
-    "transactionattempts": ("transaction_attempts", "transactionAttempts"),
-    "queryname": ("query_name", "queryName"),
-    "batchid": ("batch_id", "batchId"),
-    "instance": ("instance", "instance"),
+    plain_name(spelt): (attribute, spelt)
+    for attribute, spelt in (
+        (each.name, _NOT_IN_CAMEL_CASE.get(each.name) or re.sub("_(.)", lambda found: found[1].upper(), each.name))
+        for each in fields(WriteOptions)
+        if each.name not in ("kafka", "driver")
+    )
 }
+"""By the name as it counts: the field, and how the option is written."""
 _NUMBERS: Final = {
     "transaction_timeout_ms": (1_000, MAX_TIMEOUT_MS),
     "transaction_attempts": (1, 100),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
@@ -107,13 +108,11 @@ class KnownChunks:
 
 def all_together(chunks: Chunks) -> ChunkedMessages:
     """`put_together` of what was found; what cannot be read is part of no message."""
-    found = put_together((offset, info) for offset, info in sorted(chunks.items(), key=_offset) if info is not None)
+    found = put_together(
+        (offset, info) for offset, info in sorted(chunks.items(), key=itemgetter(0)) if info is not None
+    )
     unreadable = BitMap64(offset for offset, info in chunks.items() if info is None)
     return ChunkedMessages(found.parts | unreadable, found.messages, found.pending)
-
-
-def _offset(chunk: tuple[int, ChunkInfo | None]) -> int:
-    return chunk[0]
 
 
 def check_count(chunks: Sequence[object] | Mapping[int, object]) -> None:

@@ -151,10 +151,6 @@ def _time_of_day(nanos: Column) -> Column:
     return F.when((nanos >= 0) & (nanos < _DAY_NANOS), nanos)
 
 
-def _micros_since_epoch(wall_clock: Column) -> Column:
-    return F.timestamp_diff("MICROSECOND", F.expr(_NTZ_EPOCH), wall_clock)
-
-
 def _instant_bytes(moment: Column) -> Column:
     micros = F.unix_micros(moment)
     nanos = F.pmod(micros, F.lit(1_000_000)) * 1000
@@ -165,7 +161,7 @@ def _instant_bytes(moment: Column) -> Column:
 
 
 def _wall_clock_bytes(wall_clock: Column) -> Column:
-    micros = _micros_since_epoch(wall_clock)
+    micros = F.timestamp_diff("MICROSECOND", F.expr(_NTZ_EPOCH), wall_clock)
     day_micros = _DAY_NANOS // 1000
     within = F.pmod(micros, F.lit(day_micros))
     day = F.call_function("div", micros - within, F.lit(day_micros))

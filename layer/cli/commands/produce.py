@@ -70,7 +70,9 @@ def produce(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--property") from error
     with client_of(settings) as client:
-        sending = _Sending(settings, client, topic, key, given or None, quiet, source.interactive or _is_slow(rate))
+        # A slow one waits for each answer, so that ids are printed when they are known.
+        each_in_turn = source.interactive or (rate is not None and rate <= _EACH_IN_TURN_BELOW)
+        sending = _Sending(settings, client, topic, key, given or None, quiet, each_in_turn)
         with progress_bar("sending", source.total, shown=quiet or not results_scroll_by()) as advance:
             try:
                 for payload in _paced(source, rate):
@@ -209,11 +211,6 @@ def _paced(source: _Source, rate: float | None) -> Iterator[bytes]:
         if wait_s > 0:
             pause.wait(wait_s)
         yield payload
-
-
-def _is_slow(rate: float | None) -> bool:
-    """Slow enough to wait for each answer, so that ids are printed when they are known."""
-    return rate is not None and rate <= _EACH_IN_TURN_BELOW
 
 
 def _without_end(line: bytes) -> bytes:

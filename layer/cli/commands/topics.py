@@ -109,7 +109,7 @@ def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument) -> 
             "entries": stats.entries,
             "entries per ledger": stats.entries_per_ledger,
             **_transactions(stats),
-            **_refusing(stats),
+            **({"producers": stats.backlog_exceeded} if stats.backlog_exceeded else {}),
         }
     )
     write_line("")
@@ -180,10 +180,6 @@ def _transactions(stats: TopicStats) -> dict[str, object]:
     if not stats.ongoing_txn_count and not stats.aborted_txn_count:
         return {}
     return {"transactions": f"{stats.ongoing_txn_count:,} ongoing, {stats.aborted_txn_count:,} aborted"}
-
-
-def _refusing(stats: TopicStats) -> dict[str, object]:
-    return {"producers": stats.backlog_exceeded} if stats.backlog_exceeded else {}
 
 
 def _publisher_row(publisher: PublisherStats) -> tuple[object, ...]:

@@ -149,7 +149,8 @@ def check_java() -> Finding:
     try:
         java = find_java()
     except EmbeddedBrokerError as error:
-        return warn("java", str(error).partition(": ")[0], "only `pok standalone` needs it: " + _advice_of(error))
+        found, _, advice = str(error).partition(": ")
+        return warn("java", found, f"only `pok standalone` needs it: {advice}")
     major = int(java.version.partition(".")[0]) if java.version.partition(".")[0].isdigit() else 0
     return judge("java", major in _TESTED_JAVA, f"{java.version} at {java.executable}", "tested are 17 and 21")
 
@@ -164,7 +165,3 @@ def check_open_files(soft: int, hard: int) -> Finding:
         f"{soft:,} (hard limit {'none' if hard < 0 else f'{hard:,}'})",
         f"room for about {soft // FILES_PER_SUBSCRIPTION:,} subscriptions a process: ulimit -n 65536",
     )
-
-
-def _advice_of(error: Exception) -> str:
-    return str(error).partition(": ")[2]

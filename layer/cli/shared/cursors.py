@@ -132,7 +132,7 @@ def save_png(cursors: Sequence[PartitionCursor], title: str, file: Path) -> None
     from PIL import Image, ImageDraw, ImageFont
 
     fields = [(cursor, cursor.edges(_columns() * _ROWS)) for cursor in cursors]
-    heights = [_HEADING + _CELL * _lines(edges) + _GAP for _, edges in fields]
+    heights = [_HEADING + _CELL * -(-(len(edges) - 1) // _columns()) + _GAP for _, edges in fields]
     image = Image.new("RGB", (_WIDTH, 2 * _MARGIN + _HEADING + sum(heights)), _WHITE)
     draw, small, large = ImageDraw.Draw(image), ImageFont.load_default(13), ImageFont.load_default(17)
     draw.text((_MARGIN, _MARGIN), title, _INK, large)
@@ -165,10 +165,6 @@ def _heading(cursor: PartitionCursor, edges: Sequence[int]) -> str:
 
 def _columns() -> int:
     return (_WIDTH - 2 * _MARGIN) // _CELL
-
-
-def _lines(edges: Sequence[int]) -> int:
-    return -(-(len(edges) - 1) // _columns())
 
 
 def _between(low: tuple[int, int, int], high: tuple[int, int, int], share: float) -> tuple[int, int, int]:
