@@ -244,7 +244,7 @@ class PairChecker(Protocol[Parsed]):
         """Every reason why `reader` cannot read what `writer` wrote; none when it can. Any order, duplicates allowed.
 
         Called with (new, existing) for backward and (existing, new) for forward. Where the new schema's properties
-        change the rules, the function that picks the checker for the new schema picks another one (`checkers.py`).
+        change the rules, the function that picks the checker for the new schema picks another one (`compatibility.py`).
 
         Raises:
             UnreadableSchema: the two are too large to be compared.

@@ -30,9 +30,9 @@ from pulsar_on_kafka.spark.planning.visibility import (
     find_topic,
     view_topics,
 )
+from pulsar_on_kafka.spark.reading import header_columns as said
 from pulsar_on_kafka.spark.reading.chunk_frames import looked_for, records_of
 from pulsar_on_kafka.spark.reading.connection import node_of
-from pulsar_on_kafka.spark.reading.header_columns import RecordHeaders
 
 
 def acknowledge(messages: DataFrame, **options: Any) -> int:
@@ -131,7 +131,7 @@ def markers_between(
     if not left:
         return {}
     records = records_of(spark, options, view.topic, {p: view_of(Entries(offsets)) for p, offsets in left.items()})
-    return located_offsets(records.where(RecordHeaders().has(MARKER)))
+    return located_offsets(records.where(said.has(MARKER)))
 
 
 def until(whole: Range, named: Entries) -> Range:

@@ -19,93 +19,98 @@ from pulsar_on_kafka.mapping.records.record_headers import (
     PUBLISH_TIME,
     SCHEMA_VERSION,
 )
-from pulsar_on_kafka.spark.base.sql_text import text
+from pulsar_on_kafka.spark.base.sql_text import text as literal
 
 _YEAR_9999_MS: Final = 253_402_300_799_999
 
 NO_PROPERTIES = "map_from_arrays(cast(array() as array<string>), cast(array() as array<string>))"
 
 
-class RecordHeaders:
-    """Expressions, as text, read one column of headers (an array of structs of key and value, or null)."""
+def has(name: str) -> str:
+    """Never null."""
+    return f"coalesce(array_contains(headers.key, {literal(name)}), false)"
 
-    def __init__(self, headers: str = "headers") -> None:
-        self._headers = headers
 
-    def has(self, name: str) -> str:
-        """Never null."""
-        return f"coalesce(array_contains({self._headers}.key, {text(name)}), false)"
+def value(name: str) -> str:
+    """Binary; null where there is none, or a null one."""
+    position = f"array_position(reverse(headers.key), {literal(name)})"
+    return f"get(reverse(headers.value), cast({position} as int) - 1)"
 
-    def value(self, name: str) -> str:
-        """Binary; null where there is none, or a null one."""
-        position = f"array_position(reverse({self._headers}.key), {text(name)})"
-        return f"get(reverse({self._headers}.value), cast({position} as int) - 1)"
 
-    def text(self, name: str) -> str:
-        return f"cast({self.value(name)} as string)"
+def text(name: str) -> str:
+    return f"cast({value(name)} as string)"
 
-    def number(self, name: str) -> str:
-        """A decimal header as bigint; null also where it is none."""
-        return f"try_cast({self.text(name)} as bigint)"
 
-    def key(self, key: str) -> str:
-        """The partition key: the Kafka key, unless that is an ordering key."""
-        return f"if({self._only_ordering()}, null, {key})"
+def number(name: str) -> str:
+    """A decimal header as bigint; null also where it is none."""
+    return f"try_cast({text(name)} as bigint)"
 
-    def ordering_key(self, key: str) -> str:
-        return f"if({self._only_ordering()}, {key}, {self.value(ORDERING_KEY)})"
 
-    def _only_ordering(self) -> str:
-        return f"({self.has(ORDERING_KEY)} and {self.value(ORDERING_KEY)} is null)"
+def key(key: str) -> str:
+    """The partition key: the Kafka key, unless that is an ordering key."""
+    return f"if({_only_ordering()}, null, {key})"
 
-    def publish_time(self, timestamp: str) -> str:
-        """The record's timestamp, but for a replicated one."""
-        return f"coalesce({self._time(PUBLISH_TIME)}, {timestamp})"
 
-    def event_time(self) -> str:
-        """Null where the sender said none."""
-        return f"nullif({self._time(EVENT_TIME)}, timestamp_millis(0L))"
+def ordering_key(key: str) -> str:
+    return f"if({_only_ordering()}, {key}, {value(ORDERING_KEY)})"
 
-    def _time(self, name: str) -> str:
-        """Null also for a time that no Spark session can show: after the year 9999."""
-        millis = self.number(name)
-        return f"timestamp_millis(if({millis} between 0 and {_YEAR_9999_MS}L, {millis}, null))"
 
-    def producer_name(self) -> str:
-        """Null for a record of a plain Kafka client."""
-        said = self.text(PRODUCER)
-        return f"substring({said}, length(substring_index({said}, ':', 2)) + 2)"
+def _only_ordering() -> str:
+    return f"({has(ORDERING_KEY)} and {value(ORDERING_KEY)} is null)"
 
-    def sequence_id(self) -> str:
-        """Null for a record of a plain Kafka client."""
-        return f"try_cast(substring_index({self.text(PRODUCER)}, ':', 1) as bigint)"
 
-    def schema_version(self) -> str:
-        """The version's number; null for a message without schema."""
-        value = self.value(SCHEMA_VERSION)
-        plain = f"if(length({value}) = {SCHEMA_VERSION_BYTES}, hex({value}), null)"
-        return f"try_cast(conv({plain}, 16, 10) as bigint)"
+def publish_time(timestamp: str) -> str:
+    """The record's timestamp, but for a replicated one."""
+    return f"coalesce({_time(PUBLISH_TIME)}, {timestamp})"
 
-    def properties(self) -> str:
-        """A map; empty where there are none. A value that is no UTF-8 is read as Latin-1."""
-        headers = f"coalesce({self._headers}, array())"
-        theirs = f"filter({headers}, one -> not ({_is_system('one.key')}))"
-        pair = f"struct({_property_name('one.key')} as key, {_property_text('one.value')} as value)"
-        named = f"transform({theirs}, one -> {pair})"
-        is_last = f"not array_contains(slice({named}.key, i + 2, size({named})), one.key)"
-        # Most records have nothing but what the SDK always says, which is told without a lambda.
-        usual = " + ".join(f"int({self.has(name)})" for name in (PRODUCER, SCHEMA_VERSION, EVENT_TIME))
-        return (
-            f"if(size({headers}) = {usual}, {NO_PROPERTIES}, map_from_entries(filter({named}, (one, i) -> {is_last})))"
-        )
+
+def event_time() -> str:
+    """Null where the sender said none."""
+    return f"nullif({_time(EVENT_TIME)}, timestamp_millis(0L))"
+
+
+def _time(name: str) -> str:
+    """Null also for a time that no Spark session can show: after the year 9999."""
+    millis = number(name)
+    return f"timestamp_millis(if({millis} between 0 and {_YEAR_9999_MS}L, {millis}, null))"
+
+
+def producer_name() -> str:
+    """Null for a record of a plain Kafka client."""
+    said = text(PRODUCER)
+    return f"substring({said}, length(substring_index({said}, ':', 2)) + 2)"
+
+
+def sequence_id() -> str:
+    """Null for a record of a plain Kafka client."""
+    return f"try_cast(substring_index({text(PRODUCER)}, ':', 1) as bigint)"
+
+
+def schema_version() -> str:
+    """The version's number; null for a message without schema."""
+    said = value(SCHEMA_VERSION)
+    plain = f"if(length({said}) = {SCHEMA_VERSION_BYTES}, hex({said}), null)"
+    return f"try_cast(conv({plain}, 16, 10) as bigint)"
+
+
+def properties() -> str:
+    """A map; empty where there are none. A value that is no UTF-8 is read as Latin-1."""
+    headers = "coalesce(headers, array())"
+    theirs = f"filter({headers}, one -> not ({_is_system('one.key')}))"
+    pair = f"struct({_property_name('one.key')} as key, {_property_text('one.value')} as value)"
+    named = f"transform({theirs}, one -> {pair})"
+    is_last = f"not array_contains(slice({named}.key, i + 2, size({named})), one.key)"
+    # Most records have nothing but what the SDK always says, which is told without a lambda.
+    usual = " + ".join(f"int({has(name)})" for name in (PRODUCER, SCHEMA_VERSION, EVENT_TIME))
+    return f"if(size({headers}) = {usual}, {NO_PROPERTIES}, map_from_entries(filter({named}, (one, i) -> {is_last})))"
 
 
 def _is_system(name: str) -> str:
-    return f"startswith({name}, {text(PREFIX)}) and not startswith({name}, {text(PROPERTY_ESCAPE)})"
+    return f"startswith({name}, {literal(PREFIX)}) and not startswith({name}, {literal(PROPERTY_ESCAPE)})"
 
 
 def _property_name(name: str) -> str:
-    return f"if(startswith({name}, {text(PROPERTY_ESCAPE)}), substring({name}, {len(PROPERTY_ESCAPE) + 1}), {name})"
+    return f"if(startswith({name}, {literal(PROPERTY_ESCAPE)}), substring({name}, {len(PROPERTY_ESCAPE) + 1}), {name})"
 
 
 def _property_text(value: str) -> str:

@@ -20,10 +20,11 @@ from pulsar_on_kafka.spark.options.read_options import DISCARD, FAIL, KEPT_COLUM
 from pulsar_on_kafka.spark.planning.excluded_offsets import block_rows
 from pulsar_on_kafka.spark.planning.offset_ranges import WORTH_A_RANGE, Range, split, without_holes
 from pulsar_on_kafka.spark.planning.visibility import TopicView
+from pulsar_on_kafka.spark.reading import header_columns as said
 from pulsar_on_kafka.spark.reading import record_filters as filters
 from pulsar_on_kafka.spark.reading import record_places as places
 from pulsar_on_kafka.spark.reading.chunk_frames import FIRST_CHUNK, chunk_records, put_together
-from pulsar_on_kafka.spark.reading.header_columns import NO_PROPERTIES, RecordHeaders
+from pulsar_on_kafka.spark.reading.header_columns import NO_PROPERTIES
 from pulsar_on_kafka.spark.reading.kafka_scan import scan_all
 from pulsar_on_kafka.spark.reading.record_filters import ACKED, bit
 from pulsar_on_kafka.spark.reading.record_places import batch_size_field, message_id_in_batch
@@ -57,7 +58,6 @@ def unpacked(records: DataFrame, refused: str | None = None) -> DataFrame:
     A batch entry that is `SEALED` is one message. One that cannot be read gives nothing, as consumers skip it; one of
     a later format fails the read.
     """
-    said = RecordHeaders()
     info = said.text(BATCH)
     in_batch = f"({said.has(BATCH)} and not {SEALED})"
     entry = F.when(F.expr(in_batch), from_avro(F.expr(_of_this_format(info)), _SCHEMA, {"mode": "PERMISSIVE"}))
@@ -79,43 +79,6 @@ def _of_this_format(info: str) -> str:
     written = f"substring_index({info}, ':', 1)"
     refused = f"raise_error(concat('a batch entry has format ', {written}, ', this version reads {FORMAT_VERSION}'))"
     return f"if({written} = '{FORMAT_VERSION}', `value`, cast({refused} as binary))"
-
-
-class BatchColumns:
-    """One message of a batch shows these columns, as text over the rows of `unpacked`; a message in no batch shows
-    null."""
-
-    index: Final = INDEX
-    in_batch: Final = f"({INDEX} is not null)"
-
-    @staticmethod
-    def value() -> str:
-        return f"if({_is_among('null_payloads')}, null, {PAYLOAD})"
-
-    @staticmethod
-    def message_id(entry_id: str) -> str:
-        return message_id_in_batch(entry_id, INDEX, SIZE_FIELD)
-
-    @staticmethod
-    def key() -> str:
-        return _unless_null("keys", "null_keys")
-
-    @staticmethod
-    def ordering_key() -> str:
-        return _unless_null("ordering_keys", "null_ordering_keys")
-
-    @staticmethod
-    def properties() -> str:
-        return f"coalesce({_own('properties')}, {NO_PROPERTIES})"
-
-    @staticmethod
-    def event_time() -> str:
-        return f"timestamp_millis(nullif({_own('event_times')}, 0L))"
-
-    @staticmethod
-    def sequence_id(of_record: str) -> str:
-        own = _own("sequence_ids")
-        return f"if({own} >= 0, {own}, {of_record} + {INDEX})"
 
 
 def _own(field: str) -> str:
@@ -233,12 +196,11 @@ def _plain_columns(topic: Topic, *, with_headers: bool) -> dict[str, str]:
         "__batchIndex": "cast(null as int)",
     }
     if with_headers:
-        made |= _told_by_headers() | {"__orderingKey": RecordHeaders().ordering_key("`key`")}
+        made |= _told_by_headers() | {"__orderingKey": said.ordering_key("`key`")}
     return made
 
 
 def _told_by_headers() -> dict[str, str]:
-    said = RecordHeaders()
     return {
         "__eventTime": said.event_time(),
         "__messageProperties": said.properties(),
@@ -250,28 +212,32 @@ def _told_by_headers() -> dict[str, str]:
 
 def _columns(topic: Topic, *, put_together: bool) -> dict[str, str]:
     """Each column of a message. `put_together`: chunks were, and what they made has `FIRST_CHUNK`."""
-    said, batch, own = RecordHeaders(), BatchColumns, _told_by_headers()
+    own, sequence_id = _told_by_headers(), _own("sequence_ids")
 
     def either(of_batch: str, of_record: str) -> str:
-        return f"if({batch.in_batch}, {of_batch}, {of_record})"
+        return f"if({INDEX} is not null, {of_batch}, {of_record})"
 
     return own | {
-        "value": _whole(said, either(batch.value(), "`value`"), put_together=put_together),
-        "__key": either(batch.key(), said.key("`key`")),
+        "value": _whole(
+            either(f"if({_is_among('null_payloads')}, null, {PAYLOAD})", "`value`"), put_together=put_together
+        ),
+        "__key": either(_unless_null("keys", "null_keys"), said.key("`key`")),
         "__topic": places.topic_name(topic, "`partition`"),
-        "__messageId": either(batch.message_id(_ENTRY_ID), _ENTRY_ID),
+        "__messageId": either(message_id_in_batch(_ENTRY_ID, INDEX, SIZE_FIELD), _ENTRY_ID),
         "__publishTime": said.publish_time("`timestamp`"),
-        "__eventTime": either(batch.event_time(), said.event_time()),
-        "__messageProperties": either(batch.properties(), said.properties()),
-        "__orderingKey": either(batch.ordering_key(), said.ordering_key("`key`")),
+        "__eventTime": either(f"timestamp_millis(nullif({_own('event_times')}, 0L))", said.event_time()),
+        "__messageProperties": either(f"coalesce({_own('properties')}, {NO_PROPERTIES})", said.properties()),
+        "__orderingKey": either(_unless_null("ordering_keys", "null_ordering_keys"), said.ordering_key("`key`")),
         "__partition": "`partition`",
         "__offset": "`offset`",
-        "__batchIndex": batch.index,
-        "__sequenceId": either(batch.sequence_id(said.sequence_id()), said.sequence_id()),
+        "__batchIndex": INDEX,
+        "__sequenceId": either(
+            f"if({sequence_id} >= 0, {sequence_id}, {said.sequence_id()} + {INDEX})", said.sequence_id()
+        ),
     }
 
 
-def _whole(said: RecordHeaders, value: str, *, put_together: bool) -> str:
+def _whole(value: str, *, put_together: bool) -> str:
     """The value, unless it is a chunk that nobody put together."""
     alone = f"{said.has(CHUNK)} and {FIRST_CHUNK} is null" if put_together else said.has(CHUNK)
     refused = (

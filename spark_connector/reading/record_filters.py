@@ -14,7 +14,7 @@ from pulsar_on_kafka.mapping.records.transaction_headers import MARKER_KEY
 from pulsar_on_kafka.spark.base.sql_text import column, text
 from pulsar_on_kafka.spark.planning.excluded_offsets import BLOCK, BLOCK_BITS, SLOT_BITS, BlockRow
 from pulsar_on_kafka.spark.planning.visibility import TopicView
-from pulsar_on_kafka.spark.reading.header_columns import RecordHeaders
+from pulsar_on_kafka.spark.reading import header_columns as said
 
 ACKED: Final = "__acked"
 """Of a batch entry, the words of bits of its messages that are acknowledged; null: none is."""
@@ -55,7 +55,6 @@ def without_markers(records: DataFrame) -> DataFrame:
 def readable(records: DataFrame, view: TopicView) -> DataFrame:
     """Records that headers do not exclude: no markers, none of aborted transactions of which a record may still come,
     and none that is to be delivered later."""
-    said = RecordHeaders()
     conditions = [f"not {said.has(MARKER)}"]
     if view.delayed_until_ms is not None:
         conditions.append(f"coalesce({said.number(DELIVER_AT)} <= {view.delayed_until_ms}L, true)")
@@ -67,10 +66,10 @@ def readable(records: DataFrame, view: TopicView) -> DataFrame:
 def without_transactions(records: DataFrame, view: TopicView) -> DataFrame:
     """Records, with headers, of none of the aborted transactions of which a record may still have come."""
     transactions = {txn for one in view.partitions.values() for txn in one.unsealed}
-    return records.where(f"not {of_transactions(RecordHeaders(), transactions)}")
+    return records.where(f"not {of_transactions(transactions)}")
 
 
-def of_transactions(said: RecordHeaders, transactions: Collection[TxnId]) -> str:
+def of_transactions(transactions: Collection[TxnId]) -> str:
     """Whether a record is of one of these. Never null."""
     names = ", ".join(sorted(text(txn.to_bytes().decode()) for txn in transactions))
     return f"coalesce({said.text(TXN)} in ({names}), false)"

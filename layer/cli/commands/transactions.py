@@ -262,14 +262,14 @@ def show_buffer(
     show_table(
         ("partition", "ongoing", "from offset", "aborted", "not sealed", "left out", "entries", "to be cleaned"),
         [
-            (found.partition, found.ongoing, "" if found.bound is None else found.bound, found.aborted, found.unsealed,
+            (found.partition, found.ongoing, found.bound, found.aborted, found.unsealed,
              found.excluded, found.entries, found.waiting)
             for found in stats
         ],
     )  # fmt: skip
     if each:
         write_line("")
-        rows = [(str(found.txn), found.partition, *_in_buffer(found)) for found in listed]
+        rows = [(found.txn, found.partition, *_in_buffer(found)) for found in listed]
         show_table(("transaction", "partition", *_IN_BUFFER), rows)
 
 
@@ -292,13 +292,13 @@ def show_pending_acks(
         ("partition", "ongoing", "entries", "parts of batches", "up to", "ended", "of former lives"),
         [
             (found.partition, found.ongoing, found.entries, found.batches,
-             "" if found.cumulative is None else found.cumulative, found.ended, found.former_lives)
+             found.cumulative, found.ended, found.former_lives)
             for found in stats
         ],
     )  # fmt: skip
     if each:
         write_line("")
-        rows = [(str(found.txn), found.partition, *_in_pending_ack(found)) for found in listed]
+        rows = [(found.txn, found.partition, *_in_pending_ack(found)) for found in listed]
         show_table(("transaction", "partition", *_IN_PENDING_ACK), rows)
 
 
@@ -370,12 +370,11 @@ def _left(details: TransactionDetails) -> str:
 def _in_buffer(found: TransactionInBuffer) -> tuple[object, ...]:
     entry = found.on_record.value
     on_record = f"{entry}, not sealed" if entry == "ABORTED" and not found.sealed else entry
-    return on_record, "" if found.lower_bound is None else found.lower_bound, found.records, ranges_text(found.ranges)
+    return on_record, found.lower_bound, found.records, ranges_text(found.ranges)
 
 
 def _in_pending_ack(found: TransactionInPendingAck) -> tuple[object, ...]:
-    upto = "" if found.cumulative is None else found.cumulative
-    return found.entries, found.batches, upto, ranges_text(found.ranges), found.ended
+    return found.entries, found.batches, found.cumulative, ranges_text(found.ranges), found.ended
 
 
 def _owner(stats: CoordinatorStats) -> str:
