@@ -42,6 +42,13 @@ def test_ack_below_mark_delete_is_already_true() -> None:
     assert cursor.revision == 0
 
 
+def test_the_known_end_is_behind_the_highest_acknowledged_entry() -> None:
+    cursor = CursorState(3, 10)
+    assert cursor.known_end() == 3
+    cursor.acknowledge([7])
+    assert cursor.known_end() == 8
+
+
 def test_an_ack_given_twice_changes_nothing() -> None:
     cursor = CursorState(0, 10)
     assert cursor.acknowledge([3])

@@ -71,3 +71,13 @@ def test_a_suspect_that_is_refused_at_once_was_delivered_once_all_the_same() -> 
     assert again.next_delivery(4) == 2
     again.survived([4])
     assert again.next_delivery(4) == 2
+
+
+def test_what_waits_for_its_keys_turn_is_new_while_nothing_is_suspected() -> None:
+    guard = with_ten_out()
+    guard.keep([3, 4])
+    assert guard.is_new([3, 4])
+    assert not guard.is_new([4, 5])
+    heir = next_owner(save(guard, 2))
+    heir.keep([3])
+    assert not heir.is_new([3])

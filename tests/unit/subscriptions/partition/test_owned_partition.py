@@ -14,6 +14,8 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.saved import Saved
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.record_headers import MARKER, PRODUCER
+from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard
+from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.chunks import Known
@@ -149,6 +151,36 @@ def test_a_seek_back_hands_everything_out_again() -> None:
     assert owned.seek(1) == 1
     fill(owned, 1, 2)
     assert taken(owned) == [1, 2]
+
+
+def test_what_an_administrator_skips_counts_as_out() -> None:
+    owned = a_partition()
+    owned.guard = DeliveryGuard(0, dict)
+    fill(owned, 0, 1, 2, 3)
+    assert owned.acknowledge_up_to(2) is False
+    assert [owned.guard.next_delivery(offset) for offset in range(4)] == [2, 2, 2, 1]
+    assert owned.cursor.next_unacked == 3
+
+
+def test_what_waits_is_dropped_with_what_waits_for_its_keys_turn() -> None:
+    owned, joe = a_partition(), a_consumer()
+    keys: KeyOrder[Endpoint] = KeyOrder(keep_order=True)
+    owned.keys = keys
+    keys.assign([joe], [joe])
+    keys.admit([0, 1], [0, 0], [Record(0), Record(1)])
+    owned.intake.read_position = 2
+    fill(owned, 2, 3, 4)
+    owned.drop_waiting()
+    assert (owned.meter.dropped, owned.buffered, keys.waiting) == (5, 0, 0)
+    assert not keys.has_for(joe)
+
+
+def test_what_is_put_back_is_looked_at_again() -> None:
+    owned = a_partition()
+    owned.entries.batches.update({3: 10, 4: 10})
+    owned.put_back([3])
+    assert list(owned.replay) == [3]
+    assert owned.entries.batches == {4: 10}
 
 
 def test_acks_beyond_the_logs_end_are_dropped() -> None:
