@@ -11,18 +11,18 @@ from tests.memory_log import MemoryStateLog
 from tests.memory_reader import memory_reader
 from tests.waiting import until
 
-PATIENCE = Deadline.after(30)
+NEVER = Deadline.never()
 
 
 def test_what_is_asked_before_the_thread_looks_is_heard() -> None:
     log = MemoryStateLog()
     tail = RequestTail(log, memory_reader(log, TRANSACTION_REQUESTS, threading.Event()))
     first, second = tail.feed(3), tail.feed(4)
-    first.begin(PATIENCE)  # the thread begins, and waits for records of this one
+    first.begin(NEVER)  # the thread begins, and waits for records of this one
     for number in range(100):
-        second.begin(PATIENCE)
-        log.append(TRANSACTION_REQUESTS, 4, b"%d" % number, b"", PATIENCE)
+        second.begin(NEVER)
+        log.append(TRANSACTION_REQUESTS, 4, b"%d" % number, b"", NEVER)
         heard = until(second.take, "the request")
         assert [record.key for record in heard] == [b"%d" % number]
         second.rest()
-    tail.close(PATIENCE)
+    tail.close(Deadline.after(30))
