@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import ClassVar
 
 from pulsar_on_kafka.base.deadline import Deadline
@@ -39,7 +39,6 @@ class SharedRole:
         self._assigned: set[int] = set()
         self._lost: set[int] = set()
         """Revoked, until somebody looks."""
-        self._moved = threading.Condition()
         self._worker = Worker(self.thread, self._run, self.failing, retry=retry)
 
     def begin(self) -> None:
@@ -77,15 +76,6 @@ class SharedRole:
 
     def _replicators(self) -> tuple[ReplicatorState, ...]:
         return ()
-
-    def _wait_for(self, counted: Callable[[], int], deadline: Deadline) -> bool:
-        """Whether a round that begins after this call, at once, is `counted` in time."""
-        with self._moved:
-            wanted = counted() + 2  # one may be under way
-            while counted() < wanted and not deadline.passed():
-                self._worker.wake()
-                self._moved.wait(min(self._every_s, deadline.remaining_s()))
-            return counted() >= wanted
 
     def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
         return self._node.member_sharing(self.topic, self._group_id, callbacks, self._member)

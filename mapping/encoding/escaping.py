@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_ESCAPE: Final = re.compile(r"-x([0-9a-f]{1,6})-")
 _UNIT: Final = re.compile(r"-x[0-9a-f]{1,6}-|.", re.DOTALL)
 _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -29,14 +28,6 @@ class Escaper:
         """Injective: no two texts have the same form. A text of n characters takes at most 9 n."""
         return self._escaped.sub(_escape_of, text)
 
-    def unescape(self, escaped: str) -> str | None:
-        """The text whose form this is; None when it is the form of no text (only canonical forms are taken)."""
-        try:
-            text = _ESCAPE.sub(_character_of, escaped)
-        except ValueError:  # beyond the last code point
-            return None
-        return text if self.escape(text) == escaped else None
-
 
 def units(escaped: str) -> list[str]:
     """The forms of the single characters, in order: a cut between two of them never splits an escape."""
@@ -51,7 +42,3 @@ def unprintable(text: str) -> str | None:
 
 def _escape_of(found: re.Match[str]) -> str:
     return f"-x{ord(found[0]):x}-"
-
-
-def _character_of(found: re.Match[str]) -> str:
-    return chr(int(found[1], 16))

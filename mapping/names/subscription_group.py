@@ -38,7 +38,6 @@ MAX_SUBSCRIPTION_CHARS: Final = 3_000
 """A group id is then at most 249 + 1 + 9 * 3,000 = 27,250 bytes; Kafka's protocol ends at 32,767."""
 
 _ESCAPER: Final = Escaper("._")
-_PARTITION: Final = re.compile(r"(.*)/(0|[1-9][0-9]{0,9})", re.DOTALL)
 _KAFKA_TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 
 
@@ -55,21 +54,6 @@ def group_id(kafka_topic: str, subscription: str) -> str:
     return f"{kafka_topic}/{_ESCAPER.escape(subscription)}"
 
 
-def parse_group_id(text: str) -> tuple[str, str] | None:
-    """(Kafka topic, subscription) of a group; None for a group that is not ours."""
-    topic, separator, escaped = text.partition("/")
-    if not separator or _KAFKA_TOPIC.fullmatch(topic) is None:
-        return None
-    subscription = _ESCAPER.unescape(escaped)
-    if subscription is None:
-        return None
-    try:
-        check_subscription_name(subscription)
-    except InvalidSubscriptionName:
-        return None
-    return topic, subscription
-
-
 def partition_group_id(kafka_topic: str, subscription: str, partition: int) -> str:
     """The consumer group of a subscription's consumers on one partition; no subscription has it as its own.
 
@@ -78,13 +62,6 @@ def partition_group_id(kafka_topic: str, subscription: str, partition: int) -> s
     if not 0 <= partition <= MAX_PARTITION:
         raise ValueError(f"partition is {partition}, expected 0 to {MAX_PARTITION}")
     return f"{group_id(kafka_topic, subscription)}/{partition}"
-
-
-def parse_partition_group_id(text: str) -> tuple[str, str, int] | None:
-    """(Kafka topic, subscription, partition) of a partition's group; None for every other group."""
-    found = _PARTITION.fullmatch(text)
-    whole = parse_group_id(found[1]) if found is not None and int(found[2]) <= MAX_PARTITION else None
-    return None if found is None or whole is None else (*whole, int(found[2]))
 
 
 def check_subscription_name(subscription: str) -> None:

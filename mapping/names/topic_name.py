@@ -120,30 +120,6 @@ def kafka_topic(name: TopicName) -> str:
 
 
 @lru_cache(_CACHED_NAMES)
-def topic_from_kafka(text: str) -> TopicName | None:
-    """The topic whose Kafka topic this is; `kafka_topic` of it gives `text` again.
-
-    None for everything else: foreign topics, forms that are not canonical, and hashed names (their full name is in the
-    topic's metadata record).
-    """
-    domain, escaped = PERSISTENT, text
-    if text.startswith(_NON_PERSISTENT_PREFIX):
-        domain, escaped = NON_PERSISTENT, text[len(_NON_PERSISTENT_PREFIX) :]
-    parts = escaped.split(".")
-    if len(parts) != 3:
-        return None
-    tenant, namespace = (_NAMESPACE_ESCAPER.unescape(part) for part in parts[:2])
-    local_name = _LOCAL_ESCAPER.unescape(parts[2])
-    if tenant is None or namespace is None or local_name is None:
-        return None
-    try:
-        name = TopicName(domain, tenant, namespace, local_name)
-    except InvalidTopicName:
-        return None
-    return name if kafka_topic(name) == text else None
-
-
-@lru_cache(_CACHED_NAMES)
 def _parse(text: str) -> TopicName:
     scheme, separator, rest = text.partition("://")
     if not separator:

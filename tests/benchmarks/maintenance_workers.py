@@ -13,10 +13,10 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.kafka.settings import LIBRDKAFKA_LOG
 from pulsar_on_kafka.ledgers.deletion import DeletionVerdict
-from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.service.running import LedgerDeletion
 from tests.benchmarks.session import run_worker
 from tests.waiting import until
+from tests.watched_rounds import WatchedMaintenance
 
 _PER: Final = 10_000
 """Ledgers."""
@@ -52,7 +52,7 @@ def keep(url: str, count: bool) -> dict[str, Any]:
     ledgers = admin.rebuild_ledgers()
     measured_cpu_s, measured_s = time.process_time() - cpu_s, time.monotonic() - start_s
     measured = requests.taken(admin) if requests is not None else 0
-    maintenance = Maintenance(admin.node)
+    maintenance = WatchedMaintenance(admin.node)
     if not maintenance.wait_until_listed(Deadline.after(_PATIENCE_S)):
         raise RuntimeError("the lists are not complete in time")
     if requests is not None:
@@ -94,7 +94,7 @@ def delete(url: str, topics: list[str]) -> dict[str, Any]:
         deletion = LedgerDeletion(client, admin.node)
         cpu_s, start_s = time.process_time(), time.monotonic()
         worker = deletion.work()
-        maintenance = Maintenance(admin.node, retirement=deletion.retirement)
+        maintenance = WatchedMaintenance(admin.node, retirement=deletion.retirement)
 
         def all_done() -> bool:
             counts = worker.counts()

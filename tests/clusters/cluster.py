@@ -15,8 +15,8 @@ from pulsar_on_kafka.lookup_service.cluster_metadata import ClusterMetadata
 from pulsar_on_kafka.lookup_service.followed_map import following_map
 from pulsar_on_kafka.lookup_service.gateway import LookupGateway
 from pulsar_on_kafka.service.replication.replication import Replication
-from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
 from tests.waiting import until
+from tests.watched_rounds import WatchedSubscriptions
 
 PATIENCE_S = 90.0
 
@@ -40,9 +40,9 @@ class Cluster:
             role.close(Deadline.after(PATIENCE_S))
 
     @contextmanager
-    def syncing(self) -> Iterator[ReplicatedSubscriptions]:
+    def syncing(self) -> Iterator[WatchedSubscriptions]:
         """What replicated subscriptions have done with here is told to others, and what those say is taken over."""
-        role = ReplicatedSubscriptions(self.admin.node, member="test-subscriptions", every_s=0.2)
+        role = WatchedSubscriptions(self.admin.node, member="test-subscriptions", every_s=0.2)
         try:
             yield role
         finally:

@@ -20,11 +20,11 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, encode_original
 from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
 from pulsar_on_kafka.replicated.comparison import PartitionComparison
-from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
 from tests.clusters.cluster import PATIENCE_S, Cluster, refuse_again
 from tests.integration.command_line import CommandLine
 from tests.steps import nothing_comes, receive, receive_rest
 from tests.waiting import until
+from tests.watched_rounds import WatchedSubscriptions
 
 AGAIN_MS = 2_000
 """Closing takes less: a redelivery that is saved, and not made as its consumer closes, counts in other clusters."""
@@ -89,7 +89,7 @@ def compared(here: Side, there: Side, topic: str) -> PartitionComparison:
     return found
 
 
-def settle(*roles: ReplicatedSubscriptions) -> None:
+def settle(*roles: WatchedSubscriptions) -> None:
     """Everything that is saved was told and taken over, on all sides; an echo included."""
     for _ in range(2):
         for role in roles:

@@ -6,11 +6,11 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import LEFT
 from pulsar_on_kafka.replicated.progress_heads import Subject
-from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.integration.command_line import CommandLine
 from tests.steps import receive, receive_rest
 from tests.waiting import until
+from tests.watched_rounds import WatchedSubscriptions
 
 
 def subscribe(side: Cluster, topic: str, position: pulsar.InitialPosition) -> pulsar.Consumer:
@@ -23,7 +23,7 @@ def subscribe(side: Cluster, topic: str, position: pulsar.InitialPosition) -> pu
     )
 
 
-def rounds(*roles: ReplicatedSubscriptions) -> None:
+def rounds(*roles: WatchedSubscriptions) -> None:
     """All that was told is heard, and what follows from it, too."""
     for _ in range(3):
         for role in roles:

@@ -149,7 +149,6 @@ class Maintenance(SharedRole):
         super().__init__(node, member, every_s, Retry(min(_AGAIN_S, every_s), min(_AGAIN_MOST_S, every_s)))
         self._owners: dict[int, LedgerOwner] = {}
         self._unreadable: dict[int, str] = {}
-        self._rounds = self._all_listed = 0
         self._next = 0
         """The state partition that is first to be measured."""
         self._reader = RangeReader(node.settings.sampler())
@@ -180,20 +179,6 @@ class Maintenance(SharedRole):
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
-    @property
-    def rounds(self) -> int:
-        """How many over all of this process's partitions ended well so far."""
-        return self._rounds
-
-    def wait_for_round(self, deadline: Deadline) -> bool:
-        """Whether a round that begins after this call, over at least one partition, ended well in time; it begins at
-        once."""
-        return self._wait_for(lambda: self._rounds, deadline)
-
-    def wait_until_listed(self, deadline: Deadline) -> bool:
-        """The same for a round that leaves no ledger to be measured."""
-        return self._wait_for(lambda: self._all_listed, deadline)
-
     def close(self, deadline: Deadline) -> None:
         super().close(deadline)
         self._reader.close()
@@ -206,17 +191,9 @@ class Maintenance(SharedRole):
         if done is None:
             return self._every_s
         _log.debug("ledgers: %s", done)
-        self._tell_of(done)
         if done.more:
             return 0.0
         return min(_EXCEEDED_S, self._every_s) if self._exceeded else self._every_s
-
-    def _tell_of(self, done: Round) -> None:
-        if done.partitions and done.partitions == len(self.owned()):
-            with self._moved:
-                self._rounds += 1
-                self._all_listed += not done.more
-                self._moved.notify_all()
 
     def _round(self, deadline: Deadline) -> Round:
         owners = self._taken_over(deadline)

@@ -28,12 +28,12 @@ from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import DATA_TOPIC_CONFIGS
-from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.service.running import LedgerDeletion
 from pulsar_on_kafka.statelog.view import LogView
 from tests.integration.command_line import CommandLine
 from tests.steps import EARLIEST, Unique
 from tests.waiting import until
+from tests.watched_rounds import WatchedMaintenance
 
 pytestmark = pytest.mark.kafka
 
@@ -49,7 +49,7 @@ class Deleting:
         self._admin = admin
         self.deletion = LedgerDeletion(client, admin.node, visible_after_s=0.1, retry_s=0.2)
         self.worker = self.deletion.work()
-        self.maintenance = Maintenance(
+        self.maintenance = WatchedMaintenance(
             admin.node,
             every_s=0.3,
             retirement=self.deletion.retirement,
@@ -312,7 +312,7 @@ def test_what_is_off_its_list_is_not_deleted_while_somebody_needs_it(
     """A seek back, and a copy to another cluster, between the two phases; the worker trusts its own list."""
     copied, sought = (_topic(client, admin, unique(name), 45, "s", "pulsar.repl.eu") for name in ("copied", "sought"))
     deletion = LedgerDeletion(client, admin.node, visible_after_s=0.1, retry_s=0.2)
-    maintenance = Maintenance(admin.node, every_s=0.3, retirement=deletion.retirement)
+    maintenance = WatchedMaintenance(admin.node, every_s=0.3, retirement=deletion.retirement)
 
     def first_listed(topic: str) -> int:
         """Without what is DELETING."""

@@ -17,12 +17,12 @@ from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
-from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.statelog.view import LogView
 from tests.brokers import available
 from tests.integration.command_line import CommandLine
 from tests.steps import Missing, Unique
 from tests.waiting import until
+from tests.watched_rounds import WatchedMaintenance
 
 pytestmark = pytest.mark.kafka
 
@@ -38,8 +38,8 @@ def kafka_broker(missing: Missing) -> Iterator[EmbeddedBroker]:
 
 
 @pytest.fixture
-def maintenance(admin: AdminClient) -> Iterator[Maintenance]:
-    made = Maintenance(admin.node)
+def maintenance(admin: AdminClient) -> Iterator[WatchedMaintenance]:
+    made = WatchedMaintenance(admin.node)
     yield made
     made.close(Deadline.after(PATIENCE_S))
 
@@ -80,7 +80,7 @@ def test_without_maintenance_a_list_tells_what_kafka_has(
 
 
 def test_maintenance_measures_each_ledger(
-    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, unique: Unique
+    client: pulsar.Client, admin: AdminClient, maintenance: WatchedMaintenance, unique: Unique
 ) -> None:
     topic = unique()
     admin.create_partitioned_topic(topic, 2, entries_per_ledger=SIZE)
@@ -105,7 +105,7 @@ def test_maintenance_measures_each_ledger(
 def test_two_processes_share_the_lists_and_one_takes_over(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
-    first, second = Maintenance(admin.node), Maintenance(admin.node)
+    first, second = WatchedMaintenance(admin.node), WatchedMaintenance(admin.node)
     every = list(range(LEDGERS.partitions))
 
     def shared() -> bool:
@@ -132,7 +132,7 @@ def test_two_processes_share_the_lists_and_one_takes_over(
 
 
 def test_lists_follow_what_kafka_deletes_and_what_is_deleted(
-    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, unique: Unique
+    client: pulsar.Client, admin: AdminClient, maintenance: WatchedMaintenance, unique: Unique
 ) -> None:
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=SIZE)
@@ -154,7 +154,7 @@ def test_lists_follow_what_kafka_deletes_and_what_is_deleted(
 
 
 def test_lists_are_made_anew_whoever_keeps_them(
-    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, service_url: str, unique: Unique
+    client: pulsar.Client, admin: AdminClient, maintenance: WatchedMaintenance, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=SIZE)
@@ -171,7 +171,7 @@ def test_lists_are_made_anew_whoever_keeps_them(
 
 
 def test_pok_lists_and_shows_ledgers(
-    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, service_url: str, unique: Unique
+    client: pulsar.Client, admin: AdminClient, maintenance: WatchedMaintenance, service_url: str, unique: Unique
 ) -> None:
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=SIZE)

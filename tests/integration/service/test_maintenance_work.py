@@ -1,4 +1,4 @@
-"""Maintenance serves users on a real broker: backlog quotas, the end of what nobody uses, compaction."""
+"""WatchedMaintenance serves users on a real broker: backlog quotas, the end of what nobody uses, compaction."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.integration.command_line import CommandLine
 from tests.steps import Unique, payloads, receive, receive_rest
 from tests.waiting import until
+from tests.watched_rounds import WatchedMaintenance
 
 pytestmark = pytest.mark.kafka
 
@@ -26,8 +26,8 @@ MINUTE_MS = 60_000
 
 
 @pytest.fixture
-def maintenance(admin: AdminClient) -> Iterator[Maintenance]:
-    made = Maintenance(admin.node, every_s=0.5)
+def maintenance(admin: AdminClient) -> Iterator[WatchedMaintenance]:
+    made = WatchedMaintenance(admin.node, every_s=0.5)
     yield made
     made.close(Deadline.after(PATIENCE_S))
 
@@ -50,7 +50,7 @@ def _fails_to_send(producer: pulsar.Producer, kind: type[Exception]) -> bool:
 def test_producers_are_refused_then_held_then_let_go_on(
     client: pulsar.Client,
     admin: AdminClient,
-    maintenance: Maintenance,
+    maintenance: WatchedMaintenance,
     service_url: str,
     unique: Unique,
     batching: bool,
@@ -112,7 +112,7 @@ def test_producers_are_refused_then_held_then_let_go_on(
 def test_eviction_by_size_and_by_time_and_a_limit_of_the_cluster(
     client: pulsar.Client,
     admin: AdminClient,
-    maintenance: Maintenance,
+    maintenance: WatchedMaintenance,
     bootstrap: str,
     service_url: str,
     unique: Unique,
@@ -157,7 +157,7 @@ def test_eviction_by_size_and_by_time_and_a_limit_of_the_cluster(
 
 
 def test_what_nobody_uses_goes(
-    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, unique: Unique
+    client: pulsar.Client, admin: AdminClient, maintenance: WatchedMaintenance, unique: Unique
 ) -> None:
     topic, empty, drained = unique(), unique("empty"), unique("drained")
     for name in (topic, empty, drained):
@@ -199,7 +199,7 @@ def test_what_nobody_uses_goes(
 
 
 def test_a_topic_is_compacted_when_enough_came(
-    client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, service_url: str, unique: Unique
+    client: pulsar.Client, admin: AdminClient, maintenance: WatchedMaintenance, service_url: str, unique: Unique
 ) -> None:
     by_itself, by_hand = unique("itself"), unique("hand")
     pok = CommandLine(service_url, "topics")

@@ -11,10 +11,10 @@ from confluent_kafka import Producer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.integration.command_line import CommandLine
 from tests.steps import Unique, receive
 from tests.waiting import until
+from tests.watched_rounds import WatchedMaintenance
 
 pytestmark = pytest.mark.kafka
 
@@ -23,8 +23,8 @@ HOUR_MS = 3_600_000
 
 
 @pytest.fixture
-def maintenance(admin: AdminClient) -> Iterator[Maintenance]:
-    made = Maintenance(admin.node, every_s=0.5)
+def maintenance(admin: AdminClient) -> Iterator[WatchedMaintenance]:
+    made = WatchedMaintenance(admin.node, every_s=0.5)
     yield made
     made.close(Deadline.after(PATIENCE_S))
 
@@ -38,7 +38,7 @@ def _publish(bootstrap: str, kafka_topic: str, partition: int, ages_ms: list[int
 
 
 def test_what_is_too_old_is_acknowledged_everywhere(
-    bootstrap: str, client: pulsar.Client, admin: AdminClient, maintenance: Maintenance, unique: Unique
+    bootstrap: str, client: pulsar.Client, admin: AdminClient, maintenance: WatchedMaintenance, unique: Unique
 ) -> None:
     topic, untouched = unique(), unique("untouched")
     for name in (topic, untouched):
@@ -64,7 +64,7 @@ def test_what_is_too_old_is_acknowledged_everywhere(
 
 
 def test_a_namespace_gives_its_topics_a_ttl_which_a_topic_may_refuse(
-    bootstrap: str, admin: AdminClient, maintenance: Maintenance, service_url: str, unique: Unique
+    bootstrap: str, admin: AdminClient, maintenance: WatchedMaintenance, service_url: str, unique: Unique
 ) -> None:
     namespace = f"ttl/{unique()}"
     admin.create_namespace(namespace)

@@ -58,13 +58,7 @@ class ReplicatedSubscriptions(SharedRole):
         words, peers = ProgressWords(node.progress), self._peers.progress
         snapshots = SnapshotSync(node, self._reader, words, peers)
         self._sync = SubscriptionSync(node, OriginReading(node.admin, self._reader), words, peers, snapshots)
-        self._rounds = 0
         self.begin()
-
-    def wait_for_round(self, deadline: Deadline) -> bool:
-        """Whether a round that began after this call, over at least one partition of the state topic, ended with
-        nothing left to do."""
-        return self._wait_for(lambda: self._rounds, deadline)
 
     def close(self, deadline: Deadline) -> None:
         super().close(deadline)
@@ -74,16 +68,8 @@ class ReplicatedSubscriptions(SharedRole):
     # Its own thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> float:
-        owns = bool(self.owned())
         with self._worker.turns.one():
-            done = self._round()
-        if done.behind:
-            return 0.0
-        if owns:
-            with self._moved:
-                self._rounds += 1
-                self._moved.notify_all()
-        return self._every_s
+            return 0.0 if self._round().behind else self._every_s
 
     def _round(self) -> SyncRound:
         with self._lock:
