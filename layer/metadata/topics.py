@@ -317,13 +317,11 @@ class Topics:
             )
         self._admin.grow_topic(topic.kafka_topic, partitions, deadline)
 
-        def grown(current: Versioned | None) -> bytes | None:
-            if current is None:
-                raise errors.NoSuchTopic(f"topic {name.base} does not exist")
-            record = decode_topic(current.value)
-            return encode_topic(replace(record, partitions=max(record.partitions, partitions)))
+        def grown(record: TopicRecord) -> TopicRecord:
+            return replace(record, partitions=max(record.partitions, partitions))
 
-        self._entities.update(str(name.base), grown, deadline)
+        if self._amend(name, grown, deadline) is None:
+            raise errors.NoSuchTopic(f"topic {name.base} does not exist")
         return self.open(name.base, deadline)
 
     def grow_to(self, name: TopicName, partitions: int, deadline: Deadline) -> Topic:
@@ -347,14 +345,14 @@ class Topics:
             raise errors.NoSuchTopic(f"topic {name.base} does not exist")
         ends = self._admin.end_offsets(topic.kafka_topic, range(topic.partitions), deadline)
 
-        def compacted(current: Versioned | None) -> bytes | None:
-            record = decode_topic(current.value) if current is not None else None
-            if record is None or record.incarnation != topic.layout.incarnation:
+        def compacted(record: TopicRecord) -> TopicRecord:
+            if record.incarnation != topic.layout.incarnation:
                 raise errors.NoSuchTopic(f"topic {name.base} was deleted meanwhile")
             raised = {str(p): max(end, record.compacted_to.get(str(p), 0)) for p, end in ends.items()}
-            return None if raised == record.compacted_to else encode_topic(replace(record, compacted_to=raised))
+            return replace(record, compacted_to=raised)
 
-        self._entities.update(str(name.base), compacted, deadline)
+        if self._amend(name, compacted, deadline) is None:
+            raise errors.NoSuchTopic(f"topic {name.base} was deleted meanwhile")
 
     def policies(self, name: TopicName, deadline: Deadline) -> Mapping[str, Any]:
         """Policies that are set for the topic itself. Raises NoSuchTopic, or InvalidOption for a partition."""
@@ -392,14 +390,23 @@ class Topics:
         self._note(topic, lambda record: replace(record, unused=unused), deadline)
 
     def _note(self, topic: Topic, change: Callable[[TopicRecord], TopicRecord], deadline: Deadline) -> None:
-        def noted(current: Versioned) -> bytes | None:
-            record = decode_topic(current.value)
-            if record.incarnation != topic.layout.incarnation or record.state is not LifeState.ACTIVE:
-                return None
-            changed = change(record)
-            return None if changed == record else encode_topic(changed)
+        def noted(record: TopicRecord) -> TopicRecord | None:
+            same = record.incarnation == topic.layout.incarnation and record.state is LifeState.ACTIVE
+            return change(record) if same else None
 
-        self._entities.amend(str(topic.name.base), noted, deadline)
+        self._amend(topic.name, noted, deadline)
+
+    def _amend(
+        self, name: TopicName, change: Callable[[TopicRecord], TopicRecord | None], deadline: Deadline
+    ) -> Versioned | None:
+        """Write what `change` makes of what is on record, if that is another record; None where nothing is."""
+
+        def amended(current: Versioned) -> bytes | None:
+            record = decode_topic(current.value)
+            changed = change(record)
+            return None if changed is None or changed == record else encode_topic(changed)
+
+        return self._entities.amend(str(name.base), amended, deadline)
 
     def change_policies(
         self, name: TopicName, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], deadline: Deadline
@@ -412,14 +419,13 @@ class Topics:
         """
         incarnation = self._with_policies(name, deadline).layout.incarnation
 
-        def changed(current: Versioned | None) -> bytes | None:
-            record = decode_topic(current.value) if current is not None else None
-            if record is None or record.incarnation != incarnation or record.state is not LifeState.ACTIVE:
+        def changed(record: TopicRecord) -> TopicRecord:
+            if record.incarnation != incarnation or record.state is not LifeState.ACTIVE:
                 raise errors.NoSuchTopic(f"topic {name} was deleted meanwhile")
-            policies = change(record.policies)
-            return None if policies is record.policies else encode_topic(replace(record, policies=policies))
+            return replace(record, policies=change(record.policies))
 
-        self._entities.update(str(name), changed, deadline)
+        if self._amend(name, changed, deadline) is None:
+            raise errors.NoSuchTopic(f"topic {name} was deleted meanwhile")
 
     def begin_deletion(self, name: TopicName, deadline: Deadline) -> TopicRecord:
         """Have it on record that the topic is being deleted: from then on there is none of that name, and one can be
@@ -446,13 +452,12 @@ class Topics:
         """Have it on record that the deletion of each ledger of a topic was asked for, up to these ends of its logs.
         Nothing happens where this life of it is over."""
 
-        def noted(current: Versioned) -> bytes | None:
-            record = decode_topic(current.value)
+        def noted(record: TopicRecord) -> TopicRecord | None:
             if not _is_life(record, doomed, LifeState.DELETING) or record.deletion_ends:
                 return None
-            return encode_topic(replace(record, deletion_ends={str(p): end for p, end in ends.items()}))
+            return replace(record, deletion_ends={str(p): end for p, end in ends.items()})
 
-        self._entities.amend(doomed.name, noted, deadline)
+        self._amend(TopicName.parse(doomed.name), noted, deadline)
 
     def active(self, deadline: Deadline) -> list[TopicRecord]:
         """Every topic that lives by what is on record; whether Kafka has it still was not asked."""
@@ -675,13 +680,10 @@ class Topics:
     def _set_state(self, life: TopicRecord, state: LifeState, deadline: Deadline) -> None:
         """Move this life only, and from the state that it was seen in; nothing when it has left that."""
 
-        def changed(current: Versioned) -> bytes | None:
-            record = decode_topic(current.value)
-            if record.state is state or not _is_life(record, life, life.state):
-                return None
-            return encode_topic(replace(record, state=state))
+        def changed(record: TopicRecord) -> TopicRecord | None:
+            return replace(record, state=state) if _is_life(record, life, life.state) else None
 
-        self._entities.amend(life.name, changed, deadline)
+        self._amend(TopicName.parse(life.name), changed, deadline)
 
 
 def _is_of(told: TopicDescription | None, creating: TopicRecord) -> bool:

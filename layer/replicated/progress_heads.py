@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pulsar_on_kafka.mapping.state.state_keys import ProgressHeadKey, ProgressSegmentKey, decode_key
-from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.api import LogRecord, put
 
 
 class Subject(NamedTuple):
@@ -52,20 +52,15 @@ class ProgressHeads:
             return
         subject = Subject(key.topic, key.partition, key.subscription, key.cluster, key.about)
         writer = Writer(key.version, key.session)
+        offset = None if record.value is None else record.offset
         if isinstance(key, ProgressHeadKey):
             heads = self._heads.setdefault(subject, {})
-            if record.value is None:
-                heads.pop(writer, None)
-            else:
-                heads[writer] = record.offset
+            put(heads, writer, offset)
             if not heads:
                 del self._heads[subject]
             return
         written = self._segments.setdefault(subject, {}).setdefault(writer, {})
-        if record.value is None:
-            written.pop(record.key, None)
-        else:
-            written[record.key] = record.offset
+        put(written, record.key, offset)
         if not written:
             del self._segments[subject][writer]
             if not self._segments[subject]:

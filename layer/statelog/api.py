@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka.mapping.state.state_topics import Cleanup, StateTopic
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _KAFKAS_DELETE_RETENTION_MS: Final = 86_400_000
 _TOMBSTONES_AT_ONCE: Final = 500
@@ -119,6 +122,14 @@ def tombstone(log: StateLog, topic: StateTopic, partition: int, keys: Sequence[b
         together = [(key, None) for key in keys[first : first + _TOMBSTONES_AT_ONCE]]
         log.append_many(topic, partition, together, deadline)
     return len(keys)
+
+
+def put(kept: dict[K, V], key: K, value: V | None) -> None:
+    """Keep what a record says under its key; None, a tombstone's, takes it out."""
+    if value is None:
+        kept.pop(key, None)
+    else:
+        kept[key] = value
 
 
 def tombstones_last_s(topic: StateTopic) -> float:

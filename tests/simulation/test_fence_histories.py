@@ -16,6 +16,7 @@ from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, HeartbeatsAndFences, KnownFences
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.statelog.api import put
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 from tests.memory_log import MemoryStateLog
@@ -179,10 +180,10 @@ def test_all_readers_judge_alike() -> None:
 def test_cleaning_leaves_what_is_needed_and_no_more() -> None:
     known = KnownFences()
     for epoch, first in ((1, 10), (2, 20), (3, 15), (4, 40)):
-        known.put_fence(0, Epoch("p", epoch), EpochFence(7, first))
-    known.put_fence(0, Epoch("p", 0), EpochFence(6, 5))  # an earlier life
-    known.put_bounds(Epoch("p", 2), EpochBounds(7, (18,)))
-    known.put_bounds(Epoch("q", 5), EpochBounds(7, (41,)))
+        put(known.fences.setdefault(0, {}), Epoch("p", epoch), EpochFence(7, first))
+    put(known.fences.setdefault(0, {}), Epoch("p", 0), EpochFence(6, 5))  # an earlier life
+    put(known.bounds, Epoch("p", 2), EpochBounds(7, (18,)))
+    put(known.bounds, Epoch("q", 5), EpochBounds(7, (41,)))
 
     def superfluous(log_start: int) -> list[tuple[str, int]]:
         return [(type(key).__name__, key.epoch) for key in known.superfluous("t", 7, {0: log_start})]

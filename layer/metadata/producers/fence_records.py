@@ -6,12 +6,13 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.records.epoch_fences import Claimed, Fence, begun_by
+from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import exclusive_epoch
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     EpochBounds,
@@ -34,6 +35,9 @@ from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import StateLog, tombstone
 
 _log = logging.getLogger(__name__)
+
+F = TypeVar("F")
+FenceKey: TypeAlias = ProducerKey | ProducerBoundsKey | ReplicatorFenceKey
 
 MOST_CLEANED: Final = 500
 """Records that one cleaning removes; the next one goes on."""
@@ -58,8 +62,40 @@ class DataLog(Protocol):
     def read(self, topic: str, partition: int, start: int, end: int, deadline: Deadline) -> Iterable[list[Any]]: ...
 
 
-class FenceRecords:
-    """Those of exclusive epochs: one process's hand in it. Thread-safe."""
+class _Fences(Generic[F]):
+    """One process's hand in what is known of a topic's fences. Thread-safe."""
+
+    def __init__(self, log: StateLog, data: DataLog, known: Callable[[str, Callable[[F], Any], Deadline], Any]) -> None:
+        """`known` puts a question to what is on record of a topic now (read to the end)."""
+        self._log = log
+        self._data = data
+        self._known = known
+
+    def _first_of(
+        self,
+        topic: Topic,
+        partition: int,
+        span: tuple[int, int],
+        begins: Callable[[Headers | None], bool],
+        deadline: Deadline,
+    ) -> int | None:
+        """Offset of the first record of these offsets with which an epoch begins."""
+        for batch in self._data.read(topic.kafka_topic, partition, *span, deadline):
+            for record in batch:
+                if begins(headers_of(record)):
+                    return int(record.offset())
+        return None
+
+    def _append(self, key: FenceKey, value: bytes | None, deadline: Deadline) -> None:
+        self._log.append(PRODUCERS, PRODUCERS.partition_for(key.topic), encode_key(key), value, deadline)
+
+    def _remove(self, topic: str, gone: Sequence[FenceKey], deadline: Deadline) -> int:
+        place = PRODUCERS.partition_for(topic)
+        return tombstone(self._log, PRODUCERS, place, [encode_key(key) for key in gone], deadline)
+
+
+class FenceRecords(_Fences[KnownFences]):
+    """Those of exclusive epochs."""
 
     def __init__(
         self,
@@ -68,11 +104,8 @@ class FenceRecords:
         offsets: Offsets,
         known: Callable[[str, Callable[[KnownFences], Any], Deadline], Any],
     ) -> None:
-        """`known` puts a question to what is on record of a topic now (read to the end)."""
-        self._log = log
-        self._data = data
+        super().__init__(log, data, known)
         self._offsets = offsets
-        self._known = known
 
     def begin(self, topic: Topic, epoch: Epoch, deadline: Deadline) -> None:
         """Record the bounds of an epoch, before its first record is sent."""
@@ -82,11 +115,11 @@ class FenceRecords:
     def found(self, topic: Topic, partition: int, epoch: Epoch, first: int, deadline: Deadline) -> None:
         """Record where an epoch begins in a partition."""
         key = ProducerKey(str(topic.name), partition, epoch.name, epoch.number)
-        self._append(topic, key, encode_fence(EpochFence(topic.layout.incarnation, first)), deadline)
+        self._append(key, encode_fence(EpochFence(topic.layout.incarnation, first)), deadline)
 
     def over(self, topic: Topic, epoch: Epoch, deadline: Deadline) -> None:
         """No record of this epoch comes any more, and its fences are recorded: take the bounds back."""
-        self._append(topic, ProducerBoundsKey(str(topic.name), epoch.name, epoch.number), None, deadline)
+        self._append(ProducerBoundsKey(str(topic.name), epoch.name, epoch.number), None, deadline)
 
     def of_partition(self, topic: Topic, partition: int, deadline: Deadline) -> list[tuple[int, int]]:
         """Where exclusive epochs begin in a partition as it is now: (offset, epoch number).
@@ -109,26 +142,20 @@ class FenceRecords:
     def _look_for(
         self, topic: Topic, partition: int, wanted: Unresolved, log_start: int, log_end: int, deadline: Deadline
     ) -> int | None:
+        def begins(headers: Headers | None) -> bool:
+            return exclusive_epoch(headers) == wanted.epoch.number
+
         begin = position = max(wanted.not_below, log_start)
         end = log_end if wanted.end is None else min(log_end, wanted.end)
         while position < end:
             step = min(position + _STEP, end)
-            offset = self._first_of(topic, partition, wanted.epoch.number, position, step, deadline)
+            offset = self._first_of(topic, partition, (position, step), begins, deadline)
             if offset is not None:
                 self._note(partial(self.found, topic, partition, wanted.epoch, offset, deadline))
                 return offset
             position = step
             if position - begin >= _WORTH_NOTING:
                 self._note(partial(self._raise_bound, topic, partition, wanted.epoch, position, deadline))
-        return None
-
-    def _first_of(
-        self, topic: Topic, partition: int, epoch: int, start: int, end: int, deadline: Deadline
-    ) -> int | None:
-        for batch in self._data.read(topic.kafka_topic, partition, start, end, deadline):
-            for record in batch:
-                if exclusive_epoch(headers_of(record)) == epoch:
-                    return int(record.offset())
         return None
 
     def _raise_bound(self, topic: Topic, partition: int, epoch: Epoch, not_below: int, deadline: Deadline) -> None:
@@ -153,32 +180,15 @@ class FenceRecords:
             lambda known: list(islice(known.superfluous(name, topic.layout.incarnation, log_starts), MOST_CLEANED)),
             deadline,
         )
-        place = PRODUCERS.partition_for(name)
-        return tombstone(self._log, PRODUCERS, place, [encode_key(key) for key in keys], deadline)
+        return self._remove(name, keys, deadline)
 
     def _write_bounds(self, topic: Topic, epoch: Epoch, ends: Iterable[int], deadline: Deadline) -> None:
         key = ProducerBoundsKey(str(topic.name), epoch.name, epoch.number)
-        self._append(topic, key, encode_bounds(EpochBounds(topic.layout.incarnation, tuple(ends))), deadline)
-
-    def _append(
-        self, topic: Topic, key: ProducerKey | ProducerBoundsKey, value: bytes | None, deadline: Deadline
-    ) -> None:
-        self._log.append(PRODUCERS, PRODUCERS.partition_for(str(topic.name)), encode_key(key), value, deadline)
+        self._append(key, encode_bounds(EpochBounds(topic.layout.incarnation, tuple(ends))), deadline)
 
 
-class ReplicatorFences:
-    """Where replicators took over: one process's hand in it. Thread-safe."""
-
-    def __init__(
-        self,
-        log: StateLog,
-        data: DataLog,
-        known: Callable[[str, Callable[[KnownReplicators], Any], Deadline], Any],
-    ) -> None:
-        """`known` puts a question to what is on record of a topic now (read to the end)."""
-        self._log = log
-        self._data = data
-        self._known = known
+class ReplicatorFences(_Fences[KnownReplicators]):
+    """Where replicators took over."""
 
     def raise_one(
         self, topic: Topic, partition: int, origin: str, epoch: int, append: Callable[[], int], deadline: Deadline
@@ -188,12 +198,12 @@ class ReplicatorFences:
         life = topic.layout.incarnation
         key = ReplicatorFenceKey(str(topic.name), partition, origin, epoch)
         log_start, end = self._data.watermarks(topic.kafka_topic, partition, deadline)
-        self._write(key, ReplicatorFence(life, end, exact=False), deadline)
+        self._append(key, encode_replicator_fence(ReplicatorFence(life, end, exact=False)), deadline)
         offset = append()
-        self._write(key, ReplicatorFence(life, offset, exact=True), deadline)
+        self._append(key, encode_replicator_fence(ReplicatorFence(life, offset, exact=True)), deadline)
         place = str(topic.name)
         gone = self._known(place, lambda known: list(known.superfluous(place, life, partition, log_start)), deadline)
-        tombstone(self._log, PRODUCERS, PRODUCERS.partition_for(place), [encode_key(each) for each in gone], deadline)
+        self._remove(place, gone, deadline)
         return offset
 
     def of_partition(self, topic: Topic, partition: int, deadline: Deadline) -> list[Fence]:
@@ -214,13 +224,5 @@ class ReplicatorFences:
         self, topic: Topic, partition: int, epoch: ReplicatorEpoch, not_below: int, deadline: Deadline
     ) -> int | None:
         log_start, end = self._data.watermarks(topic.kafka_topic, partition, deadline)
-        wanted = Claimed(epoch.origin, epoch.number)
-        for batch in self._data.read(topic.kafka_topic, partition, max(not_below, log_start), end, deadline):
-            for record in batch:
-                if begun_by(headers_of(record)) == wanted:
-                    return int(record.offset())
-        return None
-
-    def _write(self, key: ReplicatorFenceKey, fence: ReplicatorFence, deadline: Deadline) -> None:
-        place = PRODUCERS.partition_for(key.topic)
-        self._log.append(PRODUCERS, place, encode_key(key), encode_replicator_fence(fence), deadline)
+        wanted, span = Claimed(epoch.origin, epoch.number), (max(not_below, log_start), end)
+        return self._first_of(topic, partition, span, lambda headers: begun_by(headers) == wanted, deadline)

@@ -17,8 +17,8 @@ marker from there on, so all agree where the epoch begins, whoever dies in betwe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     EpochBounds,
@@ -37,7 +37,7 @@ from pulsar_on_kafka.mapping.state.state_keys import (
     ReplicatorFenceKey,
     decode_key,
 )
-from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.api import LogRecord, put
 
 
 class Epoch(NamedTuple):
@@ -63,19 +63,6 @@ class KnownFences:
         self.fences: dict[int, dict[Epoch, EpochFence]] = {}
         """By partition."""
         self.bounds: dict[Epoch, EpochBounds] = {}
-
-    def put_fence(self, partition: int, epoch: Epoch, fence: EpochFence | None) -> None:
-        of_partition = self.fences.setdefault(partition, {})
-        if fence is None:
-            of_partition.pop(epoch, None)
-        else:
-            of_partition[epoch] = fence
-
-    def put_bounds(self, epoch: Epoch, bounds: EpochBounds | None) -> None:
-        if bounds is None:
-            self.bounds.pop(epoch, None)
-        else:
-            self.bounds[epoch] = bounds
 
     def first(self, life: int, partition: int) -> dict[Epoch, int]:
         """The offsets of epochs' first records, of one life."""
@@ -141,23 +128,16 @@ class KnownReplicators:
     record."""
 
     def __init__(self) -> None:
-        self._of: dict[int, dict[ReplicatorEpoch, ReplicatorFence]] = {}
-
-    def put(self, key: ReplicatorFenceKey, fence: ReplicatorFence | None) -> None:
-        of_partition = self._of.setdefault(key.partition, {})
-        if fence is None:
-            of_partition.pop(ReplicatorEpoch(key.origin, key.epoch), None)
-        else:
-            of_partition[ReplicatorEpoch(key.origin, key.epoch)] = fence
+        self.fences: dict[int, dict[ReplicatorEpoch, ReplicatorFence]] = {}
 
     def of(self, life: int, partition: int) -> dict[ReplicatorEpoch, ReplicatorFence]:
         """Those of one life of the topic."""
-        found = self._of.get(partition, {})
+        found = self.fences.get(partition, {})
         return {epoch: fence for epoch, fence in found.items() if fence.topic_incarnation == life}
 
     def superfluous(self, topic: str, life: int, partition: int, log_start: int) -> Iterator[ReplicatorFenceKey]:
         """Keys whose records nobody needs: of former lives, and before the log's start all but each origin's newest."""
-        for epoch, fence in self._of.get(partition, {}).items():
+        for epoch, fence in self.fences.get(partition, {}).items():
             later = (
                 other.number > epoch.number
                 and other.origin == epoch.origin
@@ -180,19 +160,22 @@ class HeartbeatsAndFences:
 
     def apply(self, record: LogRecord) -> None:
         key = decode_key(record.key)
-        if isinstance(key, ProducerSessionKey):
-            if record.value is None:
-                self.heartbeats.pop((key.topic, key.session), None)
-            else:
-                self.heartbeats[key.topic, key.session] = decode_producer_heartbeat(record.value)
-        elif isinstance(key, ProducerKey):
-            fence = None if record.value is None else decode_fence(record.value)
-            epoch = Epoch(key.producer_name, key.epoch)
-            self.fences.setdefault(key.topic, KnownFences()).put_fence(key.partition, epoch, fence)
-        elif isinstance(key, ProducerBoundsKey):
-            bounds = None if record.value is None else decode_bounds(record.value)
-            epoch = Epoch(key.producer_name, key.epoch)
-            self.fences.setdefault(key.topic, KnownFences()).put_bounds(epoch, bounds)
-        elif isinstance(key, ReplicatorFenceKey):
-            found = None if record.value is None else decode_replicator_fence(record.value)
-            self.replicators.setdefault(key.topic, KnownReplicators()).put(key, found)
+        kept: dict[Any, Any]
+        at: Any
+        decode: Callable[[bytes], Any]
+        match key:
+            case ProducerSessionKey():
+                kept, at, decode = self.heartbeats, (key.topic, key.session), decode_producer_heartbeat
+            case ProducerKey():
+                kept = self.fences.setdefault(key.topic, KnownFences()).fences.setdefault(key.partition, {})
+                at, decode = Epoch(key.producer_name, key.epoch), decode_fence
+            case ProducerBoundsKey():
+                kept = self.fences.setdefault(key.topic, KnownFences()).bounds
+                at, decode = Epoch(key.producer_name, key.epoch), decode_bounds
+            case ReplicatorFenceKey():
+                kept = self.replicators.setdefault(key.topic, KnownReplicators()).fences.setdefault(key.partition, {})
+                at, decode = ReplicatorEpoch(key.origin, key.epoch), decode_replicator_fence
+            case _:
+                return
+        value: Any = None if record.value is None else decode(record.value)
+        put(kept, at, value)

@@ -243,47 +243,36 @@ class Subscriptions:
         """Store what a consumer says of its subscription; the last one that says something counts. `replicated_by`:
         None leaves it as it is."""
 
-        def remembered(current: Versioned) -> bytes | None:
-            record = decode_subscription(current.value)
+        def remembered(record: SubscriptionRecord) -> SubscriptionRecord | None:
             if not _alive(record, subscription.topic):
                 return None
-            changed = replace(
+            return replace(
                 record,
                 properties=dict(properties) if properties else record.properties,
                 replicated=replicated or record.replicated,
-                incarnation=subscription.incarnation,
                 replicated_by=replicated_by or record.replicated_by,
             )
-            return None if changed == record else encode_subscription(changed)
 
-        topic = str(subscription.topic.name)
-        self._entities.amend((topic, subscription.name), remembered, deadline)
+        self._amend(subscription, remembered, deadline)
 
     def stop_replicating(self, subscription: Subscription, deadline: Deadline) -> None:
         """Until a consumer or an administrator says otherwise. What is no subscription any more is left alone."""
 
-        def stopped(current: Versioned) -> bytes | None:
-            record = decode_subscription(current.value)
-            if not _alive(record, subscription.topic) or not record.replicated:
-                return None
-            return encode_subscription(replace(record, replicated=False, incarnation=subscription.incarnation))
+        def stopped(record: SubscriptionRecord) -> SubscriptionRecord | None:
+            return replace(record, replicated=False) if _alive(record, subscription.topic) else None
 
-        topic = str(subscription.topic.name)
-        self._entities.amend((topic, subscription.name), stopped, deadline)
+        self._amend(subscription, stopped, deadline)
 
     def release(self, subscription: Subscription, session: str, deadline: Deadline) -> None:
         """Give a claim back, so that the next consumer need not wait for anything."""
 
-        def released(current: Versioned) -> bytes | None:
-            record = decode_subscription(current.value)
+        def released(record: SubscriptionRecord) -> SubscriptionRecord | None:
             seat = seat_of(record, subscription.partition)
             if seat is None or seat.claim is None or seat.claim.session != session:
                 return None
-            changed = claimed(record, subscription.partition, None)
-            return encode_subscription(replace(changed, incarnation=subscription.incarnation))
+            return claimed(record, subscription.partition, None)
 
-        topic = str(subscription.topic.name)
-        self._entities.amend((topic, subscription.name), released, deadline)
+        self._amend(subscription, released, deadline)
 
     def delete(self, subscription: Subscription, deadline: Deadline) -> None:
         """Record that it is gone, then delete its groups with the committed offsets. Of a subscription that was opened
@@ -304,23 +293,22 @@ class Subscriptions:
                 f"subscription {subscription.name} of {subscription.place} has live consumers"
             )
 
-        def deleted(current: Versioned) -> bytes | None:
+        def deleted(record: SubscriptionRecord) -> SubscriptionRecord | None:
             nonlocal found
-            found = record = decode_subscription(current.value)
+            found = record
             if record.state is LifeState.DELETED:
                 return None
             if partition is not None:
                 record = removed(record, partition, range(subscription.topic.partitions))
             if partition is None or not record.partitions:
                 record = replace(record, state=LifeState.DELETED, claim=None, seats={})
-            return encode_subscription(replace(record, incarnation=subscription.incarnation))
+            return record
 
-        topic = str(subscription.topic.name)
-        written = self._entities.amend((topic, subscription.name), deleted, deadline)
+        written = self._amend(subscription, deleted, deadline)
         if written is None:
             return  # somebody else deleted it long ago
         if any(self._admin.describe_group(group, deadline).members for group in concerned):
-            self._take_back(topic, written, found, deadline)
+            self._take_back(str(subscription.topic.name), written, found, deadline)
             raise errors.SubscriptionBusy(
                 f"subscription {subscription.name} of {subscription.place} got a live consumer at the same moment"
             )
@@ -392,6 +380,23 @@ class Subscriptions:
         _log.info("subscription=%s of %s begins behind what is being deleted: %s", name, topic.name, raised)
         found = self._entities.amend((str(topic.name), name), begun_later, deadline)
         return current if found is None else found
+
+    def _amend(
+        self,
+        subscription: Subscription,
+        change: Callable[[SubscriptionRecord], SubscriptionRecord | None],
+        deadline: Deadline,
+    ) -> Versioned | None:
+        """Write what `change` makes of a record, if that is another one; with its incarnation."""
+
+        def amended(current: Versioned) -> bytes | None:
+            record = decode_subscription(current.value)
+            changed = change(record)
+            if changed is None or changed == record:
+                return None
+            return encode_subscription(replace(changed, incarnation=subscription.incarnation))
+
+        return self._entities.amend((str(subscription.topic.name), subscription.name), amended, deadline)
 
     def _current(self, topic: Topic, name: str, deadline: Deadline) -> Versioned | None:
         return self._entities.read((str(topic.name), name), deadline)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from operator import add
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -20,8 +20,7 @@ STALE_S: Final = 5.0
 """Who was stopped for longer between looking and asking does nothing: there may have been a seek."""
 
 
-@dataclass(frozen=True, slots=True)
-class SyncRound:
+class SyncRound(NamedTuple):
     """`subscriptions`: partitions of subscriptions that were looked at; `behind`: records that were not read yet."""
 
     subscriptions: int
@@ -30,12 +29,7 @@ class SyncRound:
     behind: int
 
     def plus(self, other: SyncRound) -> SyncRound:
-        return SyncRound(
-            self.subscriptions + other.subscriptions,
-            self.told + other.told,
-            self.taken_over + other.taken_over,
-            self.behind + other.behind,
-        )
+        return SyncRound(*map(add, self, other))
 
 
 NOTHING_DONE: Final = SyncRound(0, 0, 0, 0)
