@@ -35,9 +35,10 @@ def _decoders() -> list[Any]:
     found = [pytest.param(decode_key, [], id="decode_key")]
     for module in pkgutil.walk_packages(state_records.__path__, f"{state_records.__name__}."):
         loaded = importlib.import_module(module.name)
-        words = sorted({one or other for one, other in _WORD.findall(inspect.getsource(loaded))})
+        source = inspect.getsource(loaded)
+        words = sorted({one or other for one, other in _WORD.findall(source)})
         for name, decode in vars(loaded).items():
-            is_own = f"def {name}(" in inspect.getsource(loaded) or f"\n{name}: Final = " in inspect.getsource(loaded)
+            is_own = f"def {name}(" in source or re.search(rf"^(?:\w+, )?{name}(?:: Final)? = ", source, re.MULTILINE)
             if name.startswith("decode") and is_own:
                 wanted = [each for each in inspect.signature(decode).parameters.values() if each.default is each.empty]
                 if len(wanted) == 1 and wanted[0].annotation == "bytes":

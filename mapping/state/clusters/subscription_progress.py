@@ -86,7 +86,7 @@ _PLACE: Final = record(SegmentPlace, save=VARINT, number=VARINT, offset=VARINT)
 _ACKS: Final = record(SavedAcks, below=VARINT, here=table(VARINT, HOLES), apart=table(VARINT, listed(_PLACE)))
 _ORIGIN: Final = record(Origin, cluster=TEXT, incarnation=VARINT)
 _NO_DELIVERIES: Final[Mapping[Origin, Deliveries]] = {}
-_HEADS: Final = Whole(
+encode_head, decode_head = Whole(
     "head of a subscription's progress",
     record(
         ProgressHead,
@@ -95,11 +95,8 @@ _HEADS: Final = Whole(
         deliveries=if_any(table(_ORIGIN, DELIVERIES), _NO_DELIVERIES),
     ),
     FORMAT,
-)
+).both
 _SEGMENTS: Final = Whole("segment of a subscription's progress", row(VARINT, HOLES), FORMAT)
-
-encode_head: Final = _HEADS.encode
-decode_head: Final = _HEADS.decode
 
 
 def encode_segment(block: int, holes: Holes) -> bytes:

@@ -99,14 +99,10 @@ class ImportRecord:
 
 
 _TENANTS: Final = json_record("tenant record", TenantRecord)
-_MIGRATIONS: Final = json_record("migration record", MigrationRecord)
-_IMPORTS: Final = json_record("import record", ImportRecord)
+encode_migration, decode_migration = json_record("migration record", MigrationRecord).both
+encode_import, decode_import = json_record("import record", ImportRecord).both
 
 encode_tenant: Final = _TENANTS.encode
-encode_migration: Final = _MIGRATIONS.encode
-decode_migration: Final = _MIGRATIONS.decode
-encode_import: Final = _IMPORTS.encode
-decode_import: Final = _IMPORTS.decode
 
 
 def decode_tenant(value: bytes) -> TenantRecord:

@@ -9,7 +9,7 @@ ignored at every depth, one whose field has a default may be missing, and any ot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -92,6 +92,11 @@ class JsonRecords(Generic[T]):
             legal = ", ".join(self._decoders)
             raise CorruptRecord(f"{self._what} has {self._tag} {word!r:.40}, expected one of {legal}")
         return read_json(decoder, data, self._what)
+
+    @property
+    def both(self) -> tuple[Callable[[T], bytes], Callable[[bytes], T]]:
+        """`encode` and `decode`."""
+        return self.encode, self.decode
 
 
 def json_record(what: str, kind: type[T], *, version: int = 1) -> JsonRecords[T]:

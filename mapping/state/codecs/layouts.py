@@ -234,8 +234,13 @@ class Whole(Generic[T]):
         reader.expect_end()
         return value
 
+    @property
+    def both(self) -> tuple[Callable[[T], bytes], Callable[[bytes], T]]:
+        """`encode` and `decode`."""
+        return self.encode, self.decode
 
-class Checked(Generic[T]):
+
+class Checked(Whole[T]):
     """A value of a transaction's topics begins with a head, by which a changed byte never passes for another fact.
 
     value = format u8 | kind u8 | CRC-32 of kind and body, 4 bytes big endian | body
@@ -245,9 +250,8 @@ class Checked(Generic[T]):
     _BODY_AT: Final = 6
 
     def __init__(self, what: str, kind: int, layout: Layout[T]) -> None:
-        self._what = what
+        super().__init__(what, layout, self._FORMAT)
         self._kind = kind
-        self._layout = layout
 
     def encode(self, value: T) -> bytes:
         body = bytearray((self._kind,))

@@ -294,10 +294,9 @@ LINEAGE: Final = record(
     save=U64,
 )
 _REQUESTS: Final = table(raw(REQUEST_ID_BYTES), VARINT, ordered=False)
-_SEGMENTS: Final = Whole("cursor segment", record(Segment, lineage=LINEAGE, ledger_index=U64, holes=HOLES), FORMAT)
-
-encode_segment: Final = _SEGMENTS.encode
-decode_segment: Final = _SEGMENTS.decode
+encode_segment, decode_segment = Whole(
+    "cursor segment", record(Segment, lineage=LINEAGE, ledger_index=U64, holes=HOLES), FORMAT
+).both
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +314,4 @@ class CursorCheckpoint:
     written_ms: Int64
 
 
-_CHECKPOINTS: Final = json_record("cursor checkpoint", CursorCheckpoint)
-
-encode_checkpoint: Final = _CHECKPOINTS.encode
-decode_checkpoint: Final = _CHECKPOINTS.decode
+encode_checkpoint, decode_checkpoint = json_record("cursor checkpoint", CursorCheckpoint).both

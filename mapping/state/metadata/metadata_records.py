@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any
 
 from pulsar_on_kafka.mapping.state.codecs.json_records import Count, Int64, json_record
 
@@ -154,13 +154,6 @@ class SubscriptionRecord:
     """It ends with its last consumer, and keeps nothing from being deleted."""
 
 
-_TOPICS: Final = json_record("topic record", TopicRecord)
-_NAMESPACES: Final = json_record("namespace record", NamespaceRecord)
-_SUBSCRIPTIONS: Final = json_record("subscription record", SubscriptionRecord)
-
-encode_topic: Final = _TOPICS.encode
-decode_topic: Final = _TOPICS.decode
-encode_namespace: Final = _NAMESPACES.encode
-decode_namespace: Final = _NAMESPACES.decode
-encode_subscription: Final = _SUBSCRIPTIONS.encode
-decode_subscription: Final = _SUBSCRIPTIONS.decode
+encode_topic, decode_topic = json_record("topic record", TopicRecord).both
+encode_namespace, decode_namespace = json_record("namespace record", NamespaceRecord).both
+encode_subscription, decode_subscription = json_record("subscription record", SubscriptionRecord).both

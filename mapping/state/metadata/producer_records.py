@@ -136,22 +136,9 @@ class SequenceSnapshot:
     final: bool
 
 
-_CLAIMS: Final = json_record("producers' claims", ProducerClaims)
-_HEARTBEATS: Final = json_record("producers' heartbeat", ProducerHeartbeat)
-_FENCES: Final = json_record("fence", EpochFence)
-_BOUNDS: Final = json_record("bounds of an epoch", EpochBounds)
-_REPLICATOR_FENCES: Final = json_record("replicator's fence", ReplicatorFence)
-_SNAPSHOTS: Final = json_record("sequence snapshot", SequenceSnapshot)
-
-encode_claims: Final = _CLAIMS.encode
-decode_claims: Final = _CLAIMS.decode
-encode_producer_heartbeat: Final = _HEARTBEATS.encode
-decode_producer_heartbeat: Final = _HEARTBEATS.decode
-encode_fence: Final = _FENCES.encode
-decode_fence: Final = _FENCES.decode
-encode_bounds: Final = _BOUNDS.encode
-decode_bounds: Final = _BOUNDS.decode
-encode_replicator_fence: Final = _REPLICATOR_FENCES.encode
-decode_replicator_fence: Final = _REPLICATOR_FENCES.decode
-encode_snapshot: Final = _SNAPSHOTS.encode
-decode_snapshot: Final = _SNAPSHOTS.decode
+encode_claims, decode_claims = json_record("producers' claims", ProducerClaims).both
+encode_producer_heartbeat, decode_producer_heartbeat = json_record("producers' heartbeat", ProducerHeartbeat).both
+encode_fence, decode_fence = json_record("fence", EpochFence).both
+encode_bounds, decode_bounds = json_record("bounds of an epoch", EpochBounds).both
+encode_replicator_fence, decode_replicator_fence = json_record("replicator's fence", ReplicatorFence).both
+encode_snapshot, decode_snapshot = json_record("sequence snapshot", SequenceSnapshot).both

@@ -130,14 +130,12 @@ _CUMULATIVE: Final[Layout[CumulativeAck]] = as_other(
 )
 _LIFE: Final = record(CursorIncarnation, topic_incarnation=VARINT, subscription_incarnation=VARINT)
 ACK: Final = record(TxnAck, whole=BITMAP, batches=table(VARINT, _BATCH), cumulative=optional(_CUMULATIVE))
-_PENDING: Final = Checked("pending ack", 1, record(PendingAck, life=_LIFE, version=VARINT, ack=ACK))
-_ENDS: Final = Checked("end of a transaction", 2, as_other(FLAG, lambda outcome: bool(outcome.value), TxnOutcome))
-_TAKEOVERS: Final = Checked("take-over of a cursor", 3, _LIFE)
+encode_pending_ack, decode_pending_ack = Checked(
+    "pending ack", 1, record(PendingAck, life=_LIFE, version=VARINT, ack=ACK)
+).both
+encode_end, decode_end = Checked(
+    "end of a transaction", 2, as_other(FLAG, lambda outcome: bool(outcome.value), TxnOutcome)
+).both
+encode_cursor_takeover, decode_cursor_takeover = Checked("take-over of a cursor", 3, _LIFE).both
 
 # They raise MappingError for a negative number, or bits beyond a batch's size.
-encode_pending_ack: Final = _PENDING.encode
-decode_pending_ack: Final = _PENDING.decode
-encode_end: Final = _ENDS.encode
-decode_end: Final = _ENDS.decode
-encode_cursor_takeover: Final = _TAKEOVERS.encode
-decode_cursor_takeover: Final = _TAKEOVERS.decode
