@@ -156,10 +156,7 @@ class Departures:
 
 
 class Company:
-    """The other members of a group, as one member of this process sees them.
-
-    Source: `kafka.groups.membership.Company`.
-    """
+    """The other members of a group, told of what one member of this process sees. All but `changed` may ask Kafka."""
 
     def __init__(self, departures: Departures, group_id: str, client_id: str) -> None:
         self._departures = departures

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -17,6 +17,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
+from pulsar_on_kafka.kafka.groups.departures import Company
 from pulsar_on_kafka.kafka.reading.assigned import known_end, watermarks
 from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, events_of, next_batch
 from pulsar_on_kafka.kafka.records import CommittedOffset
@@ -46,16 +47,6 @@ class GroupCallbacks:
     lost: Callable[[list[int]], None]
     committed: Callable[[errors.LayerError | None], None]
     """The outcome of the last `commit_async`."""
-
-
-class Company(Protocol):
-    """The others of the group, told of what this member sees. All but `changed` may ask Kafka."""
-
-    def joining(self) -> None: ...
-
-    def changed(self) -> None: ...
-
-    def left(self) -> None: ...
 
 
 class GroupConsumer:

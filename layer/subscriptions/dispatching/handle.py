@@ -8,7 +8,7 @@ from typing import Protocol
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.kafka.groups.membership import Company
+from pulsar_on_kafka.kafka.groups.departures import Company
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.records.epoch_fences import Fence
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
