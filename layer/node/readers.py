@@ -63,7 +63,6 @@ class Readers:
         )
         config = self._services.settings.tail(client_id=endpoint.name, fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
         tail = Tail(
-            endpoint.name,
             topic.kafka_topic,
             config,
             lambda p: slot_of(topic, p, slots),

@@ -55,7 +55,6 @@ class Tail:
 
     def __init__(
         self,
-        name: str,
         kafka_topic: str,
         config: dict[str, Any],
         slot: Callable[[int], PartitionSlot],
@@ -67,7 +66,6 @@ class Tail:
     ) -> None:
         """`starts`: the offset of the first record to read, per partition; `begun`: what of a batch entry there is not
         to come."""
-        self._name = name
         self._topic = kafka_topic
         self._reader = AssignedReader(config, f"reader of {kafka_topic}")
         self._slot = slot
@@ -94,7 +92,7 @@ class Tail:
 
     def start(self) -> None:
         self._endpoint.wake_member = self._commands.wake
-        self._thread = aside(f"pok-reader {self._name}", self._run)
+        self._thread = aside(f"pok-reader {self._endpoint.name}", self._run)
 
     def partitions(self) -> list[int]:
         return sorted(self._positions)
@@ -145,10 +143,10 @@ class Tail:
             return
         self._thread.join(deadline.remaining_s())
         if self._thread.is_alive():
-            raise errors.DeadlineExceeded(f"reader {self._name} of {self._topic} did not close in time")
+            raise errors.DeadlineExceeded(f"reader {self._endpoint.name} of {self._topic} did not close in time")
 
     def _command(self, action: Callable[[], None], deadline: Deadline, what: str) -> None:
-        outcome(self._commands.run(action), deadline, f"{what}, by reader {self._name}")
+        outcome(self._commands.run(action), deadline, f"{what}, by reader {self._endpoint.name}")
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
@@ -162,11 +160,11 @@ class Tail:
                 self._reader.release()
         except Exception as error:  # its reader is told, or it would wait for ever
             if not isinstance(error, errors.LayerError):
-                _log.exception("reader=%s topic=%s stopped", self._name, self._topic)
+                _log.exception("reader=%s topic=%s stopped", self._endpoint.name, self._topic)
             self.failure = error
             self._endpoint.fail(error)
         finally:
-            self._commands.close(lambda: self.failure or errors.Closed(f"reader {self._name} was closed"))
+            self._commands.close(lambda: self.failure or errors.Closed(f"reader {self._endpoint.name} was closed"))
 
     def _where(self, partition: int) -> KafkaPartition:
         return KafkaPartition(self._topic, partition)
@@ -196,7 +194,7 @@ class Tail:
                 case OutOfRange((_, partition)):
                     self._leave_gap(partition)
                 case Failed():
-                    event.raise_or_log(_log, f"reader={self._name} topic={self._topic}")
+                    event.raise_or_log(_log, f"reader={self._endpoint.name} topic={self._topic}")
         if self._looking and (self._look_wanted or self._looking.is_due(came)):
             self._look_again()
 
@@ -247,7 +245,7 @@ class Tail:
     def _leave_gap(self, partition: int) -> None:
         if partition in self._positions:
             log = self._reader.watermarks(self._where(partition), _WATERMARKS_TIMEOUT_S)
-            place = inside(log, self._positions[partition], f"reader {self._name} of {self._where(partition)}")
+            place = inside(log, self._positions[partition], f"reader {self._endpoint.name} of {self._where(partition)}")
             self._positions[partition] = place
             self._reader.seek({self._where(partition): place})
 
