@@ -91,7 +91,7 @@ def draw(story: Story, file: Path) -> None:
         weight="bold",
     )
     file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, dpi=140)
+    figure.savefig(file, dpi=110)
 
 
 def _draw_partition(axes: Axes, story: Story, number: int, rows: int) -> AxesImage:
