@@ -7,6 +7,7 @@ official client that this version does not have yet.
 from __future__ import annotations
 
 from enum import IntEnum as _IntEnum  # not of the official names, which others take by `*`
+from typing import Any as _Any
 
 
 class Result(_IntEnum):
@@ -68,8 +69,10 @@ class PulsarException(Exception):
 
     result: Result = Result.UnknownError
 
-    def __init_subclass__(cls) -> None:
-        cls.result = Result.__members__.get(cls.__name__, cls.result)
+    def __init_subclass__(cls, **options: _Any) -> None:
+        super().__init_subclass__(**options)
+        if "result" not in cls.__dict__:  # a program's own class may say another one
+            cls.result = Result.__members__.get(cls.__name__, cls.result)
 
 
 class UnknownError(PulsarException): ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from pulsar_on_kafka.asyncio.bridge import Bridge, Room, asyncio_errors
 from pulsar_on_kafka.asyncio.consumer import Consumer
@@ -19,7 +19,7 @@ from pulsar_on_kafka.client.producer.producer import Producer as BlockingProduce
 from pulsar_on_kafka.client.producer.producer import ProducerOptions
 from pulsar_on_kafka.client.reader.reader import Reader as BlockingReader
 from pulsar_on_kafka.client.reader.reader import ReaderOptions
-from pulsar_on_kafka.client.values.option_tables import BYTES, takes
+from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, takes
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfoProvider
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.sending.arguments import check_type
@@ -48,7 +48,7 @@ class ConsumerDefaults(ConsumerOptions):
     schema: Schema | None = None  # type: ignore[assignment]  # as of a producer
     message_listener: None = field(default=None, init=False)
     pattern_auto_discovery_period: int = field(default=60, init=False)
-    is_pattern_topic: bool = False
+    is_pattern_topic: Annotated[bool, ELSEWHERE] = False  # officially anything that is true
 
     def check(self) -> None:
         check_type((str, list), "topic", self.topic)
@@ -112,7 +112,7 @@ class Client:
         """A consumer of a subscription, which is created if it does not exist (as is the topic).
 
         With `is_pattern_topic` the topic is a regular expression. What is given by keyword only is ours, as in
-        `layer.Client`.
+        `pulsar_on_kafka.Client`.
 
         Raises:
             PulsarException: `error()` says why.

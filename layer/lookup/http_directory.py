@@ -88,9 +88,9 @@ class HttpDirectory:
         with self._lock:
             waiting = list(self._waiting)
         for connection in waiting:  # whoever waits for an answer hears that there will be none
-            if connection.sock is not None:
+            if (sock := connection.sock) is not None:  # who asks may close it meanwhile
                 with suppress(OSError):
-                    connection.sock.shutdown(socket.SHUT_RDWR)
+                    sock.shutdown(socket.SHUT_RDWR)
 
     def _asked(self, path: str, timeout_s: float, decode: Callable[[Mapping[str, Any]], _T]) -> _T:
         failures = []

@@ -156,7 +156,7 @@ def _plain_records(spark: SparkSession, options: ReadOptions, view: TopicView, *
 
 
 def _messages(spark: SparkSession, options: ReadOptions, view: TopicView, records: DataFrame) -> DataFrame:
-    """One row for each message of records of all kinds: see `batch_entries.unpacked`."""
+    """One row for each message of records of all kinds: see `unpacked`."""
     chunks = chunk_records(spark, options, view)
     keys = data_keys([each for each in (records, chunks) if each is not None], options.crypto_key_reader)
     records = opened(spark, records, keys)

@@ -69,6 +69,19 @@ def test_a_running_client_moves_where_its_provider_says(clusters: dict[str, Clus
     assert clusters["east"].admin.subscription_stats(topics[0], "s").backlog == 0
 
 
+def test_consumers_of_several_topics_end_on_a_client_that_may_move(clusters: dict[str, Cluster], tenant: str) -> None:
+    west = clusters["west"]
+    west.admin.create_namespace(f"{tenant}/ns")
+    topics = [f"persistent://{tenant}/ns/{name}" for name in ("one", "two")]
+    client = pulsar.Client(Told(west.url))
+    consumer = client.subscribe(topics, "s", pulsar.ConsumerType.Shared)
+    consumer.close()
+    assert [west.admin.subscription_stats(topic, "s").consumers for topic in topics] == [(), ()]
+    client.subscribe(topics, "s", pulsar.ConsumerType.Shared).unsubscribe()
+    assert [west.admin.list_subscriptions(topic) for topic in topics] == [[], []]
+    client.close()
+
+
 @pytest.mark.kills
 def test_a_client_goes_on_elsewhere_when_its_cluster_dies(west: Cluster, tenant: str) -> None:
     west.admin.create_namespace(f"{tenant}/ns")

@@ -47,6 +47,13 @@ def policies_of(noun: typer.Typer, where: object, about: str) -> None:
         """Remove a policy: the value set above, or the default, counts again."""
         remove_policy(settings, where, name)
 
+    if where is None:  # nothing is above the cluster
+        get.__doc__ = (
+            "Show the policies that are set here (`-`: nothing), or with --applied those that count where nothing else "
+            "is set."
+        )
+        remove.__doc__ = "Remove a policy: the default counts again."
+
     for verb, what in (("set", set_one), ("get", get), ("remove", remove)):
         what.__annotations__["where"] = where
         command(policy, verb, negative_numbers=verb == "set", fixed={} if where else {"where": CLUSTER})(what)

@@ -25,7 +25,7 @@ from pulsar_on_kafka.client.values.enums import (
 )
 from pulsar_on_kafka.client.values.key_shared import key_shared_rule
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.exceptions import ConsumerBusy, InvalidConfiguration, PulsarException
+from pulsar_on_kafka.exceptions import ConsumerBusy, InvalidConfiguration
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
@@ -317,7 +317,7 @@ class _PatternWatch:
             try:
                 self._consumer.add_topics([name], new=matching[name].created_ms >= self._began_ms)
                 self._lives[name] = matching[name].created_ms
-            except PulsarException as failure:  # tried again next time
+            except Exception as failure:  # tried again next time
                 _log.warning("pattern=%s topic=%s not opened: %s", self._pattern.expression.pattern, name, failure)
 
     def _matching(self) -> dict[str, TopicRecord]:

@@ -97,7 +97,9 @@ class Moving(Traveller, Generic[_Inner]):
         """`close` on the client's behalf; a second call does nothing."""
         if not self._gone:
             self._home.leave(self)
-            inner = self._inner
+            with self._changing:
+                self._gone = True  # with it: what arrives meanwhile ends by itself
+                inner, self._inner = self._inner, None
             self.abandon()
             if inner is not None:
                 self._leave_cluster(inner)

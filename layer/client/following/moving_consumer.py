@@ -65,7 +65,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
 
     def __init__(self, options: ConsumerOptions, home: TenantHome) -> None:
         # The parts of a Consumer are the inner one's.
-        super().__init__(f"consumer of {options.subscription_name}", home, Consumer.leave)
+        super().__init__(f"consumer of {options.subscription_name}", home, lambda inner: inner.leave())
         self._options = options
         self._attached: Consumer | None = None
         """Takes acknowledgements: the one that gives messages, and a little longer."""
@@ -158,7 +158,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
         self._asking.append(None)
         try:
             if timeout_millis is None:
-                return self._call(Consumer.receive, Deadline.never())
+                return self._call(lambda now: now.receive(), Deadline.never())
             deadline = Deadline.after_ms(timeout_millis)
             return self._call(lambda now: now.receive(int(1000 * deadline.remaining_s())), deadline)
         finally:
@@ -168,7 +168,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
         """The next batch; one that a switch interrupts begins anew on the next cluster."""
         self._asking.append(None)
         try:
-            return self._call(Consumer.batch_receive, Deadline.never())
+            return self._call(lambda now: now.batch_receive(), Deadline.never())
         finally:
             self._asking.pop()
 
@@ -209,11 +209,11 @@ class MovingConsumer(Moving[Consumer], Consumer):
             self._listening.pop()
 
     def pause_message_listener(self) -> None:
-        self._call(Consumer.pause_message_listener, self._patience())
+        self._call(lambda now: now.pause_message_listener(), self._patience())
         self._listener_paused = True
 
     def resume_message_listener(self) -> None:
-        self._call(Consumer.resume_message_listener, self._patience())
+        self._call(lambda now: now.resume_message_listener(), self._patience())
         self._listener_paused = False
 
     # Acknowledging ------------------------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
         self._call(lambda now: now.seek(messageid), self._patience())
 
     def get_last_message_id(self) -> NativeMessageId:
-        return self._call(Consumer.get_last_message_id, self._patience())
+        return self._call(lambda now: now.get_last_message_id(), self._patience())
 
     # Itself -------------------------------------------------------------------------------------------------------
 
@@ -376,7 +376,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
         return self._known().consumer_name()
 
     def unsubscribe(self) -> None:
-        self._call(Consumer.unsubscribe, self._patience())
+        self._call(lambda now: now.unsubscribe(), self._patience())
         self.leave()
 
     def leave(self) -> None:

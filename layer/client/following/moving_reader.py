@@ -39,7 +39,8 @@ class MovingReader(Moving[Reader], Reader):
     """
 
     def __init__(self, options: ReaderOptions, home: TenantHome) -> None:
-        super().__init__(f"reader of {options.topic}", home, Reader.leave)  # the parts of a Reader are the inner one's
+        # The parts of a Reader are the inner one's.
+        super().__init__(f"reader of {options.topic}", home, lambda inner: inner.leave())
         self._options = options
         self._left: str = ""
         """The cluster on which `_given` is."""

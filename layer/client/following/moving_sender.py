@@ -71,7 +71,7 @@ class MovingSender(Moving[Producer]):
             return
         try:
             if self._unanswered is None:
-                inner.send_async(content, callback, *args, **options)
+                inner.sender.send(content, callback, *args, **options)
             else:
                 self._send_noted(inner, _Held(content, callback, args, options, self._deadline()), self._unanswered)
         finally:
@@ -83,7 +83,7 @@ class MovingSender(Moving[Producer]):
         with self._changing:
             unanswered[noted] = None
         try:
-            inner.send_async(sent.content, noted, *sent.arguments, **sent.options)
+            inner.sender.send(sent.content, noted, *sent.arguments, **sent.options)
         except BaseException:
             if self.answered(noted):
                 raise
@@ -193,7 +193,7 @@ class MovingSender(Moving[Producer]):
         """Send what has waited. Raises as `Producer.send_async`."""
         unanswered = self._unanswered
         if unanswered is None:
-            inner.send_async(held.content, held.callback, *held.arguments, **held.options)
+            inner.sender.send(held.content, held.callback, *held.arguments, **held.options)
             return
         # What waited and what was taken along are more than the queue takes at once.
         wait_until(lambda: len(unanswered) < self._room, held.deadline)
@@ -239,7 +239,7 @@ class MovingSender(Moving[Producer]):
 
     def flush(self) -> None:
         """Return when everything sent before this call was answered (stored or failed), on whatever cluster."""
-        self._call(Producer.flush, Deadline.never())
+        self._call(lambda inner: inner.sender.flush(), Deadline.never())
 
     def close(self, told: Callable[[], None]) -> None:
         """Wait for what is under way, then refuse further calls; what waits for the tenant to arrive fails with

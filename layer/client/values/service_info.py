@@ -44,33 +44,46 @@ def is_server(text: str) -> bool:
     return found is not None and 0 < int(found[1]) < 65536
 
 
-@dataclass(frozen=True, eq=False, repr=False)
 class ServiceInfo:
-    """A service info says how one cluster is reached. Source: `pulsar.ServiceInfo`, which does not tell its
-    `authentication`.
+    """A service info says how one cluster is reached. Source: `pulsar.ServiceInfo`."""
 
-    Raises:
-        ValueError: an argument has a wrong type. What the URL says is checked by the client.
-    """
-
-    service_url: str
-    authentication: Authentication | None = None
-    tls_trust_certs_file_path: str | None = None
-
-    def __post_init__(self) -> None:
-        check_type(str, "service_url", self.service_url)
-        if self.authentication is not None and not isinstance(self.authentication, Authentication):
+    def __init__(
+        self,
+        service_url: str,
+        authentication: Authentication | None = None,
+        tls_trust_certs_file_path: str | None = None,
+    ) -> None:
+        """Raises ValueError: an argument has a wrong type. What the URL says is checked by the client."""
+        check_type(str, "service_url", service_url)
+        if authentication is not None and not isinstance(authentication, Authentication):
             raise ValueError("Argument authentication is expected to be either None or of type 'Authentication'")
-        check_type_or_none(str, "tls_trust_certs_file_path", self.tls_trust_certs_file_path)
+        check_type_or_none(str, "tls_trust_certs_file_path", tls_trust_certs_file_path)
+        self._service_url = service_url
+        self._authentication = authentication
+        self._tls_trust_certs_file_path = tls_trust_certs_file_path
+
+    @property
+    def service_url(self) -> str:
+        return self._service_url
+
+    @property
+    def authentication(self) -> Authentication | None:
+        """Not one of the official class's."""
+        return self._authentication
 
     @property
     def use_tls(self) -> bool:
-        return self.service_url.partition("://")[0].endswith("+ssl")
+        """The URL's scheme asks for TLS."""
+        return self._service_url.partition("://")[0].endswith("+ssl")
+
+    @property
+    def tls_trust_certs_file_path(self) -> str | None:
+        return self._tls_trust_certs_file_path
 
     @classmethod
     def wrap(cls, service_info: ServiceInfo) -> ServiceInfo:
         """Another object that says the same."""
-        return cls(service_info.service_url, service_info.authentication, service_info.tls_trust_certs_file_path)
+        return cls(service_info.service_url, service_info._authentication, service_info.tls_trust_certs_file_path)
 
     def __repr__(self) -> str:
         return (
