@@ -163,6 +163,8 @@ class GroupConsumer:
     def _commit_error(self, error: KafkaError) -> errors.LayerError:
         if error.code() in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT):
             return errors.CommitOutcomeUnknown(f"commit of group {self._group_id}: {error.str()}")
+        if error.code() == KafkaError.GROUP_ID_NOT_FOUND:  # refused, as any other one: the heartbeat tells the member
+            return errors.StoreError(f"commit of group {self._group_id}: {error.str()} ({error.name()})")
         return translate(error, f"commit of group {self._group_id}", *self._needed())
 
     def _needed(self, _topic: str = "") -> tuple[Right, Right]:

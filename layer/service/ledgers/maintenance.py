@@ -118,8 +118,8 @@ class Maintenance(SharedRole):
     """Thread-safe; joins the group when it is made, and leaves it in `close`.
 
     A round a minute, the next one at once while there is more to do, and when partitions are assigned or revoked. First
-    in a round comes what users wait for, then ledgers are measured for some seconds. What cannot be done in one is left to the
-    next. Memory: `LedgerLists` of the partitions owned, and a picture of the topics in them.
+    in a round comes what users wait for, then ledgers are measured for some seconds. What cannot be done in one is left
+    to the next. Memory: `LedgerLists` of the partitions owned, and a picture of the topics in them.
     """
 
     role = RoleName.MAINTENANCE

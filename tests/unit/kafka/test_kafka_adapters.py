@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.kafka.errors import has_no_leader_now, is_no_such_topic, translate
-from pulsar_on_kafka.kafka.groups.membership import MAX_COMMIT_BYTES, split_commits
+from pulsar_on_kafka.kafka.groups.membership import MAX_COMMIT_BYTES, GroupCallbacks, GroupConsumer, split_commits
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 
@@ -39,6 +41,16 @@ def test_a_kafka_error_becomes_ours_and_says_what_was_done(code: int, expected: 
         assert type(found) is expected
         assert str(found).startswith("append to t-0: ")
         assert KafkaError(code).name() in str(found)
+
+
+def test_a_commit_that_is_refused_because_the_group_is_gone_can_be_tried_again() -> None:
+    member = GroupConsumer({"group.id": "g", "bootstrap.servers": "127.0.0.1:1"}, "t", cast("GroupCallbacks", None))
+    try:
+        found = member._commit_error(KafkaError(KafkaError.GROUP_ID_NOT_FOUND))
+        assert isinstance(found, errors.StoreError)
+        assert str(found).startswith("commit of group g: ")
+    finally:
+        member.close()
 
 
 def test_what_passes_by_itself_is_told_from_what_does_not() -> None:
