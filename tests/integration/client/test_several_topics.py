@@ -57,7 +57,8 @@ def test_a_list_of_topics_is_one_consumer(client: pulsar.Client, three: list[str
 
 def test_every_public_method_is_of_several_topics() -> None:
     own = vars(MultiTopicsConsumer)
-    public = [name for name in vars(pulsar.Consumer) if not name.startswith("_") and name != "endpoint"]
+    shared = {"endpoint", "close"}  # what `close` does is `leave`'s
+    public = [name for name in vars(pulsar.Consumer) if not name.startswith("_") and name not in shared]
     assert [name for name in public if name not in own and name not in vars(Receiving)] == []
 
 
