@@ -89,7 +89,10 @@ class Case:
         *,
         ordered: bool,
         leased: bool = False,
+        outages: Sequence[float] = (),
     ) -> None:
+        """`outages`: when the broker was there again, by the monotonic clock."""
+        self._outages = outages
         self._workers = {worker.name: worker for worker in workers}
         sent = {position for position, value in there.items() if value != sentinel}
         sentinels = there.keys() - sent
@@ -325,7 +328,9 @@ class Case:
         self._break(4, "out of order (worker, before, after)", disorder)
 
     def _changes(self) -> dict[int, list[float]]:
-        """By partition: when another process than before was handed something, or began to own it."""
+        """By partition: when another process than before was handed something, or began to own it; and when the broker
+        came back: what an owner leased to another process just before may be lost, which makes that one's consumer the
+        active one for a moment, and everything comes again."""
         found: dict[int, list[float]] = defaultdict(list)
         last: dict[int, str] = {}
         for handed in sorted(self._hand_outs, key=lambda each: each.at):
@@ -334,7 +339,7 @@ class Case:
                 found[partition].append(handed.at)
             last[partition] = handed.worker
         for partition, turns in self._takeovers.items():
-            found[partition] = sorted([*found[partition], *(at for _, at, _ in turns)])
+            found[partition] = sorted([*found[partition], *(at for _, at, _ in turns), *self._outages])
         return found
 
     def _owns(self, worker: str, receipt: Receipt | HandOut) -> bool:
