@@ -134,13 +134,9 @@ class SingleRecords:
             else:
                 self._chunking.put(structs.replace(message, partition=partition))
             return
-        try:
-            ticket = outlet.take()
-        except IndexError:
-            waited = outlet.ticket(callback)
-            if waited is None:
-                return
-            ticket = waited
+        ticket = outlet.ticket(callback)
+        if ticket is None:
+            return
         ticket.origin = origin = outlet.origins[partition]
         given = message.sequence_id
         ticket.sequence = sequence = origin.next_sequence_id() if given is None else given
@@ -148,13 +144,8 @@ class SingleRecords:
         headers: Headers = [(PRODUCER, outlet.header % sequence)]
         headers += message.metadata_headers()
         headers += message.marks
-        try:
-            at_ms = 0 if stamp is None else stamp()
-            outlet.produce(outlet.kafka_topic, payload, key, partition, ticket.report, None, at_ms, headers)
-        except Exception as refused:  # the same
-            again = outlet.after_refusal(refused, ticket)
-            if again is None or not outlet.offer(again, payload, key, partition, headers, stamp):
-                return
+        if not outlet.offer(ticket, payload, key, partition, headers, stamp):
+            return
         kafka = outlet.kafka
         if sequence & _POLL_MASK == 0:
             kafka.poll_inline()

@@ -43,9 +43,9 @@ DEFAULT_TIMEOUT_MS: Final = 60_000
 _TRY_AGAIN_S: Final = 0.05
 _A_MILLISECOND_S: Final = 0.001
 _A_COORDINATOR_S: Final = 8.0
+"""How long one is asked to begin before the next is: longer than it takes Kafka to notice that its owner died."""
 _AHEAD_FROM: Final = 4
 _AHEAD_MOST: Final = 256
-"""How long one is asked to begin before the next is: longer than it takes Kafka to notice that its owner died."""
 
 
 class TransactionState(str, Enum):
