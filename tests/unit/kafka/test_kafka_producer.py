@@ -54,6 +54,35 @@ def test_closing_from_inside_a_delivery_callback_does_not_wait_for_itself(nobody
     assert answers[0] >= 0
 
 
+def test_a_sender_who_waits_for_a_callback_that_waits_for_it_goes_on(nobody_listens: str) -> None:
+    """With so many records under way that it lets the thread that serves callbacks end first; that is also asked for
+    from inside a callback."""
+    settings = KafkaSettings(nobody_listens, {})
+    kafka = KafkaProducer(settings.producer(compression="none", message_timeout_ms=100, linger_ms=0.0))
+    served_in_callback: list[bool] = []
+    inside, went_on, all_told = threading.Event(), threading.Event(), threading.Event()
+    told = [0]
+
+    def tell(_error: Any, _record: Any) -> None:
+        told[0] += 1
+        if told[0] == 1:
+            served_in_callback.append(kafka.poll_inline())
+            inside.set()
+            assert went_on.wait(20)
+        elif told[0] == 2_000:
+            all_told.set()
+
+    for _ in range(2_000):
+        kafka.enqueue("t", 0, None, b"x", tell)
+    kafka.wake()
+    assert inside.wait(20)
+    assert not kafka.poll_inline()
+    went_on.set()
+    assert all_told.wait(20)
+    assert served_in_callback == [False]
+    kafka.close(Deadline.after(0))
+
+
 def test_an_append_that_nobody_answers_has_an_unknown_outcome(nobody_listens: str) -> None:
     kafka = producer(nobody_listens)
     with pytest.raises(errors.AppendOutcomeUnknown, match="append to t-0 was not answered in time"):
