@@ -3,76 +3,91 @@
 from __future__ import annotations
 
 import platform
-from importlib import metadata
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import typer
 
-from pulsar_on_kafka.cli.commands import (
-    acls,
-    clusters,
-    compat,
-    consume,
-    ledgers,
-    lookup,
-    metrics,
-    namespaces,
-    produce,
-    serve,
-    spark,
-    standalone,
-    subscriptions,
-    tenants,
-    topics,
-    transactions,
-)
-from pulsar_on_kafka.cli.doctor import command as doctor
-from pulsar_on_kafka.cli.migrate import migrate
-from pulsar_on_kafka.cli.schemas import diff as schema_diff
-from pulsar_on_kafka.cli.schemas import extract as schema_extract
-from pulsar_on_kafka.cli.schemas import offline as schemas
-from pulsar_on_kafka.cli.schemas import registry as schema_registry
-from pulsar_on_kafka.cli.shared.command import (
+from pulsar_on_kafka.cli.shared.on_demand import OnDemand, OnDemandGroup
+from pulsar_on_kafka.cli.shared.settings import (
     DEBUG_HELP,
+    DEFAULT_URL,
     INSTANCE_HELP,
     KAFKA_CONFIG_HELP,
     OUTPUT_HELP,
     URL_HELP,
-    command,
+    OutputFormat,
+    Settings,
 )
-from pulsar_on_kafka.cli.shared.settings import DEFAULT_URL, OutputFormat, Settings
-from pulsar_on_kafka.client.connection.connection import INSTANCE_VARIABLE
+from pulsar_on_kafka.mapping.state.instances import INSTANCE_VARIABLE
+
+
+class _Commands(OnDemandGroup):
+    on_demand: ClassVar[Mapping[str, OnDemand]] = {
+        "standalone": OnDemand(
+            "pulsar_on_kafka.cli.commands.standalone:standalone",
+            "Run a Kafka broker until Ctrl-C.",
+        ),
+        "produce": OnDemand(
+            "pulsar_on_kafka.cli.commands.produce:produce",
+            "Publish messages and print their ids (ledger:entry[:partition]), one a line, once they are stored.",
+        ),
+        "consume": OnDemand(
+            "pulsar_on_kafka.cli.commands.consume:consume",
+            "Print messages as id, key, properties and payload with tabs between, or as a JSON object each.",
+        ),
+        "doctor": OnDemand(
+            "pulsar_on_kafka.cli.doctor.command:doctor",
+            "Examine this machine, this cluster and these rights: ok, warn or fail, and advice.",
+        ),
+        "metrics": OnDemand(
+            "pulsar_on_kafka.cli.commands.metrics:metrics",
+            "Print the backlog, holes and live processes of every subscription, for Prometheus (docs/metrics.md).",
+        ),
+        "serve": OnDemand(
+            "pulsar_on_kafka.cli.commands.serve:serve",
+            "Run a cluster's roles until SIGTERM or Ctrl-C.",
+        ),
+        "topics": OnDemand("pulsar_on_kafka.cli.commands.topics:app", "Make, look at and delete topics."),
+        "acls": OnDemand("pulsar_on_kafka.cli.commands.acls:app", "Rights that programs need."),
+        "namespaces": OnDemand("pulsar_on_kafka.cli.commands.namespaces:app", "Make, list and delete namespaces."),
+        "cluster": OnDemand("pulsar_on_kafka.cli.commands.clusters:this_cluster", "Policies of the whole cluster."),
+        "clusters": OnDemand(
+            "pulsar_on_kafka.cli.commands.clusters:app", "This cluster's name, and the others that it replicates with."
+        ),
+        "tenants": OnDemand(
+            "pulsar_on_kafka.cli.commands.tenants:app",
+            "Which cluster has which tenant: what the lookup services of this cluster answer.",
+        ),
+        "lookup": OnDemand("pulsar_on_kafka.cli.commands.lookup:app", "Tell clients which cluster has their tenant."),
+        "migrate": OnDemand(
+            "pulsar_on_kafka.cli.migrate.migrate:app",
+            "Move a tenant to another cluster: --url names the cluster with the map of tenants.",
+        ),
+        "subscriptions": OnDemand(
+            "pulsar_on_kafka.cli.commands.subscriptions:app", "Make, look at, move and delete subscriptions."
+        ),
+        "transactions": OnDemand(
+            "pulsar_on_kafka.cli.commands.transactions:app",
+            "Look at transactions, their coordinators and what they hold; abort one.",
+        ),
+        "ledgers": OnDemand(
+            "pulsar_on_kafka.cli.commands.ledgers:app", "Look at the ledgers of topics; have their lists made anew."
+        ),
+        "schemas": OnDemand("pulsar_on_kafka.cli.schemas.nouns:app", "Schemas of topics, and what may follow them."),
+        "compat": OnDemand("pulsar_on_kafka.cli.commands.compat:app", "Compare with a real Pulsar."),
+        "spark": OnDemand("pulsar_on_kafka.cli.commands.spark:app", "Read, count and export topics with Spark."),
+    }
+
 
 app = typer.Typer(
     name="pok",
+    cls=_Commands,
     help="Pulsar semantics on Kafka.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(topics.app, name="topics")
-app.add_typer(acls.app, name="acls")
-app.add_typer(namespaces.app, name="namespaces")
-app.add_typer(clusters.this_cluster, name="cluster")
-app.add_typer(clusters.app, name="clusters")
-app.add_typer(tenants.app, name="tenants")
-app.add_typer(lookup.app, name="lookup")
-app.add_typer(migrate.app, name="migrate")
-app.add_typer(subscriptions.app, name="subscriptions")
-app.add_typer(transactions.app, name="transactions")
-app.add_typer(ledgers.app, name="ledgers")
-schema_registry.register(schemas.app)
-app.add_typer(schemas.app, name="schemas")
-command(schemas.app, "extract")(schema_extract.extract)
-command(schemas.app, "diff")(schema_diff.diff)
-app.add_typer(compat.app, name="compat")
-app.add_typer(spark.app, name="spark")
-command(app, "standalone")(standalone.standalone)
-command(app, "produce")(produce.produce)
-command(app, "consume")(consume.consume)
-command(app, "doctor")(doctor.doctor)
-command(app, "metrics")(metrics.metrics)
-command(app, "serve")(serve.serve)
 
 
 def _show_version(wanted: bool) -> None:
@@ -104,6 +119,8 @@ def root(
 
 
 def _version(package: str) -> str:
+    from importlib import metadata
+
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

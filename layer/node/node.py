@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Callable, Collection
-from typing import ClassVar, Final
+from collections.abc import Collection
+from functools import partial
+from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.role_state import RunsRoles
@@ -14,6 +15,7 @@ from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.node import begin_standing_in
 from pulsar_on_kafka.node.abandoned import Abandoned
 from pulsar_on_kafka.node.memberships import Memberships
 from pulsar_on_kafka.node.readers import Readers
@@ -28,10 +30,6 @@ _ROLES_S: Final = 5.0
 class Node(Services):
     """This process's presence in one cluster. Use `acquire` and `release`; thread-safe."""
 
-    begin_standing_in: ClassVar[Callable[[Node], RunsRoles]]
-    """Begins the roles of a stand-in. The package's root hands it in: the service is made of Clients and lies above
-    them, and the root, which is imported before any module of it, is all that lies above both."""
-
     def __init__(self, settings: KafkaSettings, deadline: Deadline) -> None:
         super().__init__(settings, deadline)
         self.memberships = Memberships(self)
@@ -42,7 +40,7 @@ class Node(Services):
         )
         self.timer = Scheduler("pok-timer")
         self.users = 0
-        self.stand_in = StandIn(self, self.begin_standing_in)
+        self.stand_in = StandIn(self, partial(begin_standing_in, self))
         self.roles: list[RunsRoles] = []
         """What this process does for the cluster, beside its own producers and consumers."""
 

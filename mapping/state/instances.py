@@ -20,6 +20,8 @@ from pulsar_on_kafka.mapping.names.topic_name import MAX_KAFKA_TOPIC_CHARS, Topi
 from pulsar_on_kafka.mapping.state.state_topics import SYSTEM_NAMESPACE, StateTopic
 
 MAX_INSTANCE_CHARS: Final = 40
+INSTANCE_VARIABLE: Final = "POK_INSTANCE"
+"""The environment's variable that names the instance where a program does not."""
 
 _ROOT: Final = SYSTEM_NAMESPACE.replace("/", ".")
 _NAME: Final = re.compile(r"[a-z0-9](-?[a-z0-9])*")

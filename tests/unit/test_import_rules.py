@@ -1,6 +1,7 @@
 """The house's order, held for every module: floors, rooms, no circles, pure modules. Docs: docs/architecture.md.
 
-All imports count, also those inside of functions and under `TYPE_CHECKING`.
+All imports count, also those inside of functions and under `TYPE_CHECKING`, and those that a string names as
+module:name.
 """
 
 from __future__ import annotations
@@ -84,6 +85,10 @@ def _imports(module: str) -> tuple[Import, ...]:
             for alias in node.names:
                 whole = f"{node.module}.{alias.name}"
                 found.append(Import(module, node.lineno, whole if whole in _files() else node.module))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            named, colon, _ = node.value.partition(":")
+            if colon and named in _files():  # module:name, in a table of what is loaded on demand
+                found.append(Import(module, node.lineno, named))
     return tuple(each for each in found if each.of != module)
 
 

@@ -16,7 +16,7 @@ from pulsar_on_kafka.metadata.rights_of_roles import Extra, command_line, rights
 
 _USER: Final = "User:"
 
-app = typer.Typer(help="Rights that programs need.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @command(app, "print")

@@ -17,11 +17,11 @@ from pulsar_on_kafka.cli.shared.policies import policies_of
 from pulsar_on_kafka.cli.shared.settings import Settings, read_kafka_config
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterListener
 
-this_cluster = typer.Typer(help="Policies of the whole cluster.", no_args_is_help=True)
+this_cluster = typer.Typer(no_args_is_help=True)
 policies_of(
     this_cluster, None, "Policies of the cluster: for all topics for which neither they nor their namespaces have one."
 )
-app = typer.Typer(help="This cluster's name, and the others that it replicates with.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The cluster's name.")]
 

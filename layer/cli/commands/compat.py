@@ -27,7 +27,7 @@ from pulsar_on_kafka.compat.runner import JOBS, Session
 from pulsar_on_kafka.compat.scenario import Scenario, ScenarioError, choose, load
 from pulsar_on_kafka.compat.secured import NOT_GIVEN, BadSecured, SecuredSide, read_secured
 
-app = typer.Typer(no_args_is_help=True, help="Compare with a real Pulsar.")
+app = typer.Typer(no_args_is_help=True)
 
 _WEB_PORT: Final = 8080
 

@@ -77,7 +77,7 @@ def _deletion_row(deletion: Deletion) -> tuple[object, ...]:
     )
 
 
-app = typer.Typer(help="Look at the ledgers of topics; have their lists made anew.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 app.add_typer(deletions, name="deletions")
 
 

@@ -41,7 +41,7 @@ def _asked(server: str) -> tuple[list[str], LookupAccess]:
     return server.removeprefix(_TLS).split(","), LookupAccess.from_environment(tls=server.startswith(_TLS))
 
 
-app = typer.Typer(help="Tell clients which cluster has their tenant.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 ServerOption = Annotated[

@@ -12,7 +12,7 @@ from pulsar_on_kafka.cli.shared.output import YesOption, confirm, show_names, sh
 from pulsar_on_kafka.cli.shared.policies import policies_of
 from pulsar_on_kafka.cli.shared.settings import Settings
 
-app = typer.Typer(help="Make, list and delete namespaces.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 NamespaceArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="tenant/namespace.")]
 

@@ -64,10 +64,11 @@ def serve(
         float, typer.Option("--stop-timeout", min=0, max=3600, help="How long ending its work may take, in seconds.")
     ] = 20.0,
 ) -> None:
-    """Run a cluster's roles until SIGTERM or Ctrl-C; several processes share them, and take over from each other.
+    """Run a cluster's roles until SIGTERM or Ctrl-C.
 
-    Keeps lists of ledgers, expires messages (TTL), removes what dead processes left behind, serves transactions, and
-    copies topics to other clusters. A broker that is away is waited for.
+    Several processes share them, and take over from each other. Keeps lists of ledgers, expires messages (TTL), removes
+    what dead processes left behind, serves transactions, and copies topics to other clusters. A broker that is away is
+    waited for.
     """
     roles = _chosen(only or (), without or ())
     secrets = read_cluster_config(cluster_config or ())

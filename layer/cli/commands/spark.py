@@ -20,7 +20,7 @@ from pulsar_on_kafka.cli.shared.output import CommandFailed, show_result, show_t
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import parse_time, payload_text
 
-app = typer.Typer(no_args_is_help=True, help="Read, count and export topics with Spark.")
+app = typer.Typer(no_args_is_help=True)
 
 _SPARK: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",

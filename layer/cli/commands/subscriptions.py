@@ -37,7 +37,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
 
-app = typer.Typer(help="Make, look at, move and delete subscriptions.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 def _checked_name(subscription: str) -> str:

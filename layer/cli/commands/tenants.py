@@ -13,9 +13,7 @@ from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantRecord
 from pulsar_on_kafka.metadata.tenants import described
 
-app = typer.Typer(
-    help="Which cluster has which tenant: what the lookup services of this cluster answer.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 
 TenantArgument = Annotated[
     str, typer.Argument(metavar="TENANT", help=f"A tenant, or {EVERY_OTHER_TENANT} for those without an entry.")

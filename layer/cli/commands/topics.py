@@ -27,7 +27,7 @@ from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable, time_text
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
-app = typer.Typer(help="Make, look at and delete topics.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="orders, or persistent://tenant/namespace/orders.")]
 

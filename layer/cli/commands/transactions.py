@@ -115,7 +115,7 @@ def verified_as_json(verified: VerifiedBuffer) -> dict[str, Any]:
     }
 
 
-app = typer.Typer(help="Look at transactions, their coordinators and what they hold; abort one.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 def _parsed_id(text: str | TxnId) -> TxnId:

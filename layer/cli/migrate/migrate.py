@@ -21,9 +21,7 @@ from pulsar_on_kafka.migration.both_sides import MigrationReport
 from pulsar_on_kafka.migration.inventory import inventory, lacking, not_persistent
 from pulsar_on_kafka.migration.worker import MigrationWorker
 
-app = typer.Typer(
-    help="Move a tenant to another cluster: --url names the cluster with the map of tenants.", no_args_is_help=True
-)
+app = typer.Typer(no_args_is_help=True)
 
 app.add_typer(import_app, name="import")
 

@@ -24,7 +24,7 @@ from pulsar_on_kafka.schema_compat import (
 
 _Choice = TypeVar("_Choice")
 
-app = typer.Typer(help="Schemas of topics, and what may follow them.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 _TYPES: Final = {kind.name: kind for kind in SchemaType if not kind.name.startswith("AUTO_")}
 _STRATEGIES: Final = {one.name: one for one in CompatibilityStrategy if one is not CompatibilityStrategy.UNDEFINED}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -13,7 +13,6 @@ import typer
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.schemas.files import read_schema
 from pulsar_on_kafka.cli.schemas.offline import read_properties, reason_as_json, schema_type
-from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.output import (
     CommandFailed,
@@ -70,15 +69,6 @@ class DefinitionOptions:
 
 
 _HASH_CHARS: Final = 12
-
-
-def register(app: typer.Typer) -> None:
-    verbs: dict[str, Callable[..., None]] = {
-        "get": get, "list": list_versions, "upload": upload, "delete": delete, "compatibility": check_compatibility,
-        "set-compatibility": set_compatibility, "get-compatibility": get_compatibility,
-    }  # fmt: skip
-    for name, verb in verbs.items():
-        command(app, name)(verb)
 
 
 def get(

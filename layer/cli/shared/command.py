@@ -17,18 +17,20 @@ import typer
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.output import failures
-from pulsar_on_kafka.cli.shared.settings import OutputFormat, Settings
+from pulsar_on_kafka.cli.shared.settings import (
+    DEBUG_HELP,
+    INSTANCE_HELP,
+    KAFKA_CONFIG_HELP,
+    OUTPUT_HELP,
+    URL_HELP,
+    OutputFormat,
+    Settings,
+)
 from pulsar_on_kafka.kafka.settings import LIBRDKAFKA_LOG
 
 _PANEL: Final = "Options of every command"
 _LOG: Final = logging.getLogger("pulsar_on_kafka")
 _DEBUG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-
-URL_HELP: Final = "Where the cluster is: kafka://host:port[,host:port...]."
-KAFKA_CONFIG_HELP: Final = "A librdkafka option as key=value, or a file of such lines. May be repeated."
-OUTPUT_HELP: Final = "For people or for programs; JSON is all that is on standard output then."
-DEBUG_HELP: Final = "Show tracebacks and the log."
-INSTANCE_HELP: Final = "Whose state it is, where several share the cluster who do not trust one another."
 
 
 def _everywhere(

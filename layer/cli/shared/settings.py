@@ -1,4 +1,6 @@
-"""Settings that every command takes: the cluster, raw librdkafka options, the form of the output."""
+"""Settings that every command takes: the cluster, raw librdkafka options, the form of the output.
+
+`pok --help` imports this module: what a command alone needs is imported where it is used."""
 
 from __future__ import annotations
 
@@ -6,21 +8,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.client.connection.connection import connection_security
-from pulsar_on_kafka.client.values.service_info import ServiceUrl, parse_service_url
-from pulsar_on_kafka.embedded.settings import parse_properties
-from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.errors import InvalidInstanceName
 from pulsar_on_kafka.mapping.state.instances import Instance
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.client.values.service_info import ServiceUrl
+    from pulsar_on_kafka.kafka.settings import KafkaSettings
 
 DEFAULT_URL: Final = "kafka://localhost:9092"
 CONNECT_TIMEOUT_MS: Final = 5_000
 OPERATION_TIMEOUT_S: Final = 30
+
+URL_HELP: Final = "Where the cluster is: kafka://host:port[,host:port...]."
+KAFKA_CONFIG_HELP: Final = "A librdkafka option as key=value, or a file of such lines. May be repeated."
+OUTPUT_HELP: Final = "For people or for programs; JSON is all that is on standard output then."
+DEBUG_HELP: Final = "Show tracebacks and the log."
+INSTANCE_HELP: Final = "Whose state it is, where several share the cluster who do not trust one another."
 
 
 class OutputFormat(str, Enum):
@@ -50,12 +58,17 @@ class Settings:
 
     def _address(self) -> ServiceUrl:
         """Raises typer.BadParameter for a URL that is none."""
+        from pulsar_on_kafka.client.values.service_info import parse_service_url
+
         try:
             return parse_service_url(self.url)
         except ValueError as error:
             raise typer.BadParameter(str(error), param_hint="--url") from error
 
     def kafka(self) -> KafkaSettings:
+        from pulsar_on_kafka.client.connection.connection import connection_security
+        from pulsar_on_kafka.kafka.settings import KafkaSettings
+
         address, options = self._address(), dict(self.kafka_config)
         security = connection_security(tls=address.tls, kafka_protocol=options.get("security.protocol"))
         return KafkaSettings(
@@ -104,6 +117,9 @@ def read_kafka_config(given: Sequence[str]) -> dict[str, str]:
     Raises:
         typer.BadParameter: neither, or a reserved option (the guarantees rest on those).
     """
+    from pulsar_on_kafka.embedded.settings import parse_properties
+    from pulsar_on_kafka.kafka.settings import KafkaSettings
+
     options: dict[str, str] = {}
     for item in given:
         if Path(item).is_file():

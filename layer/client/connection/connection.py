@@ -22,11 +22,9 @@ from pulsar_on_kafka.kafka.security import Security
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.errors import InvalidInstanceName
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
-from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.instances import INSTANCE_VARIABLE, Instance
 from pulsar_on_kafka.sending.arguments import check_type, check_type_or_none, not_yet
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
-
-INSTANCE_VARIABLE: Final = "POK_INSTANCE"
 
 
 def chosen_instance(given: str | None) -> Instance:

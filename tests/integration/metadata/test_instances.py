@@ -14,9 +14,8 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
-from pulsar_on_kafka.client.connection.connection import INSTANCE_VARIABLE
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.instances import INSTANCE_VARIABLE, Instance
 from pulsar_on_kafka.mapping.state.state_topics import ALL
 from pulsar_on_kafka.service.running import RunningRoles
 from tests.integration.command_line import CommandLine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.client.connection.connection import INSTANCE_VARIABLE
+from pulsar_on_kafka.mapping.state.instances import INSTANCE_VARIABLE
 from pulsar_on_kafka.spark.base.errors import InvalidReadOption
 from pulsar_on_kafka.spark.options.read_options import parse_options
 from pulsar_on_kafka.spark.reading.connection import executor_options, node_of

@@ -1,0 +1,52 @@
+"""Commands on demand: a group knows the names of its commands and what they are for, and imports one when it is called.
+
+So `pok --version`, `pok --help` and a shell that completes a noun load none of them.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
+
+
+class OnDemand(NamedTuple):
+    """`where` as module:name is a `typer.Typer` with further commands, or a function, whose docstring begins with
+    `help`."""
+
+    where: str
+    help: str
+
+
+class OnDemandGroup(TyperGroup):
+    """Derive from it with `on_demand`, commands by name in the order in which they are listed."""
+
+    on_demand: ClassVar[Mapping[str, OnDemand]]
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name, told in self.on_demand.items():
+            self.add_command(TyperCommand(name, help=told.help))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that is to run, or in which a shell completes."""
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, command if name is None else loaded(name, self.on_demand[name]), rest
+
+
+def loaded(name: str, told: OnDemand) -> Any:
+    """The command itself. Typer has Click in a module of its own or as a library, by its version."""
+    found = pkgutil.resolve_name(told.where)
+    if isinstance(found, typer.Typer):
+        group = get_group(found)
+        group.name, group.help = name, told.help
+        return group
+    from pulsar_on_kafka.cli.shared.command import command
+
+    alone = typer.Typer(add_completion=False)
+    command(alone, name)(found)
+    return get_command(alone)
