@@ -1,4 +1,4 @@
-# Every target does its own set-up: Python 3.10 to 3.13 and a Java runtime (17, 21 or later) are all a machine needs.
+# Every target does its own set-up: Python 3.10 to 3.13 is all a machine needs.
 
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
 	$$python -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$python && break; \
@@ -29,10 +29,10 @@ format: $(INSTALLED) ## put the code into its form
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-bench: $(INSTALLED) ## measure, beside raw confluent-kafka and a real Pulsar (needs Maven); ARGS="--only produce --quick"
+bench: $(INSTALLED) ## measure, beside raw confluent-kafka and a real Pulsar; ARGS="--only produce --quick"
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
-compat: $(INSTALLED) ## the same scenarios on a real Pulsar (needs Maven) and here; ARGS="--scenario 'seek.*' --html report.html"
+compat: $(INSTALLED) ## the same scenarios on a real Pulsar and here; ARGS="--scenario 'seek.*' --html report.html"
 	@$(BIN)/python -m tests.compat $(ARGS)
 
 soak: $(INSTALLED) ## the long proof

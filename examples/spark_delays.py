@@ -13,7 +13,7 @@
 #     python examples/spark_delays.py --png delays.png    with the picture as a file
 #     POK_BOOTSTRAP=host:9092 python examples/spark_delays.py    on a cluster of yours (a new topic, deleted at the end)
 #
-# It needs `pip install 'pulsar-on-kafka[embedded,examples]'` and Java 17 or 21. The exit code is 1 if a sum disagrees.
+# It needs `pip install 'pulsar-on-kafka[examples]'`. The exit code is 1 if a sum disagrees.
 
 # %% What is asked for
 from __future__ import annotations

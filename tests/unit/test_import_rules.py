@@ -235,10 +235,8 @@ def test_only_kafka_s_floor_knows_its_clients() -> None:
 
 
 def test_only_spark_s_floor_knows_spark() -> None:
-    """The broker for tests asks pyspark for its jars, as `pok spark` does."""
-    _nobody_but(
-        lambda module: _inner(module)[:1] in (["spark"], ["embedded"]) or module.startswith(f"{NAME}.cli"), "pyspark"
-    )
+    """Beside it `pok spark` knows what may be missing."""
+    _nobody_but(lambda module: _inner(module)[:1] == ["spark"] or module.startswith(f"{NAME}.cli"), "pyspark")
 
 
 def test_nobody_imports_tests_examples_or_folders_by_their_own_names() -> None:

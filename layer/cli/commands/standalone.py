@@ -16,7 +16,7 @@ from pulsar_on_kafka.embedded import BrokerOptions, open_broker, run_standalone
 from pulsar_on_kafka.embedded.select import DEFAULT_PORT, default_data_dir
 from pulsar_on_kafka.embedded.storage import wait_unlocked
 
-_OURS: Final = frozenset({"kafka", "broker.log", "server.properties", "log4j2.xml"})
+_OURS: Final = frozenset({"kafka", "broker.log", "server.properties", "log4j2.xml", "log4j.properties"})
 
 
 def standalone(
@@ -32,7 +32,7 @@ def standalone(
     wipe: Annotated[bool, typer.Option("--wipe", help="Start with no data: delete what is there first.")] = False,
     yes: YesOption = False,
 ) -> None:
-    """Run a Kafka broker until Ctrl-C. Needs Java 17 or later (or Docker); fetches Kafka at the first run."""
+    """Run a Kafka broker until Ctrl-C. Fetches Kafka at the first run; POK_KAFKA_VERSION names another version."""
     if broker == "docker":
         if data_dir is not None or wipe:
             raise typer.BadParameter("a container's data do not stay: --data-dir and --wipe are for --broker embedded")

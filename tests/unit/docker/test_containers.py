@@ -11,6 +11,7 @@ import yaml
 
 from pulsar_on_kafka.cli.commands import serve
 from pulsar_on_kafka.embedded.docker import IMAGE
+from pulsar_on_kafka.embedded.settings import DEFAULT_VERSION
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.service.health import LIVE, READY
@@ -34,7 +35,7 @@ def services() -> dict[str, Any]:
 def test_the_compose_file_names_what_is_there(services: dict[str, Any]) -> None:
     compose = _read("compose.yaml")
     assert set(services) == {"kafka", "serve", "spark", "prometheus"}
-    assert services["kafka"]["image"] == IMAGE
+    assert services["kafka"]["image"] == f"{IMAGE}:{DEFAULT_VERSION}"
     assert services["serve"]["deploy"]["replicas"] == 2
     for name, service in services.items():
         assert set(service.get("depends_on", ())) <= set(services), name

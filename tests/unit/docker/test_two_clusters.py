@@ -16,7 +16,7 @@ from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.cli.commands import serve
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.embedded.docker import IMAGE
-from pulsar_on_kafka.embedded.settings import common_properties
+from pulsar_on_kafka.embedded.settings import DEFAULT_VERSION, common_properties
 
 _ROOT = Path(__file__).resolve().parents[3]
 _DOCKER = _ROOT / "docker"
@@ -60,7 +60,7 @@ def test_the_file_names_what_is_there(compose: dict[str, Any], services: dict[st
         assert set(service) <= _KEYS, name
         assert set(service.get("depends_on", ())) <= set(services), name
         if name.startswith("kafka-"):
-            assert service["image"] == IMAGE
+            assert service["image"] == f"{IMAGE}:{DEFAULT_VERSION}"
         else:
             assert service["image"] == single["image"]
             assert service.get("build") == (single["build"] if name == "clusters" else None), "one builds for all"

@@ -1,169 +1,90 @@
-"""The jar cache, with small jars and downloaders that misbehave."""
+"""Which Kafka the embedded broker is: the default, a version by name, an unpacked distribution."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import zipfile
-from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
-from pulsar_on_kafka.embedded import jars as jars_module
-from pulsar_on_kafka.embedded.download import Downloader
-from pulsar_on_kafka.embedded.errors import DownloadFailed, NoDiskSpace, NoDownloader
-from pulsar_on_kafka.embedded.jars import FEWEST_JARS, KafkaJars, discard_if_damaged, is_complete, kafka_jars
-from pulsar_on_kafka.embedded.settings import silent
-
-NAMES = [
-    "kafka_2.13-4.3.1.jar",
-    "kafka-clients-4.3.1.jar",
-    "kafka-tools-4.3.1.jar",
-    "log4j-slf4j-impl-2.24.3.jar",
-    "log4j-core-2.24.3.jar",
-    *(f"other-{n}.jar" for n in range(FEWEST_JARS - 5)),
-]
+from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
+from pulsar_on_kafka.embedded.jar_cache import JarSet
+from pulsar_on_kafka.embedded.jars import FEWEST_JARS, jars_of, kafka_jars
+from pulsar_on_kafka.embedded.settings import DEFAULT_VERSION, Progress, kafka_version, silent
 
 
-def write_jars(libs: Path, names: Iterable[str] = NAMES) -> None:
-    for name in names:
-        with zipfile.ZipFile(libs / name, "w") as jar:
-            jar.writestr("content", name * 50)
+@pytest.fixture(autouse=True)
+def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("POK_KAFKA_VERSION", "POK_KAFKA_HOME"):
+        monkeypatch.delenv(name, raising=False)
 
 
-class Registry:
-    """A downloader that counts, and does to the jars what it is told to."""
-
-    def __init__(self, spoil: Callable[[Path], None] = lambda libs: None) -> None:
-        self.fetches = 0
-        self.spoil = spoil
-
-    def fetch(self, libs: Path, work: Path) -> None:
-        self.fetches += 1
-        write_jars(libs)
-        self.spoil(libs)
-
-    def __call__(self) -> list[Downloader]:
-        return [Downloader("a fake", self.fetch)]
+def nobody(jars: JarSet, libs: Path, work: Path, progress: Progress) -> None:
+    raise AssertionError("nothing is to be fetched")
 
 
-def get(cache: Path, registry: Callable[[], Iterable[Downloader]]) -> KafkaJars:
-    return kafka_jars(cache, silent, registry)
+def distribution(home: Path, *jars: str) -> Path:
+    (home / "libs").mkdir(parents=True)
+    for jar in jars:
+        (home / "libs" / jar).touch()
+    return home
 
 
-def truncate(jar: Path) -> None:
-    jar.write_bytes(jar.read_bytes()[:-30])
+def test_the_version_is_the_default_or_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kafka_version() == DEFAULT_VERSION
+    monkeypatch.setenv("POK_KAFKA_VERSION", "")
+    assert kafka_version() == DEFAULT_VERSION
+    monkeypatch.setenv("POK_KAFKA_VERSION", "3.7.0")
+    assert kafka_version() == "3.7.0"
 
 
-def test_a_second_call_fetches_nothing(tmp_path: Path) -> None:
-    registry = Registry()
-    first, second = get(tmp_path, registry), get(tmp_path, registry)
-    assert registry.fetches == 1
-    assert first == second
-    assert len(second.class_path.split(":")) == FEWEST_JARS
+@pytest.mark.parametrize("told", ["3.6.2", "4", "4.4", "latest", "4.4.0/..", "4.4.0 "])
+def test_what_is_no_version_of_these_is_named(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POK_KAFKA_VERSION", told)
+    with pytest.raises(EmbeddedBrokerError, match=r"POK_KAFKA_VERSION='.*': a version of Kafka from 3\.7\.0 on"):
+        kafka_jars(fetch=nobody)
 
 
-def test_a_missing_or_short_jar_is_fetched_again(tmp_path: Path) -> None:
-    registry = Registry()
-    libs = get(tmp_path, registry).libs
-    truncate(libs / NAMES[0])
-    assert is_complete(get(tmp_path, registry))
-    (libs / NAMES[5]).unlink()
-    assert is_complete(get(tmp_path, registry))
-    assert registry.fetches == 3
-
-
-@pytest.mark.parametrize("manifest", ["", "[]", '{"kafka_2.13-4.3.1.jar": 7', "null"])
-def test_a_broken_manifest_is_a_broken_cache(tmp_path: Path, manifest: str) -> None:
-    registry = Registry()
-    (get(tmp_path, registry).home / "manifest.json").write_text(manifest)
-    assert is_complete(get(tmp_path, registry))
-    assert registry.fetches == 2
-
-
-def test_a_jar_damaged_in_its_full_size_is_found_by_reading_it(tmp_path: Path) -> None:
-    registry = Registry()
-    jars = get(tmp_path, registry)
-    assert not discard_if_damaged(jars)
-    jar = jars.libs / NAMES[1]
-    content = bytearray(jar.read_bytes())
-    content[60] ^= 0xFF
-    jar.write_bytes(content)
-    assert is_complete(jars)  # the sizes are right
-    assert discard_if_damaged(jars)
-    assert not is_complete(jars)
-    get(tmp_path, registry)
-    assert registry.fetches == 2
-
-
-def test_a_half_done_download_of_a_dead_process_is_swept_away(tmp_path: Path) -> None:
-    (tmp_path / "kafka-4.3.1-with-tools.partial-123" / "result" / "libs").mkdir(parents=True)
-    get(tmp_path, Registry())
-    assert not list(tmp_path.glob("*.partial-*"))
+@pytest.mark.parametrize(("version", "logging"), [("3.9.2", "slf4j-reload4j-"), ("4.0.0", "log4j-core-")])
+def test_a_version_brings_the_logging_of_its_time(version: str, logging: str) -> None:
+    jars = jars_of(version)
+    assert logging in jars.needed
+    assert jars.fewest == FEWEST_JARS
+    assert f"org.apache.kafka:kafka_2.13:{version}" in jars.with_dependencies
 
 
 @pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda libs: truncate(libs / NAMES[0]),
-        lambda libs: (libs / NAMES[0]).unlink(),
-        lambda libs: (libs / NAMES[-1]).unlink(),
-    ],
-    ids=["truncated", "no kafka", "too few"],
+    ("jar", "logging"), [("log4j-core-2.24.3.jar", "log4j2.xml"), ("reload4j-1.2.25.jar", "log4j.properties")]
 )
-def test_a_download_that_is_not_whole_never_becomes_the_cache(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
-    with pytest.raises(DownloadFailed, match="broken set of jars"):
-        get(tmp_path, Registry(spoil))
-    assert [entry.name for entry in tmp_path.iterdir()] == ["kafka-4.3.1-with-tools.lock"]
+def test_a_distribution_is_used_as_it_is(
+    jar: str, logging: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = distribution(tmp_path / "unpacked", "kafka_2.13-4.2.0.jar", "kafka_2.13-4.2.0-test.jar.asc", jar)
+    monkeypatch.setenv("POK_KAFKA_HOME", str(home))
+    jars = kafka_jars(tmp_path / "cache", silent, nobody)
+    assert jars.libs == home / "libs"
+    assert jars.home.parent == tmp_path / "cache"  # what is derived lies there, not in the distribution
+    assert jars.home.is_dir()
+    assert jars.log_by[0] == logging
 
 
-def test_the_second_downloader_is_tried_when_the_first_fails(tmp_path: Path) -> None:
-    def refuse(libs: Path, work: Path) -> None:
-        raise DownloadFailed("first: no route to host")
-
-    good = Registry()
-    jars = get(tmp_path, lambda: [Downloader("first", refuse), *good()])
-    assert is_complete(jars)
-    with pytest.raises(DownloadFailed, match="no route to host"):
-        get(tmp_path / "other", lambda: [Downloader("first", refuse)])
+def test_another_distribution_has_by_products_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    homes = set()
+    for name, jar in (("a", "kafka_2.13-4.2.0.jar"), ("b", "kafka_2.13-4.2.0.jar"), ("c", "kafka_2.12-3.9.2.jar")):
+        monkeypatch.setenv("POK_KAFKA_HOME", str(distribution(tmp_path / name, jar)))
+        homes.add(kafka_jars(tmp_path / "cache", silent, nobody).home)
+    assert len(homes) == 3
 
 
-def test_nothing_to_fetch_with_says_what_to_install(tmp_path: Path) -> None:
-    with pytest.raises(NoDownloader, match=r"pip install .*\[embedded\]"):
-        get(tmp_path, list)
+def test_a_directory_without_kafka_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POK_KAFKA_HOME", str(distribution(tmp_path / "none", "kafka-clients-4.2.0.jar")))
+    with pytest.raises(EmbeddedBrokerError, match=r"POK_KAFKA_HOME=.*none: no libs/kafka_2\.13-<version>\.jar in it"):
+        kafka_jars(tmp_path / "cache", silent, nobody)
 
 
-def test_no_disk_is_said_before_the_download(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jars_module, "_ROOM_BYTES", 1 << 62)
-    registry = Registry()
-    with pytest.raises(NoDiskSpace, match="MB free"):
-        get(tmp_path, registry)
-    assert registry.fetches == 0
-
-
-FETCHER = """
-import sys, threading, zipfile
-from pathlib import Path
-from pulsar_on_kafka.embedded.download import Downloader
-from pulsar_on_kafka.embedded.jars import is_complete, kafka_jars
-
-names, cache = sys.argv[2:], Path(sys.argv[1])
-
-def fetch(libs, work):
-    for name in names:
-        threading.Event().wait(0.01)
-        with zipfile.ZipFile(libs / name, "w") as jar:
-            jar.writestr("content", name)
-    print("fetched")
-
-assert is_complete(kafka_jars(cache, lambda line: None, lambda: [Downloader("a slow one", fetch)]))
-"""
-
-
-def test_two_processes_at_once_fetch_once(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", FETCHER, str(tmp_path), *NAMES]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
-    outputs = [process.communicate(timeout=60)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0]
-    assert "".join(outputs) == "fetched\n"
+def test_a_distribution_of_another_version_than_asked_for_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POK_KAFKA_HOME", str(distribution(tmp_path, "kafka_2.13-4.2.0.jar")))
+    monkeypatch.setenv("POK_KAFKA_VERSION", "3.9.2")
+    with pytest.raises(EmbeddedBrokerError, match=r"is Kafka 4\.2\.0, and POK_KAFKA_VERSION asks for 3\.9\.2"):
+        kafka_jars(tmp_path / "cache", silent, nobody)
