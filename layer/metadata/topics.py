@@ -18,7 +18,12 @@ from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.records import TopicDescription
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
-from pulsar_on_kafka.mapping.ids.ledger_ids import DEFAULT_ENTRIES_PER_LEDGER, LedgerLayout, incarnation_of
+from pulsar_on_kafka.mapping.ids.ledger_ids import (
+    DEFAULT_ENTRIES_PER_LEDGER,
+    MAX_ENTRIES_PER_LEDGER,
+    LedgerLayout,
+    incarnation_of,
+)
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.instances import Instance, holds_state
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
@@ -524,6 +529,10 @@ class Topics:
         return found
 
     def _create(self, name: TopicName, partitions: int, entries_per_ledger: int, deadline: Deadline) -> Topic:
+        if not 1 <= entries_per_ledger <= MAX_ENTRIES_PER_LEDGER:
+            raise errors.InvalidOption(
+                f"entries_per_ledger must be 1 to {MAX_ENTRIES_PER_LEDGER}, got {entries_per_ledger}"
+            )
         intent = None
         while intent is None:
             deadline.check(f"topic {name} to be created")

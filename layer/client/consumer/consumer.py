@@ -47,6 +47,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import (
     PartitionOrigin,
     StoredMessageId,
 )
+from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
@@ -76,8 +77,8 @@ class ConsumerOptions:
     consumer_type: ConsumerType = ConsumerType.Exclusive
     schema: Schema = BYTES
     message_listener: MessageListener | None = None
-    receiver_queue_size: int = 1000
-    max_total_receiver_queue_size_across_partitions: int = 50000
+    receiver_queue_size: Annotated[int, Within(0)] = 1000
+    max_total_receiver_queue_size_across_partitions: Annotated[int, Within(0)] = 50000
     consumer_name: str | None = None
     unacked_messages_timeout_ms: int | None = None
     broker_consumer_stats_cache_time_ms: int = 30000
@@ -120,6 +121,10 @@ class ConsumerOptions:
         if self.subscription_mode is SubscriptionMode.NonDurable and self.replicate_subscription_state_enabled:
             raise InvalidConfiguration("replicate_subscription_state_enabled: a NonDurable subscription has no state")
         check_texts("properties", self.properties)
+        with pulsar_errors():
+            check_subscription_name(self.subscription_name)
+            if self.dead_letter_policy is not None:
+                self.dead_letter_policy.check_names()
 
     def check_cumulative(self) -> None:
         """Raises CumulativeAcknowledgementNotAllowedError on a Shared or Key_Shared subscription."""

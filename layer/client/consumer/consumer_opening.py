@@ -55,9 +55,9 @@ def open_consumer(topic: str, options: ConsumerOptions, session: Session) -> Con
         name = TopicName.parse(topic)
         node = session.node()
         deadline = session.deadline()
-        opened = node.topics.open(name, deadline)
         if options.is_read_compacted and not name.is_persistent:
             raise errors.InvalidOption(f"is_read_compacted: {name} is not persistent, so there is nothing to compact")
+        opened = node.topics.open(name, deadline)
         letters = None
         if options.dead_letter_policy is not None and name.is_persistent:  # elsewhere nothing comes again
             letters = DeadLetterWriter(
@@ -133,8 +133,6 @@ def _inbox(
 
 def inbox_capacity(receiver_queue_size: int, max_total: int, partitions: int) -> int:
     """Messages the inbox of a consumer takes: the official sizes are per partition, bounded over all of them."""
-    check_range("receiver_queue_size", receiver_queue_size, 0)
-    check_range("max_total_receiver_queue_size_across_partitions", max_total, 0)
     if receiver_queue_size == 0:
         return 0
     return max(1, min(receiver_queue_size * partitions, max(max_total, receiver_queue_size)))
@@ -242,7 +240,6 @@ def _consumer(
     queue_size = options.receiver_queue_size
     max_total = options.max_total_receiver_queue_size_across_partitions
     check_range("receiver_queue_size of a consumer of several topics", queue_size, 1)
-    check_range("max_total_receiver_queue_size_across_partitions", max_total, 0)
     name = options.consumer_name or secrets.token_hex(5)
     each = replace(options, consumer_name=name, message_listener=None)
 

@@ -278,14 +278,14 @@ def open_reader(options: ReaderOptions, session: Session, starts: dict[int, int]
 
 def _begin(session: Session, options: ReaderOptions, given: dict[int, int] | None) -> Reader:
     name, start = TopicName.parse(options.topic), options.start
-    node = session.node()
-    deadline = session.deadline()
-    topic = node.topics.open(name, deadline)
-    partitions = [name.partition] if name.partition >= 0 else list(range(topic.partitions))
     if not name.is_persistent:  # only what is sent from now on, wherever one wants to begin
         if options.is_read_compacted:
             raise errors.InvalidOption(f"is_read_compacted: {name} is not persistent, so there is nothing to compact")
         start = NativeMessageId.latest
+    node = session.node()
+    deadline = session.deadline()
+    topic = node.topics.open(name, deadline)
+    partitions = [name.partition] if name.partition >= 0 else list(range(topic.partitions))
     admit_reading(node, topic, options.schema, deadline)
     starts = given or {}
     begun: dict[int, Begun] = {}

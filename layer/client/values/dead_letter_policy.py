@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.sending.arguments import of_type
 
 
@@ -141,6 +143,13 @@ class ConsumerDeadLetterPolicy:
     def initial_subscription_name(self) -> str:
         """'' for none."""
         return self._policy.getInitialSubscriptionName()
+
+    def check_names(self) -> None:
+        """Raises MappingError: a topic or the subscription that it names cannot have that name."""
+        for topic in filter(None, (self.dead_letter_topic, self.retry_letter_topic)):
+            TopicName.parse(topic)
+        if self.initial_subscription_name:
+            check_subscription_name(self.initial_subscription_name)
 
     def policy(self) -> DeadLetterPolicy:
         return self._policy
