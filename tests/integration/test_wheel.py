@@ -1,16 +1,20 @@
-"""The wheel in an empty environment, beside a user's own modules named as the repo's folders are."""
+"""The wheel in an empty environment: README's first lines without a Java, and beside a user's own modules named as the
+repo's folders are."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import pulsar_on_kafka
+from pulsar_on_kafka.embedded.settings import free_port
 from tests.steps import Unique
 
 pytestmark = pytest.mark.kafka
@@ -43,23 +47,77 @@ print(pulsar.__version__)
 """
 
 
-def _run(where: Path, *command: object) -> str:
+UV = (sys.executable, "-m", "uv")
+NETWORK = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "POK_MAVEN_REPOSITORY")
+"""What a machine says of its way to the network, which an empty environment has, too."""
+
+
+def _run(where: Path, *command: object, env: Mapping[str, str] | None = None) -> str:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     done = subprocess.run(
-        [str(each) for each in command], cwd=where, env=environment, capture_output=True, text=True, timeout=150
+        [str(each) for each in command], cwd=where, env=env or environment, capture_output=True, text=True, timeout=150
     )
     assert done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
     return done.stdout
 
 
-@pytest.mark.timeout(600)
-def test_it_lives_beside_a_user_s_own_modules(service_url: str, unique: Unique, tmp_path: Path) -> None:
-    _run(ROOT, sys.executable, "-m", "build", "--no-isolation", "--outdir", tmp_path / "built", ".")
-    (wheel,) = (tmp_path / "built").glob("*.whl")
-    uv, python = (sys.executable, "-m", "uv"), tmp_path / "empty" / "bin" / "python"
-    _run(tmp_path, *uv, "venv", "--quiet", "--python", sys.executable, "empty")
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = tmp_path_factory.mktemp("built")
+    _run(ROOT, sys.executable, "-m", "build", "--no-isolation", "--outdir", built, ".")
+    (found,) = built.glob("*.whl")
+    return found
+
+
+def _installed(wheel: Path, extra: str, where: Path) -> Path:
+    """The Python of a new environment."""
+    python = where / "bin" / "python"
+    _run(where.parent, *UV, "venv", "--quiet", "--python", sys.executable, where)
     locked = ROOT / "requirements" / "dev.lock"
-    _run(tmp_path, *uv, "pip", "install", "--quiet", "--python", python, "--constraints", locked, wheel)
+    _run(where, *UV, "pip", "install", "--quiet", "--python", python, "--constraints", locked, f"{wheel}{extra}")
+    return python
+
+
+@pytest.mark.timeout(600)
+def test_readme_s_first_lines_draw_holes_where_there_is_no_java(wheel: Path, tmp_path: Path) -> None:
+    """Nothing but Python, and a home with nothing in it. The lines are README's but for the port, which may be busy."""
+    python = _installed(wheel, "[embedded]", tmp_path / "try")
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("sh", "env", "cat"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+    path = f"{python.parent}{os.pathsep}{tools}"
+    assert not any(shutil.which(name, path=path) for name in ("java", "mvn"))
+    port = free_port()
+    empty = {"HOME": str(tmp_path / "home"), "PATH": path, "LC_ALL": "C.UTF-8", "POK_URL": f"kafka://127.0.0.1:{port}"}
+    env = {**{name: os.environ[name] for name in NETWORK if name in os.environ}, **empty}
+    where = tmp_path / "checkout"
+    (where / "examples").mkdir(parents=True)
+    shutil.copy(ROOT / "examples" / "first_steps.py", where / "examples")
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Start in 60 seconds")[2]
+    lines, picture = (block.strip() for block in re.findall(r"^```$(.*?)^```$", text, re.MULTILINE | re.DOTALL)[:2])
+    install, standalone, steps, show = (line.partition("#")[0].split() for line in lines.splitlines())
+    assert install[-3:] == ["pip", "install", "'.[embedded]'"]
+    assert standalone == ["pok", "standalone", "&"]
+    command = [python.with_name("pok"), "standalone", "--port", str(port)]
+    with subprocess.Popen(command, cwd=where, env=env, stdout=subprocess.PIPE, text=True) as broker:
+        try:
+            assert broker.stdout is not None
+            assert broker.stdout.readline() == f"Kafka is ready: {env['POK_URL']}\n"
+            said = _run(where, python, *steps[1:], env["POK_URL"], env=env)
+            shown = _run(where, python.with_name(show[0]), *show[1:], env=env)
+        finally:
+            broker.terminate()
+    assert broker.returncode == 0
+    assert said == "55 orders are billed, 1 of them when it came again, 5 are left\n"
+    drawn = [line.rstrip() for line in picture.splitlines()]
+    assert [line.rstrip() for line in shown.splitlines()[: len(drawn)]] == drawn
+
+
+@pytest.mark.timeout(600)
+def test_it_lives_beside_a_user_s_own_modules(wheel: Path, service_url: str, unique: Unique, tmp_path: Path) -> None:
+    python = _installed(wheel, "", tmp_path / "empty")
     own = tmp_path / "own"
     own.mkdir()
     for name in FOLDERS[1:]:
@@ -78,7 +136,7 @@ def test_it_lives_beside_a_user_s_own_modules(service_url: str, unique: Unique, 
     assert "billing" in _run(own, python, "-m", "pulsar_on_kafka.cli", "--url", service_url, "topics", "stats", topic)
     scenarios = _run(own, *pok, "compat", "list")
     assert "subscriptions.failover_stays" in scenarios
-    shown = _run(own, *uv, "pip", "show", "--python", python, "pulsar-on-kafka")
+    shown = _run(own, *UV, "pip", "show", "--python", python, "pulsar-on-kafka")
     version = re.search(r"^Version: (.+)$", shown, re.MULTILINE)
     assert version is not None
     assert version.group(1) == pulsar_on_kafka.__version__
