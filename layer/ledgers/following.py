@@ -1,8 +1,8 @@
 """A partition's list of ledgers follows the start and the end of Kafka's log. Pure.
 
 A ledger is a fixed range of offsets, so the list follows from two numbers; what is measured (bytes, publish times) is
-measured once for each stretch of the log: when a ledger has grown by a fifth of its size, when it has not been looked
-at for a quarter of an hour, when its beginning went, and when it is closed.
+measured once for each stretch of the log: when a ledger has its first entries, has grown by a fifth of its size, has
+not been looked at for a quarter of an hour, when its beginning went, and when it is closed.
 """
 
 from __future__ import annotations
@@ -123,8 +123,7 @@ def _open(ledger: Ledger, layout: LedgerLayout, log: LogRange, *, look_again: bo
         return [Change(ledger.id, replace(fresh, properties=record.properties), fresh.first)]
     kept, measured_to = _without_lost_beginning(record, log)
     grown = log.end - record.end
-    begins_anew = record.entries == 0 and record.first > layout.ledger_range(ledger.ledger_index)[0]
-    enough = grown * GROWN_BY_SHARE >= layout.entries_per_ledger or (grown > 0 and (begins_anew or look_again))
+    enough = grown * GROWN_BY_SHARE >= layout.entries_per_ledger or (grown > 0 and (record.entries == 0 or look_again))
     if kept is record and not enough:
         return []
     return [Change(ledger.id, replace(kept, end=log.end), measured_to)]
