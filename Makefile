@@ -9,7 +9,7 @@ SOURCES := layer mapping schema_compat spark_connector tests examples
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench soak compat lock clean
+.PHONY: help demo test chaos matrix check format bench soak compat lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,8 +17,14 @@ help: ## this list
 demo: $(INSTALLED) ## the flights of 2013, through a Pulsar program, on a real Kafka broker
 	@$(BIN)/python examples/flights_demo.py $(ARGS)
 
-test: $(INSTALLED) ## all tests but benchmarks, soaks and those that need Pulsar; ARGS="-k name" goes to pytest
+test: $(INSTALLED) ## in ten minutes what proves most: pure tests, and those on a broker; ARGS="-k name" goes to pytest
 	@$(BIN)/python -m tests $(ARGS)
+
+chaos: $(INSTALLED) ## tests that kill processes and brokers, and those that take minutes
+	@$(BIN)/python -m tests chaos $(ARGS)
+
+matrix: $(INSTALLED) ## each Python of the machine, and each Kafka; ARGS="--python 3.12 --kafka 3.9"
+	@$(BIN)/python -m tests.matrix $(ARGS)
 
 check: $(INSTALLED) ## lint, format and types
 	@$(BIN)/ruff check
@@ -43,7 +49,7 @@ lock: $(BIN)/uv ## resolve requirements/dev.lock anew from pyproject.toml
 		--no-emit-find-links --no-annotate --extra dev -o requirements/dev.lock pyproject.toml
 
 clean: ## remove what was built; the user's cache of broker jars stays
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .matrix .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -1,9 +1,11 @@
-"""`python -m tests [--second-look] [arguments of pytest]`: what `make test` runs, in phases, each to its end.
+"""`python -m tests [chaos] [--second-look] [arguments of pytest]`: what `make test` and `make chaos` run, in phases,
+each to its end.
 
 Tests on a broker share three processes, a file always in one of them (all on Spark in the same one, and all on two
 clusters), each process with a broker of its own: much of their time is waiting. Pure tests take what the cores have
-left meanwhile, and say what they have to say when they are over. Those that kill and stop processes, or whole brokers,
-come last, in three processes as well: each of them starts many, so they have the machine to themselves.
+left meanwhile, and say what they have to say when they are over. Those marked `long` and `kills` are left to
+`make chaos`: long ones in the same way, then those that kill and stop processes, or whole brokers, in three processes
+as well: each of them starts many, so they have the machine to themselves.
 
 With `--second-look` (CI) at most two tests that failed run once more, alone. What passes then is told as FLAKY, with
 its first failure, and does not fail the run; it is a bug to be cured all the same. More than two, or failing again,
@@ -25,17 +27,17 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from xml.etree import ElementTree
 
-_ANY: Final = "not benchmark and not soak and not pulsar"
+ANY: Final = "not benchmark and not soak and not pulsar"
 _SHOWN: Final = 15
 """Last lines of a failure that are said again at the end."""
 _SECOND_LOOK: Final = "--second-look"
+_CHAOS: Final = "chaos"
 _FLAKY: Final = 2
 """Failed tests of a run that are given a second look; more than that is no accident."""
 _TESTS_FAILED: Final = 1
 """pytest's exit code when it ran to its end and something failed."""
 _BROKERS: Final = "3"
 """Processes with a broker of their own: with two, two cores stand idle for more than half of the time."""
-_KILLERS: Final = "3"
 _BESIDE: Final = ("nice", "-n", "10")
 """How pure tests run beside those on a broker: these have deadlines that clocks keep."""
 _BESIDE_TIMEOUT: Final = "timeout=900"
@@ -78,7 +80,7 @@ class Phase:
             "-m",
             "pytest",
             "-m",
-            f"{_ANY} and {self.select}",
+            f"{ANY} and {self.select}",
             "--require",
             "kafka",
             "--require",
@@ -120,36 +122,49 @@ class PhaseRun:
             self._process.wait()
 
 
-_PURE: Final = ("tests/unit", "tests/property", "tests/simulation")
 _ON_A_BROKER: Final = ("tests/contract", "tests/integration", "tests/clusters", "tests/spark", "tests/chaos")
 
-PHASES: Final = (
-    Phase(
-        "pure tests",
-        "not kafka and not spark",
-        ("-n", "auto", "--maxprocesses", "8"),
-        (*_PURE, *_ON_A_BROKER[:-1]),
-        beside=True,
-    ),
-    Phase(
-        "tests on a broker and on Spark",
-        "(kafka or spark) and not kills",
-        ("-n", _BROKERS, "--dist", "loadfile"),
-        _ON_A_BROKER,
-    ),
-    Phase("tests that kill and stop", "kafka and kills", ("-n", _KILLERS, "--dist", "loadfile"), _ON_A_BROKER),
+PURE: Final = "not kafka and not spark"
+PURE_FOLDERS: Final = ("tests/unit", "tests/property", "tests/simulation", *_ON_A_BROKER[:-1])
+_WITH_BROKERS: Final = ("-n", _BROKERS, "--dist", "loadfile")
+
+
+def _not_killing(which: str, select: str) -> tuple[Phase, Phase]:
+    """The pure ones of these, and beside them those that need a broker or Spark."""
+    return (
+        Phase(
+            f"{which}pure tests",
+            f"{select} and {PURE}",
+            ("-n", "auto", "--maxprocesses", "8"),
+            PURE_FOLDERS,
+            beside=True,
+        ),
+        Phase(
+            f"{which}tests on a broker and on Spark",
+            f"{select} and (kafka or spark) and not kills",
+            _WITH_BROKERS,
+            _ON_A_BROKER,
+        ),
+    )
+
+
+PHASES: Final = _not_killing("", "not long")
+CHAOS_PHASES: Final = (
+    *_not_killing("long ", "long"),
+    Phase("tests that kill and stop", "kafka and kills", _WITH_BROKERS, _ON_A_BROKER),
 )
 
 
 def main(arguments: Sequence[str]) -> int:
     second_look = _SECOND_LOOK in arguments
-    arguments = [argument for argument in arguments if argument != _SECOND_LOOK]
+    phases = CHAOS_PHASES if _CHAOS in arguments[:1] else PHASES
+    arguments = [argument for argument in arguments[_CHAOS in arguments[:1] :] if argument != _SECOND_LOOK]
     codes: dict[str, int] = {}
     said: list[str] = []
     flaky = 0
     with tempfile.TemporaryDirectory(prefix="pok-tests-") as directory, ExitStack() as under_way:
         _compile_once(Path(directory))
-        for phase, run, remembering in _runs(arguments, Path(directory), under_way, second_look=second_look):
+        for phase, run, remembering in _runs(phases, arguments, Path(directory), under_way, second_look=second_look):
             codes[phase.name] = run.wait()
             failures = _failures(run.report)
             if second_look and codes[phase.name] == _TESTS_FAILED and flaky + len(failures) <= _FLAKY:
@@ -162,7 +177,10 @@ def main(arguments: Sequence[str]) -> int:
         print("no test was chosen")
         return _NO_TESTS
     failed = [name for name, code in codes.items() if code not in (0, _NO_TESTS)]
-    print("\n".join(["", *said, f"failed: {', '.join(failed)}" if failed else "all phases passed"]))
+    print("\n".join(["", *said]))
+    if flaky:
+        print(f"FLAKY: {flaky} of the tests failed and then passed alone. Each is a bug: see above")
+    print(f"failed: {', '.join(failed)}" if failed else "all phases passed")
     return 1 if failed else 0
 
 
@@ -174,11 +192,11 @@ def _compile_once(directory: Path) -> None:
 
 
 def _runs(
-    arguments: Sequence[str], directory: Path, under_way: ExitStack, *, second_look: bool
+    phases: Sequence[Phase], arguments: Sequence[str], directory: Path, under_way: ExitStack, *, second_look: bool
 ) -> Iterator[tuple[Phase, PhaseRun, Sequence[str]]]:
     """Each phase as soon as it is begun, with its arguments; one that runs beside another comes behind that one."""
     beside: list[tuple[Phase, PhaseRun, Sequence[str]]] = []
-    for number, phase in enumerate(PHASES):
+    for number, phase in enumerate(phases):
         report = directory / f"{number}.xml"
         remembering = [*arguments, "-o", f"cache_dir={report.with_suffix('.cache')}"] if second_look else arguments
         run = phase.start(remembering, report)

@@ -1,4 +1,4 @@
-"""The soak in two minutes: the same rounds, from a seed that stays, as part of `make test`.
+"""The soak in two minutes: the same rounds, from a seed that stays, as part of `make chaos`.
 
 What happens within a round is still a matter of timing; POK_CHAOS_SEED takes another seed.
 """

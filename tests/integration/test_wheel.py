@@ -17,7 +17,7 @@ import pulsar_on_kafka
 from pulsar_on_kafka.embedded.settings import free_port
 from tests.steps import Unique
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("layer", "mapping", "schema_compat", "spark_connector", "pok")
