@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorName
-from pulsar_on_kafka.cursor.leftovers import FoundSegments, SegmentName
+from pulsar_on_kafka.cursor.leftovers import FoundSegments, SegmentName, orphans
+from pulsar_on_kafka.cursor.saved import Save, Saved
+from pulsar_on_kafka.cursor.segments import MARKER_SEGMENT, CursorSegments
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from pulsar_on_kafka.statelog.api import LogRecord
+from tests.memory_log import MemoryStateLog
+from tests.simulation.cursors import an_identity
 
 CURSOR = CursorName("persistent://public/default/orders", 0, "audit")
 OLD_MS, YOUNG_MS = 100, 300
+DEADLINE = Deadline.never()
 
 
 def _record(offset: int, save: int, value: bytes | None = b"x", timestamp_ms: int = OLD_MS) -> LogRecord:
@@ -46,3 +58,39 @@ def test_a_tombstone_makes_room() -> None:
         found.apply(record)
     assert found.full_at is None
     assert found.by_cursor == {CURSOR: {SegmentName("session", 1, 0)}}
+
+
+def _referred_to(save: Save) -> set[SegmentName]:
+    marker = save.saved.marker
+    assert marker is not None
+    parts = [part for ledger in save.saved.segments.values() for part in ledger.parts]
+    own = {SegmentName(marker.session.hex(), marker.save, MARKER_SEGMENT - page) for page in range(marker.pages + 1)}
+    return own | {SegmentName(part.session.hex(), part.save, part.segment) for part in parts}
+
+
+@pytest.mark.parametrize("is_owned", [False, True])
+def test_what_the_commit_and_the_checkpoint_refer_to_is_no_orphan_nor_is_a_save_under_way(is_owned: bool) -> None:
+    """The fourth save is not committed: its owner may be about to, as long as there is one."""
+    log, identity = MemoryStateLog(), an_identity()
+    store, state, own = CursorStore(log), CursorState(0, 10), b"s" * 16
+    state.acknowledge(list(range(1, 6000, 2)))
+    saves: list[Save] = []
+    saved = Saved(identity.lineage(own, 1, 0))
+    for number in range(1, 5):
+        state.acknowledge([100 * number])
+        saves.append(store.prepare(identity, state, saved, identity.lineage(own, 1, number), DEADLINE))
+        saved = saves[-1].saved
+        state.dirty_ledgers.clear()
+    lineage = identity.lineage(b"x" * 16, 1, 9)
+    store.prepare(identity, state, Saved(lineage), lineage, DEADLINE)  # somebody else's, who came to nothing
+    found, partition = FoundSegments(before_ms=10**15), CURSORS.partition_for(identity.topic)
+    for batch in log.read(CURSORS, partition, 0, log.end_offset(CURSORS, partition, DEADLINE), DEADLINE):
+        for record in batch:
+            found.apply(record)
+    names = found.by_cursor[identity.name]
+    commits = [saves[2].commit, CommittedOffset(7, "of a Kafka tool")]
+    unneeded = names - _referred_to(saves[0]) - _referred_to(saves[2])
+    assert {(name.session == own.hex(), name.save) for name in unneeded} == {(True, 2), (True, 4), (False, 9)}
+    left = orphans(CursorSegments(log), identity, names, commits, saves[0].commit, lambda: is_owned, DEADLINE)
+    under_way = {name for name in unneeded if name.session == own.hex() and name.save == 4} if is_owned else set()
+    assert left == sorted(unneeded - under_way)

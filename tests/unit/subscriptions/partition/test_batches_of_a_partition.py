@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,11 +14,15 @@ from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.saved import Saved
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.batch_entry import encode_columns
 from pulsar_on_kafka.mapping.records.record_headers import BATCH
+from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry, RemoteConsumer
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.batches import gathered, up_to
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
 
 
 class Record:
@@ -123,6 +128,24 @@ def test_an_entry_comes_again_without_what_is_acknowledged() -> None:
     assert [delivery.redeliveries for delivery in joe.queue] == [1, 1]
     assert emptied(joe) == [(0, 0), (0, 2)]
     assert joe.unacked == 2
+
+
+def test_what_is_left_of_an_entry_is_leased_and_an_entry_of_which_nothing_is_left_is_not() -> None:
+    lent: list[LeasedEntry] = []
+
+    def lend(partition: int, consumer: int, entries: Sequence[LeasedEntry], *, needed: bool) -> None:
+        lent.extend(entries)
+
+    owned = a_partition()
+    theirs = RemoteEndpoint(RemoteConsumer(1, "theirs"), "theirs", lend, lambda _: None, lambda: True)
+    fill(owned, Record(0, 3), Record(1, 2), Record(2, 0), Record(3, 2))
+    owned.cursor.acknowledge_batches({0: BatchAckSet(3, 0b010), 3: BatchAckSet(2, 0b01)})
+    owned.held.holdings.hold(TxnId(0, 1), TxnAck(batches={3: (2, 0b10)}))
+    offsets, records = owned.take(10)
+    owned.deliver(theirs.feed(owned.slot), offsets, records, hold=True)
+    assert lent == [LeasedEntry(0, 0, 2, (3, 0b010)), LeasedEntry(1, 0, 2), LeasedEntry(2)]
+    assert (theirs.unacked, theirs.leased, owned.in_flight.messages()) == (5, 5, 5)
+    assert list(owned.held.back) == [3]  # it comes when the transaction is aborted
 
 
 def test_a_cumulative_ack_ends_inside_an_entry() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +15,14 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.saved import Saved
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.record_headers import MARKER, PRODUCER
+from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry, RemoteConsumer
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.chunks import Known
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
 
 
 @dataclass
@@ -348,3 +351,93 @@ def test_what_is_out_in_order_is_what_was_handed_out_and_is_unacknowledged() -> 
     assert found == {0: (1, None), 2: (3, (5, 0b101)), 4: (1, None), 9: (1, None)}
     assert owned.rewind() == 0
     assert list(owned.intake.apart) == []
+
+
+def test_acks_from_elsewhere_count_whoever_holds_the_message_but_not_beyond_the_logs_end() -> None:
+    owned, joe = a_partition(), a_consumer()
+    fill(owned, 0, 1, 2, 3)
+    offsets, records = owned.take(4)
+    owned.deliver(joe.feed(owned.slot), offsets, records, hold=True)
+    owned.acknowledge_elsewhere([0, 2], {1: (3, 0b001)})
+    assert (owned.cursor.next_unacked, set(owned.cursor.deleted), sorted(owned.holders)) == (1, {2}, [1, 3])
+    assert dict(owned.cursor.batches.items()) == {1: BatchAckSet(3, 0b001)}
+    owned.acknowledge_elsewhere([], {1: (3, 0b110)})
+    assert (owned.cursor.next_unacked, sorted(owned.holders), joe.unacked) == (3, [3], 1)
+    revision = owned.cursor.revision
+    owned.acknowledge_elsewhere([], {})
+    assert owned.cursor.revision == revision
+
+
+def test_what_kafka_deleted_is_acknowledged_and_what_was_unacknowledged_of_it_is_counted() -> None:
+    owned = a_partition()
+    owned.cursor.acknowledge([2, 7])
+    assert owned.deleted_below(5) == 4
+    assert owned.meter.deleted_unacknowledged == 4
+    assert (owned.cursor.next_unacked, set(owned.cursor.deleted)) == (5, {7})
+    assert owned.deleted_below(5) == 0
+
+
+def test_where_nothing_is_kept_what_was_handed_out_is_acknowledged() -> None:
+    """And what waits is not."""
+    owned, joe = a_partition(), a_consumer()
+    fill(owned, 0, 1, 2, 3)
+    offsets, records = owned.take(2)
+    owned.deliver(joe.feed(owned.slot), offsets, records, hold=True)
+    owned.pass_by()
+    assert (owned.cursor.next_unacked, joe.unacked) == (2, 0)
+    revision = owned.cursor.revision
+    owned.pass_by()
+    assert owned.cursor.revision == revision
+    taken(owned)
+    owned.pass_by()
+    assert owned.cursor.next_unacked == 4
+
+
+def test_a_seek_forgets_what_was_to_come_again_and_what_a_former_owner_handed_out() -> None:
+    owned = a_partition()
+    owned.kept_upto = 9
+    assert (owned.went_out(8), owned.went_out(9)) == (True, False)
+    fill(owned, 0, 1)
+    owned.come_again([1])
+    assert owned.seek(1) == 1
+    assert (owned.went_out(0), owned.went_out(1), owned.comes_again, owned.redeliveries) == (True, False, False, {})
+
+
+class _Lent:
+    """A consumer in another process, and what was leased to it."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.entries: list[LeasedEntry] = []
+        said = RemoteConsumer(1, "theirs", max_redeliver_count=most)
+        self.endpoint = RemoteEndpoint(said, "theirs", self._lend, lambda _: None, lambda: True)
+
+    def _lend(self, partition: int, consumer: int, entries: Sequence[LeasedEntry], *, needed: bool) -> None:
+        assert (partition, consumer, needed) == (0, 1, True)
+        self.entries += entries
+
+
+def test_what_is_leased_says_how_often_it_came_and_is_held() -> None:
+    owned, theirs = a_partition(), _Lent()
+    fill(owned, 0, 1, 2)
+    owned.come_again([1])
+    offsets, records = owned.take(3)
+    owned.deliver(theirs.endpoint.feed(owned.slot), offsets, records, hold=True)
+    assert theirs.entries == [LeasedEntry(0), LeasedEntry(1, 1), LeasedEntry(2)]
+    assert (theirs.endpoint.unacked, theirs.endpoint.leased, sorted(owned.holders)) == (3, 3, [0, 1, 2])
+    assert owned.received() == {}
+    owned.give_back(theirs.endpoint.feed(owned.slot))
+    assert (theirs.endpoint.unacked, owned.next_replays(9)) == (0, [0, 1, 2])
+
+
+def test_what_this_process_holds_is_as_if_it_was_leased_to_it() -> None:
+    owned, joe = a_partition(), a_consumer()
+    feed = joe.feed(owned.slot)
+    owned.still_held(feed, {3: 1, 5: 4, 9: 3}, {9: Known((6, 7, 9), 30)})
+    owned.cursor.acknowledge_batches({5: BatchAckSet(5, 0b00001)})
+    owned.redeliveries[3] = 2
+    assert (joe.unacked, list(owned.intake.apart)) == (8, [3, 5, 6, 7, 9])
+    assert sorted(owned.received()[feed], key=lambda entry: entry.offset) == [
+        LeasedEntry(3, 2),
+        LeasedEntry(5, 0, 4, (5, 0b00001)),
+        LeasedEntry(9, 0, 3, None, (6, 7, 9), 30),
+    ]
