@@ -7,6 +7,7 @@ both end the download.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -118,4 +119,4 @@ def _short(error: requests.RequestException) -> str:
     if error.response is not None:
         return f"the repository says {error.response.status_code} {error.response.reason}"
     inner = error.args[0] if error.args else error
-    return str(getattr(inner, "reason", inner)).rpartition(">: ")[2]
+    return re.sub(r"^(<.*?>|\w+\(.*?\)): ", "", str(getattr(inner, "reason", inner)))
