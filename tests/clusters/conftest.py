@@ -23,6 +23,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if _HERE in item.path.parents and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
+        if "third_broker" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.long)
 
 
 @pytest.fixture(scope="package")

@@ -31,6 +31,7 @@ class Killed(BaseException):
     """The worker is killed, as far as it can tell: nothing of it runs any more."""
 
 
+@pytest.mark.long
 def test_a_tenant_moves_and_comes_back(
     clusters: dict[str, Cluster], tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

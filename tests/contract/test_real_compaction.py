@@ -17,7 +17,7 @@ from tests.contract.test_compare_and_set_contract import Keys, count_on, live_ke
 from tests.steps import Missing
 from tests.waiting import patience, until
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 
 @pytest.fixture

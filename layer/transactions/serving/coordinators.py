@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Final
 
 from pulsar_on_kafka.base.clock import Clock
-from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.errors import (
     Closed,
     Corrupt,
@@ -96,8 +96,9 @@ class CoordinatorCount:
             found = self._admin.describe_topic(self._log.kafka_name(topic), deadline)
             if found is not None and found.partitions < count:
                 self._admin.grow_topic(self._log.kafka_name(topic), count, deadline)
-        with self._lock:
-            self._known = max(self._known, count)
+        # A broker hears of partitions later than they are made; the next call, of whatever process, counts these.
+        if not wait_until(lambda: self.now(deadline) >= count, deadline):
+            deadline.check(f"the cluster to tell of {count} coordinators")
 
 
 _TURN_S: Final = 30.0

@@ -494,6 +494,7 @@ def test_an_unknown_librdkafka_option_is_named(refused: Pok) -> None:
 # Standalone -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_standalone_keeps_its_data_until_it_is_wiped(tmp_path: Path, refused: Pok) -> None:
     port = _free_port()
     where = ("--data-dir", str(tmp_path / "data"), "--port", str(port))

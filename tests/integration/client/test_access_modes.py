@@ -74,6 +74,7 @@ def test_a_name_is_taken_until_it_is_closed(client: pulsar.Client, unique: Uniqu
     client.create_producer(topic, producer_name="a").send(b"x")
 
 
+@pytest.mark.kills
 def test_a_name_is_taken_across_processes_until_its_process_dies(
     client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
@@ -108,6 +109,7 @@ def test_an_exclusive_producer_excludes_everybody(client: pulsar.Client, unique:
     client.create_producer(topic, access_mode=MODE.Exclusive).send(b"2")
 
 
+@pytest.mark.kills
 def test_exclusive_across_processes_and_after_a_death(client: pulsar.Client, service_url: str, unique: Unique) -> None:
     topic = unique()
     with another(service_url, topic, "Exclusive") as other:

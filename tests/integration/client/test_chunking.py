@@ -285,6 +285,7 @@ def test_chunks_with_another_total_are_no_message(
     until(lambda: backlog(admin, topic) == 1, "the broken message to be acknowledged")
 
 
+@pytest.mark.kills
 def test_a_producer_killed_between_chunks(
     client: pulsar.Client, admin: AdminClient, service_url: str, topic: str
 ) -> None:
@@ -326,6 +327,7 @@ def test_a_producer_killed_between_chunks(
     until(lambda: backlog(admin, topic) == 0, "the half message to expire")
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize("policy", ["None", 'pulsar.ConsumerDeadLetterPolicy(2, None, "i")'])
 def test_a_consumer_killed_with_a_chunked_message_in_its_hands(
     client: pulsar.Client, admin: AdminClient, service_url: str, topic: str, policy: str

@@ -397,6 +397,7 @@ def programs() -> Iterator[Callable[..., subprocess.Popen[str]]]:
                 stream.close()
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize("batching", ["0", "1"], ids=["single", "batching"])
 def test_a_producer_that_is_killed_again_and_again_neither_loses_nor_repeats(
     client: pulsar.Client, topic: str, service_url: str, programs: Callable[..., subprocess.Popen[str]], batching: str
@@ -419,6 +420,7 @@ def test_a_producer_that_is_killed_again_and_again_neither_loses_nor_repeats(
     assert stored(client, topic) == [str(number) for number in range(last + 1)]
 
 
+@pytest.mark.kills
 def test_a_name_that_is_held_in_another_process_is_refused_and_taken_over_after_its_death(
     client: pulsar.Client, topic: str, service_url: str, programs: Callable[..., subprocess.Popen[str]]
 ) -> None:
@@ -478,6 +480,7 @@ def _is_answered(producer: pulsar.Producer, sequence: int) -> bool:
     return True
 
 
+@pytest.mark.kills
 def test_a_paused_holder_is_refused_when_it_runs_again(
     client: pulsar.Client, topic: str, service_url: str, programs: Callable[..., subprocess.Popen[str]]
 ) -> None:

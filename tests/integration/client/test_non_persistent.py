@@ -183,6 +183,7 @@ _A_CONSUMER = """
 """
 
 
+@pytest.mark.kills
 def test_another_process_goes_on_after_a_crash(
     client: pulsar.Client, admin: AdminClient, service_url: str, topic: str
 ) -> None:

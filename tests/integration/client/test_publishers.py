@@ -55,6 +55,7 @@ def test_producers_are_seen_with_their_properties_and_counts(
     _seen(admin, topic, lambda found: not found)
 
 
+@pytest.mark.kills
 def test_producers_of_a_process_that_was_killed_are_gone(admin: AdminClient, service_url: str, unique: Unique) -> None:
     topic = unique()
     with another(service_url, topic, "Exclusive", "other") as process:

@@ -63,6 +63,7 @@ def read_all(reader: pulsar.Reader) -> list[str]:
     return found
 
 
+@pytest.mark.kills
 def test_the_first_record_of_a_producer_that_died_before_its_receipt_is_found(
     client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:

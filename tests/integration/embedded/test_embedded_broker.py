@@ -84,6 +84,7 @@ def test_data_outlive_restart_and_kill(own_broker: EmbeddedBroker) -> None:
     assert read_all(address, "kept") == [b"one", b"two"]
 
 
+@pytest.mark.long
 def test_a_data_directory_carries_over_to_another_broker(tmp_path: Path) -> None:
     options = BrokerOptions(data_dir=tmp_path / "kept data", heap_mb=512)
     with EmbeddedBroker(options, silent) as first:
@@ -97,6 +98,7 @@ def test_a_data_directory_carries_over_to_another_broker(tmp_path: Path) -> None
     assert ids[0] in (tmp_path / "kept data" / "kafka" / "meta.properties").read_text()
 
 
+@pytest.mark.kills
 def test_stop_and_kill_leave_no_process_and_no_temporary_directory() -> None:
     with EmbeddedBroker(BrokerOptions(heap_mb=512), silent) as broker:
         killed, data_dir = broker.pid, broker.data_dir
@@ -136,6 +138,7 @@ threading.Event().wait(120)
 """
 
 
+@pytest.mark.kills
 def test_a_program_killed_with_sigkill_leaves_no_broker_behind() -> None:
     with subprocess.Popen([sys.executable, "-c", HOLDER], stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
@@ -156,6 +159,7 @@ print(""",
 )
 
 
+@pytest.mark.kills
 def test_a_forked_child_does_not_keep_the_broker_of_a_killed_program() -> None:
     with subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", FORKING_HOLDER],
@@ -180,6 +184,7 @@ def test_a_busy_port_is_named_before_anything_starts() -> None:
             EmbeddedBroker(BrokerOptions(port=port), silent).start()
 
 
+@pytest.mark.kills
 def test_a_data_directory_has_one_broker_and_a_stale_lock_is_none(tmp_path: Path) -> None:
     options = BrokerOptions(data_dir=tmp_path, heap_mb=512)
     with EmbeddedBroker(options, silent) as first:
@@ -213,6 +218,7 @@ def test_a_data_directory_that_cannot_be_made_is_one_line(tmp_path: Path) -> Non
         EmbeddedBroker(BrokerOptions(data_dir=tmp_path / "file" / "data"), silent).start()
 
 
+@pytest.mark.long
 def test_jars_damaged_in_the_cache_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole way: a real cache of a full size and the wrong bytes, a start that fails on it, and one that works."""
     sound = kafka_jars(progress=silent).libs

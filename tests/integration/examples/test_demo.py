@@ -133,6 +133,7 @@ def test_a_line_that_a_kill_cut_off_was_not_said(truth: Any, tmp_path: Path) -> 
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_the_demo_on_a_sample(bootstrap: str, tmp_path: Path) -> None:
     """Without Spark's step, which has a test of its own (tests/spark/test_examples.py)."""
     pytest.importorskip("pandas")

@@ -10,6 +10,7 @@ from tests.programs import run_example
 
 
 @pytest.mark.kafka
+@pytest.mark.long
 def test_processes_share_one_partition_bury_what_is_hopeless_and_close(service_url: str) -> None:
     said = run_example("worker_fleet.py", "--url", service_url, "--workers", "3", "--orders", "150", timeout_s=170)
     assert "orders with a bill: 147 of 147" in said

@@ -38,7 +38,7 @@ TENANTS = {"": "free", "acme": "shop", "acme2": "bank"}
 """Of each instance. `acme` begins the name of another one."""
 SUBSCRIPTION = "billing"
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

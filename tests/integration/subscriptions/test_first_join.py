@@ -16,7 +16,7 @@ DELAY_MS = 2000
 """Kafka's default is 3000."""
 KINDS = tuple(pulsar.ConsumerType)
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

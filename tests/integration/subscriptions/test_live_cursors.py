@@ -191,6 +191,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.kills
 @pytest.mark.parametrize("successor", [True, False], ids=["another owner follows", "nobody follows"])
 @pytest.mark.parametrize("moment", ["before it is saved", "before it is answered"])
 def test_an_owner_that_dies_amid_a_request(

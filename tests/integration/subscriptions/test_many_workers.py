@@ -103,6 +103,7 @@ def workers(*arguments: str) -> Iterator[list[WorkerProcess]]:
         yield started
 
 
+@pytest.mark.long
 @pytest.mark.kafka
 @pytest.mark.parametrize("kind", ["Shared", pytest.param("KeyShared", marks=pytest.mark.soak)])
 def test_two_hundred_consumers_share_one_partition(

@@ -211,6 +211,7 @@ _A_CONSUMER = """
 """
 
 
+@pytest.mark.kills
 def test_two_processes_are_killed_and_the_whole_goes_on_with_the_same_holes(
     client: pulsar.Client, admin: AdminClient, service_url: str, topic: str
 ) -> None:
@@ -232,6 +233,7 @@ def test_two_processes_are_killed_and_the_whole_goes_on_with_the_same_holes(
     assert nothing_comes(whole)
 
 
+@pytest.mark.kills
 def test_a_second_process_takes_the_partition_over(
     client: pulsar.Client, admin: AdminClient, service_url: str, topic: str
 ) -> None:

@@ -216,6 +216,7 @@ def test_an_unreachable_address_is_a_connect_error_in_time(use: str) -> None:
     client.close()
 
 
+@pytest.mark.kills
 def test_acks_of_a_consumer_that_died_are_kept_with_segments_and_a_forgotten_group(
     client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
@@ -272,6 +273,7 @@ def test_the_environment_says_nothing_secret(service_url: str) -> None:
     assert "hunter2" not in os.environ.values()
 
 
+@pytest.mark.kills
 def test_exclusive_is_exclusive_among_processes_and_free_after_death(
     client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
