@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+
+import pytest
 
 
 def for_each_seed(seeds: Iterable[int]) -> Callable[[Callable[[int], None]], Callable[[], None]]:
@@ -21,3 +23,8 @@ def for_each_seed(seeds: Iterable[int]) -> Callable[[Callable[[int], None]], Cal
         return test
 
     return one_test
+
+
+def first_of(now: int, seeds: Sequence[int]) -> list[object]:
+    """For `parametrize`: the first ones as they are, the others for `make chaos`."""
+    return [*seeds[:now], *(pytest.param(seed, marks=pytest.mark.long) for seed in seeds[now:])]

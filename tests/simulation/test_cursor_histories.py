@@ -369,8 +369,13 @@ _LIMITLESS: dict[str, Any] = {"deadline": None, "database": None, "suppress_heal
 
 TestCursorBesideASet = CursorBesideASet.TestCase
 TestCursorBesideASet.settings = settings(
-    max_examples=800, stateful_step_count=40, derandomize=True, print_blob=True, **_LIMITLESS
+    max_examples=250, stateful_step_count=40, derandomize=True, print_blob=True, **_LIMITLESS
 )
+
+
+@pytest.mark.long
+class TestMoreOfTheSame(CursorBesideASet.TestCase):  # type: ignore[valid-type, misc]
+    settings = settings(max_examples=800, stateful_step_count=40, derandomize=True, print_blob=True, **_LIMITLESS)
 
 
 @pytest.mark.soak
