@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.documents import ROOT, folders, pages
+
 PACKAGES = ("layer", "mapping", "schema_compat", "spark_connector")
-NOT_OURS = {"build", "dist", "__pycache__"}
 ARCHITECTURE_WORDS = 2_500
 README_WORDS = 600
 
@@ -25,17 +23,6 @@ _PAGE = re.compile(
     r"(?<![\w./])((?:docs|layer|mapping|schema_compat|spark_connector|tests)/[\w./-]+\.md)(?:#([\w-]+))?"
 )
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
-
-
-def _folders(top: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Folders with the names of their files; links between folders are not followed."""
-    for folder, inner, files in os.walk(top):
-        inner[:] = [name for name in inner if name not in NOT_OURS and not name.startswith(".")]
-        yield Path(folder), files
-
-
-def _pages() -> list[Path]:
-    return sorted(folder / name for folder, files in _folders(ROOT) for name in files if name.endswith(".md"))
 
 
 def _prose(page: Path) -> str:
@@ -72,13 +59,13 @@ def _words(page: Path) -> int:
     return len(page.read_text(encoding="utf-8").split())
 
 
-@pytest.mark.parametrize("page", _pages(), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_relative_link_leads_somewhere(page: Path) -> None:
     links = [link for link in _LINK.findall(_CODE.sub("", _prose(page))) if not re.match(r"[a-z][a-z+.-]*:", link)]
     assert [link for link in links if _leads_nowhere(page, link)] == []
 
 
-@pytest.mark.parametrize("page", _pages(), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_table_is_one(page: Path) -> None:
     """Rows behind an empty line are no table any more, but text with strokes."""
     blocks = re.findall(r"(?:^[ \t]*\|.*\n?)+", _prose(page), re.MULTILINE)
@@ -87,7 +74,7 @@ def test_every_table_is_one(page: Path) -> None:
 
 
 def test_pages_are_found() -> None:
-    names = {str(page.relative_to(ROOT)) for page in _pages()}
+    names = {str(page.relative_to(ROOT)) for page in pages()}
     assert {"README.md", "CONTRIBUTING.md", "docs/architecture.md", "layer/cursor/README.md"} <= names
 
 
@@ -101,7 +88,7 @@ def test_the_architecture_is_read_in_a_quarter_of_an_hour() -> None:
 
 
 def test_every_package_says_in_one_page_what_it_is() -> None:
-    readmes = [page for page in _pages() if page.name == "README.md" and page.relative_to(ROOT).parts[0] in PACKAGES]
+    readmes = [page for page in pages() if page.name == "README.md" and page.relative_to(ROOT).parts[0] in PACKAGES]
     assert {str(page.relative_to(ROOT)): words for page in readmes if (words := _words(page)) > README_WORDS} == {}
     packages = [ROOT / top for top in PACKAGES if top != "layer"]
     packages += [folder for folder in (ROOT / "layer").iterdir() if (folder / "__init__.py").exists()]
@@ -112,7 +99,7 @@ def test_every_package_says_in_one_page_what_it_is() -> None:
 def test_docstrings_name_pages_that_are_there() -> None:
     missing = set()
     for top in (*PACKAGES, "tests", "examples"):
-        for folder, files in _folders(ROOT / top):
+        for folder, files in folders(ROOT / top):
             for path in (folder / name for name in files if name.endswith(".py")):
                 for page, anchor in _PAGE.findall(path.read_text(encoding="utf-8")):
                     if not (ROOT / page).exists() or (anchor and anchor not in _anchors(ROOT / page)):
