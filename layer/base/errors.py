@@ -154,6 +154,10 @@ class NotAuthenticated(StoreError):
     """The cluster does not accept this client's credentials."""
 
 
+class NoCoordinatorNow(StoreError):
+    """A group has no coordinator at the moment: Kafka makes the topic of groups, or a broker restarts. It passes."""
+
+
 class TlsFailed(NotAuthenticated):
     """There is no trust between the cluster and this client: its certificate or ours was not accepted."""
 

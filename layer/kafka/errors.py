@@ -16,6 +16,9 @@ _log = logging.getLogger(__name__)
 _BY_CODE: Final[dict[int, type[errors.LayerError]]] = {
     KafkaError.TOPIC_ALREADY_EXISTS: errors.AlreadyExists,
     KafkaError.GROUP_ID_NOT_FOUND: errors.NoSuchSubscription,
+    KafkaError.NOT_COORDINATOR: errors.NoCoordinatorNow,
+    KafkaError.COORDINATOR_NOT_AVAILABLE: errors.NoCoordinatorNow,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS: errors.NoCoordinatorNow,
     KafkaError.NON_EMPTY_GROUP: errors.SubscriptionBusy,
     KafkaError.SECURITY_DISABLED: errors.NotSupportedYet,
     KafkaError._ALL_BROKERS_DOWN: errors.ConnectFailed,

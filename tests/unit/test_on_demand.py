@@ -16,6 +16,7 @@ from typing import Final
 import pytest
 import typer
 from typer.main import get_command
+from typer.testing import CliRunner
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.cli.main import app
@@ -155,3 +156,27 @@ def test_every_command_is_told_of_as_it_tells_of_itself() -> None:
         found = pkgutil.resolve_name(told.where)
         if not isinstance(found, typer.Typer):
             assert (inspect.getdoc(found) or "").startswith(told.help), name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--output", "yaml", "topics", "list"), "Invalid value for '--output': 'yaml' is not one of 'table', 'json'."),
+        (("consume", "t", "-s", "s", "--type", "x"), "'x' is not one of 'exclusive', 'shared', 'failover'."),
+        (("topics", "create", "t", "--partitions", "many"), "got 'many'"),
+        (("consume", "t", "-s", "s", "-n", "-4"), "got '-4'"),
+        (("serve", "--only", "cooking"), "'cooking' is not one of 'maintenance', "),
+        (("schemas", "check", "a", "b", "--type", "cobol"), "'cobol' is not one of "),
+        (("acls", "print", "--role", "king", "--principal", "a", "--topic", "t"), "'king' is not one of 'producer', "),
+        (("transactions", "show", "x"), "'x'"),
+        (("transactions", "slow", "--time", "x"), "'x'"),
+        (("--kafka-config", "nonsense", "topics", "list"), "got 'nonsense'"),
+        (("--instance", "A B", "topics", "list"), "'A B'"),
+    ],
+)
+def test_a_value_that_is_refused_is_named_without_the_validator_s_words(arguments: tuple[str, ...], said: str) -> None:
+    found = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    told = " ".join(found.stderr.replace("│", " ").split())
+    assert found.exit_code == 2, told
+    assert said in told
+    assert "Value error" not in told

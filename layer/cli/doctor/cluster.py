@@ -10,6 +10,7 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.shared.connection import require_listener
 from pulsar_on_kafka.cli.shared.output import CommandFailed, one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
@@ -62,6 +63,15 @@ def fail(check: str, found: str, advice: str) -> Finding:
 def judge(check: str, good: bool, found: str, advice: str, otherwise: Status = Status.WARN) -> Finding:
     """`ok` when it is good; else `otherwise`, with the advice."""
     return ok(check, found) if good else Finding(check, otherwise, found, advice)
+
+
+def advice(failure: errors.LayerError, grant: str) -> str:
+    """What to do about a question that had no answer: `grant` where Kafka said that a right is missing."""
+    if isinstance(failure, errors.NotAuthorized):
+        return grant
+    if isinstance(failure, (errors.NoCoordinatorNow, errors.NoLeaderNow, errors.DeadlineExceeded)):
+        return "Kafka is not ready for that yet, as just after its start: ask again in a minute"
+    return "the broker's log may say more"
 
 
 CONNECT_S: Final = 5.0
@@ -161,7 +171,7 @@ def check_settings(admin: KafkaAdmin) -> Iterator[Finding]:
         )
         return
     except errors.LayerError as failure:
-        yield warn("broker settings", one_line(failure), "grant DescribeConfigs on the cluster, or ask who runs it")
+        yield warn("broker settings", one_line(failure), advice(failure, "grant DescribeConfigs on the cluster"))
         return
     yield check_version(configs)
     yield from judge_settings(configs)
@@ -191,7 +201,7 @@ def check_state_topics(admin: KafkaAdmin, instance: Instance) -> Iterator[Findin
     try:
         there = admin.list_topics(Deadline.after(ANSWER_S))
     except errors.LayerError as failure:
-        yield warn("state topics", one_line(failure), f"grant Describe on topics {instance.prefix}*")
+        yield warn("state topics", one_line(failure), advice(failure, f"grant Describe on topics {instance.prefix}*"))
         return
     names = {topic: instance.state_topic(topic) for topic in ALL}
     present = {topic: name for topic, name in names.items() if name in there}
@@ -219,13 +229,13 @@ def _check_state_topic(admin: KafkaAdmin, topic: StateTopic, kafka_name: str, pa
     if not topic.partitions <= partitions <= topic.most_partitions:
         return fail(
             check,
-            f"{kafka_name} has {partitions} partitions, not {topic.partitions}",
+            f"{kafka_name} has {counted(partitions, 'partition')}, not {topic.partitions}",
             "ids are made from the number: restore the topic as it was",
         )
     try:
         configs = admin.topic_configs(kafka_name, Deadline.after(ANSWER_S))
     except errors.LayerError as failure:
-        return warn(check, one_line(failure), f"grant DescribeConfigs on topic {kafka_name}")
+        return warn(check, one_line(failure), advice(failure, f"grant DescribeConfigs on topic {kafka_name}"))
     return judge_state_topic(topic, kafka_name, configs, partitions)
 
 
@@ -253,7 +263,7 @@ def judge_state_topic(topic: StateTopic, kafka_name: str, configs: Mapping[str, 
             return fail(
                 check, f"{option} of {kafka_name} is {value}, not {needed}: {why}", _alter(kafka_name, option, needed)
             )
-    return ok(check, f"{partitions} partitions, {cleanup}")
+    return ok(check, f"{counted(partitions, 'partition')}, {cleanup}")
 
 
 _PROMISES: Final = {
@@ -296,7 +306,7 @@ def check_transactions(admin: KafkaAdmin, instance: Instance) -> Iterator[Findin
         on_group = admin.allowed_on_group(group, Deadline.after(ANSWER_S))
         members = len(admin.describe_group(group, Deadline.after(ANSWER_S)).members) if on_group else None
     except errors.LayerError as failure:
-        yield warn("transactions", one_line(failure), f"grant Describe on topics {instance.prefix}*")
+        yield warn("transactions", one_line(failure), advice(failure, f"grant Describe on topics {instance.prefix}*"))
         return
     yield from judge_transactions(instance, allowed, on_group, members)
 
@@ -316,7 +326,7 @@ def judge_transactions(
     missing = _missing(instance, SERVING, allowed)
     if "Read" not in on_group:
         missing.append(f"Read on group {coordinators_group(instance)}")
-    served = "" if members is None else f", now served by {members} process{'' if members == 1 else 'es'}"
+    served = "" if members is None else f", now served by {counted(members, 'process', 'processes')}"
     if not missing:
         yield ok("transactions", f"this user may begin them and serve coordinators{served}")
     elif members == 0:

@@ -15,10 +15,12 @@ import typer
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over, stands_in
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.doctor.cluster import (
     ANSWER_S,
     Finding,
     Status,
+    advice,
     check_reachable,
     check_settings,
     check_state_topics,
@@ -113,7 +115,7 @@ def check_service(admin: KafkaAdmin, instance: Instance) -> Finding:
     try:
         members = admin.describe_group(group, Deadline.after(ANSWER_S)).members
     except errors.LayerError as failure:
-        return warn("maintenance", one_line(failure), f"grant Describe on group {group}")
+        return warn("maintenance", one_line(failure), advice(failure, f"grant Describe on group {group}"))
     return judge_members(member.client_id for member in members if not is_over(member.client_id))
 
 
@@ -123,9 +125,9 @@ def judge_members(client_ids: Iterable[str]) -> Finding:
     clients = sum(map(stands_in, there))
     services = len(there) - clients
     if services:
-        return ok("maintenance", f"{services} service{'s' if services > 1 else ''}")
+        return ok("maintenance", counted(services, "service"))
     if clients:
-        return ok("maintenance", f"no service; {clients} client{'s' if clients > 1 else ''} in its stead")
+        return ok("maintenance", f"no service; {counted(clients, 'client')} in its stead")
     return ok("maintenance", "nobody now: run pok serve, or have clients that live for minutes")
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cli.doctor.cluster import Finding, Status, fail, ok, warn
+from pulsar_on_kafka.cli.doctor.cluster import Finding, Status, advice, fail, ok, warn
 from pulsar_on_kafka.cli.shared.output import one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
@@ -46,7 +46,7 @@ def probe(settings: KafkaSettings, admin: KafkaAdmin) -> Iterator[Finding]:
     try:
         admin.create_topic(name, 1, _CONFIGS, Deadline.after(STEP_S))
     except errors.LayerError as failure:
-        yield fail("create a topic", one_line(failure), "grant Create on topics (or on the cluster)")
+        yield fail("create a topic", one_line(failure), advice(failure, "grant Create on topics (or on the cluster)"))
         return
     yield ok("create a topic", name)
     try:
@@ -61,20 +61,20 @@ def _use(settings: KafkaSettings, admin: KafkaAdmin, name: str) -> Iterator[Find
     try:
         sent = _write(settings, name)
     except errors.LayerError as failure:
-        yield fail("write", one_line(failure), "grant Write on topics")
+        yield fail("write", one_line(failure), advice(failure, "grant Write on topics"))
         return
     yield ok("write", f"{_RECORDS} records, the last one answered in {sent.after_ms - sent.before_ms} ms")
     try:
         stamped_ms = _read_timestamp(settings, name)
     except errors.LayerError as failure:
-        yield fail("read", one_line(failure), "grant Read on topics")
+        yield fail("read", one_line(failure), advice(failure, "grant Read on topics"))
         return
     yield ok("read", f"{_RECORDS} records")
     yield judge_clock(sent, stamped_ms)
     try:
         joined_ms = _join_and_commit(settings, name)
     except errors.LayerError as failure:
-        yield fail("join a group and commit", one_line(failure), "grant Read on groups")
+        yield fail("join a group and commit", one_line(failure), advice(failure, "grant Read on groups"))
         return
     finally:
         _delete_group(admin, name)
@@ -159,7 +159,8 @@ def _delete(admin: KafkaAdmin, topic: str) -> Finding:
     try:
         admin.delete_topic(topic, Deadline.after(STEP_S))
     except errors.LayerError as failure:
-        return warn("delete a topic", one_line(failure), f"grant Delete on topics; {topic} is left behind")
+        told = advice(failure, "grant Delete on topics")
+        return warn("delete a topic", one_line(failure), f"{told}; {topic} is left behind")
     return ok("delete a topic", topic)
 
 

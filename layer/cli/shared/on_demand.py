@@ -6,7 +6,8 @@ So `pok --version`, `pok --help` and a shell that completes a noun load none of 
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 import typer
@@ -22,6 +23,19 @@ class OnDemand(NamedTuple):
     help: str
 
 
+@contextmanager
+def _plain_words() -> Iterator[None]:
+    """A value that is refused is named, and of what typer's validator (pydantic) says its own words are left out."""
+    try:
+        yield
+    except typer.BadParameter as refused:
+        message = refused.message.removeprefix("Value error, ")
+        told: list[Any] = getattr(refused.__cause__, "errors", list)()  # pydantic's, where typer has it
+        given = repr(told[0]["input"]) if told else ""
+        refused.message = message if given in message else f"{message}, got {given:.60}"
+        raise
+
+
 class OnDemandGroup(TyperGroup):
     """Derive from it with `on_demand`, commands by name in the order in which they are listed."""
 
@@ -31,6 +45,14 @@ class OnDemandGroup(TyperGroup):
         super().__init__(**options)
         for name, told in self.on_demand.items():
             self.add_command(TyperCommand(name, help=told.help))
+
+    def make_context(self, *given: Any, **options: Any) -> Any:
+        with _plain_words():
+            return super().make_context(*given, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _plain_words():
+            return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The command that is to run, or in which a shell completes."""

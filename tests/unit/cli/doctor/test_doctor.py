@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import KafkaError
 
 from pulsar_on_kafka.base.processes import SERVICE, STAND_IN
 from pulsar_on_kafka.cli.doctor.cluster import (
@@ -10,6 +11,7 @@ from pulsar_on_kafka.cli.doctor.cluster import (
     SERVING,
     SETTING_RULES,
     Status,
+    advice,
     check_version,
     judge_settings,
     judge_state_topic,
@@ -19,6 +21,7 @@ from pulsar_on_kafka.cli.doctor.command import check_librdkafka, check_open_file
 from pulsar_on_kafka.cli.doctor.probe import Sent, judge_clock
 from pulsar_on_kafka.cli.doctor.state import format_of
 from pulsar_on_kafka.embedded.settings import common_properties
+from pulsar_on_kafka.kafka.errors import translate
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
 
@@ -171,3 +174,18 @@ def test_a_record_s_format_is_its_first_byte_or_its_v() -> None:
     assert format_of(b"\x02rest") == 2
     assert format_of(b'{"v":1,"name":"x"}') == 1
     assert [format_of(value) for value in (b"", b"{", b"{}", b'{"v":"1"}', b'{"v":true}')] == [-1] * 5
+
+
+@pytest.mark.parametrize(
+    ("code", "advised"),
+    [
+        (KafkaError.NOT_COORDINATOR, "Kafka is not ready for that yet, as just after its start: ask again in a minute"),
+        (KafkaError.COORDINATOR_NOT_AVAILABLE, "Kafka is not ready for that yet"),
+        (KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "Kafka is not ready for that yet"),
+        (KafkaError.LEADER_NOT_AVAILABLE, "Kafka is not ready for that yet"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "grant Describe on groups"),
+        (KafkaError.INVALID_REQUEST, "the broker's log may say more"),
+    ],
+)
+def test_rights_are_asked_for_only_where_kafka_says_that_they_are_missing(code: int, advised: str) -> None:
+    assert advice(translate(KafkaError(code), "describing a group"), "grant Describe on groups").startswith(advised)
