@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _kafka(told: str) -> str:
     """The version of the matrix that is meant, or any other in full."""
-    found = next((version for version in KAFKAS if version == told or version.startswith(f"{told}.")), None)
+    found = next((version for version in KAFKAS if told in (version, version.rpartition(".")[0])), None)
     if found is None and re.fullmatch(r"\d+\.\d+\.\d+", told) is None:
         raise argparse.ArgumentTypeError(f"{told!r}: one of {', '.join(KAFKAS)}, or another version as 4.1.2")
     return found or told
