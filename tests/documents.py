@@ -1,17 +1,29 @@
 """Pages of the documentation as tests read them: their blocks of code, and the commands in their prose.
 
-A block's language says what it is:
+A block's language says what becomes of it:
 
-    python    a program, or a part of one
-    console   `$ command` lines, the lines below each are what it prints
-    sh        command lines
-    json      a file
-    text      a picture, or what a program prints
+    python    runs; the blocks of one page share a namespace
+    console   `$ command` lines run in the page's working folder, the lines below each are what it prints
+    sh        command lines run; a `text` block marked `<!-- output -->` behind it is what the last one prints
+    json      a file (see below), which a later block reads
+    text      a picture, unless it is marked as output
+
+What a reader need not see stands in HTML comments:
+
+    <!-- runs: two clusters -->   where the next block runs, at the top of a page all: one of `PLACES` or `READ_ALONE`
+    <!-- output -->               the next block is what the last command prints
+    <!-- file: NAME -->           the next block is a file of that name in the page's working folder
+    <!-- hidden: LANGUAGE         a block that runs, or with `file: NAME` is a file; its text ends with the comment
+    ...
+    -->
+
+`pok` and `python` run; lines of `make`, `pip` and `docker` are read: what they name must be there.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -23,8 +35,38 @@ from markdown_it.token import Token
 ROOT = Path(__file__).resolve().parents[1]
 _NOT_OURS = {"build", "dist", "__pycache__"}
 
-LANGUAGES = frozenset({"python", "console", "sh", "json", "text"})
+LANGUAGES = frozenset({"python", "console", "sh", "json", "text", "file"})
+"""The last one is that of hidden files alone."""
+PLACES = ("broker", "two clusters")
+"""Who runs a page's blocks: `tests/integration/documents` and `tests/clusters`."""
+READ_ALONE = {
+    "pulsar": "A Pulsar of somebody's own; `make compat` and `tests/from_pulsar` start one, and do the same.",
+    "after hours": "Seen only after hours of a service's work.",
+    "spark": "Needs Spark, and set-up that the pages lack; `tests/spark` has other programs that do the same.",
+    "migration": "Moves a tenant between two services; `tests/clusters/test_migration.py` does, by other commands.",
+    "systemd": "A machine's own; `tests/unit/examples/test_systemd.py` reads the units.",
+}
+"""What no test runs, though the commands are looked up, and why. No other reason is taken."""
 COMMANDS = frozenset({"console", "sh"})
+
+_COMMENT = re.compile(r"<!--\s*(runs|output|file|hidden)(?::[ \t]*([^\n]*?))?[ \t]*(?:\n(.*?))?-->", re.DOTALL)
+_VARIES = tuple(
+    (re.compile(pattern), same)
+    for pattern, same in {
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z": "<time>",
+        r"127\.0\.0\.1:\d{4,5}": "<address>",
+        r"localhost:\d{4,5}": "<address>",
+        r"\b\d{12,}|\b\d+(?=:\d+\b(?!:\d\d))": "<number>",
+        r"\b\d+\.\d+\.\d+\b(?!\.)( on .*)?": "<version>",
+        r"pok-doctor-\w+": "<name>",
+        r"cluster [\w-]{22}": "<cluster>",
+        r"(\"producer\": \")[^\"]+": r"\1<producer>",
+        r"\d+(\.\d+)? ms\b": "<ms>",
+        r"\bin \d+s\b": "<seconds>",
+        r"─+": "─",
+        r"[ \t]+": " ",
+    }.items()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +77,25 @@ class Block:
     line: int
     language: str
     text: str
+    place: str
+    file: str = ""
+    is_output: bool = False
 
     @property
     def where(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def runs(self) -> bool:
+        return self.language != "text" or self.is_output
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command line of a block, and what it is to print; None where the page does not say."""
+
+    line: str
+    output: str | None = None
 
 
 def folders(top: Path) -> Iterator[tuple[Path, list[str]]]:
@@ -52,19 +109,45 @@ def pages() -> list[Path]:
     return sorted(folder / name for folder, files in folders(ROOT) for name in files if name.endswith(".md"))
 
 
+def pages_of(place: str) -> list[Path]:
+    """Pages with something that runs in `place`."""
+    return [page for page in pages() if any(block.runs and block.place == place for block in blocks(page))]
+
+
 @cache
 def blocks(page: Path) -> tuple[Block, ...]:
-    """In their order; a block that says no language has none."""
-    code = [token for token in _tokens(page) if token.type in ("fence", "code_block")]
-    return tuple(Block(page, token.map[0] + 1 if token.map else 0, token.info.strip(), token.content) for token in code)
+    """In their order, hidden ones among them."""
+    found: list[Block] = []
+    everywhere, place, name, is_output = PLACES[0], "", "", False
+    for token in _tokens(page):
+        line = token.map[0] + 1 if token.map else 0
+        if token.type == "html_block":
+            for word, value, text in _COMMENT.findall(token.content):
+                if word == "runs" and not found and line <= 2:
+                    everywhere = value
+                elif word == "runs":
+                    place = value
+                elif word == "output":
+                    is_output = True
+                elif word == "file" and not text:
+                    name = value
+                else:
+                    language, file = (value, "") if word == "hidden" else ("file", value)
+                    found.append(Block(page, line, language, text, place or everywhere, file))
+        elif token.type in ("fence", "code_block"):
+            language = token.info.strip() if token.type == "fence" else ""
+            found.append(Block(page, line, language, token.content, place or everywhere, name, is_output))
+            place, name, is_output = "", "", False
+    return tuple(found)
 
 
-def commands(block: Block) -> list[str]:
+def commands(block: Block) -> list[Command]:
     """The command lines of a `console` or `sh` block; lines that end with a backslash go on."""
-    lines = block.text.replace("\\\n", " ").splitlines()
+    text = block.text.replace("\\\n", " ")
     if block.language == "sh":
-        return [line for line in lines if line.strip() and not line.startswith("#")]
-    return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+        return [Command(line) for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    found = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n?)*)", text, re.MULTILINE)
+    return [Command(line, output or None) for line, output in found]
 
 
 def spans(page: Path) -> Iterator[tuple[int, str]]:
@@ -73,6 +156,18 @@ def spans(page: Path) -> Iterator[tuple[int, str]]:
         for child in token.children or ():
             if child.type == "code_inline":
                 yield (token.map[0] + 1 if token.map else 0), child.content
+
+
+def prints(expected: str, printed: str) -> bool:
+    """Whether a page tells what was printed, but for times, ids, addresses, widths, and what `...` stands for."""
+    pattern = re.escape(_canonical(expected)).replace("\\.\\.\\.\\\n", "(?:.*\n)*").replace(r"\.\.\.", ".*")
+    return re.fullmatch(pattern, _canonical(printed)) is not None
+
+
+def _canonical(text: str) -> str:
+    for pattern, same in _VARIES:
+        text = pattern.sub(same, text)
+    return "".join(f"{line.strip()}\n" for line in text.strip().splitlines())
 
 
 @cache

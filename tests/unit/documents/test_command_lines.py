@@ -18,7 +18,7 @@ def _lines(page: Path) -> Iterator[tuple[int, str]]:
     yield from spans(page)
     for block in blocks(page):
         if block.language in COMMANDS:
-            yield from ((block.line, line) for line in commands(block))
+            yield from ((block.line, command.line) for command in commands(block))
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
