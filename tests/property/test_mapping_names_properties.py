@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from pulsar_on_kafka.mapping.encoding.escaping import Escaper
 from pulsar_on_kafka.mapping.errors import InvalidTopicName
+from pulsar_on_kafka.mapping.names.read_back import parse_group_id, topic_from_kafka, unescape
 from pulsar_on_kafka.mapping.names.subscription_group import (
     MAX_SUBSCRIPTION_CHARS,
     group_id,
     partition_group_id,
 )
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.mapping.names.topic_name import MAX_PARTITION, TopicName, kafka_topic
 from pulsar_on_kafka.mapping.state.instances import Instance, holds_state
 from pulsar_on_kafka.mapping.state.state_topics import SYSTEM_NAMESPACE, TOPICS
-from tests.names_read_back import parse_group_id, parse_partition_group_id, topic_from_kafka, unescape
 
 # Letters that the escapes themselves are made of collide soonest.
 NASTY = st.text("-x2ed5fh0._a", min_size=1, max_size=12)
@@ -147,6 +147,16 @@ def test_groups_are_reversible_and_different(name: TopicName, one: str, other: s
 def test_only_canonical_group_ids_are_read(text: str) -> None:
     parsed = parse_group_id(text)
     assert parsed is None or group_id(*parsed) == text
+
+
+_PARTITION = re.compile(r"(.*)/(0|[1-9][0-9]{0,9})", re.DOTALL)
+
+
+def parse_partition_group_id(text: str) -> tuple[str, str, int] | None:
+    """(Kafka topic, subscription, partition) of a partition's group; None for every other group."""
+    found = _PARTITION.fullmatch(text)
+    whole = parse_group_id(found[1]) if found is not None and int(found[2]) <= MAX_PARTITION else None
+    return None if found is None or whole is None else (*whole, int(found[2]))
 
 
 @given(topic_names(), SUBSCRIPTIONS, SUBSCRIPTIONS, st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))

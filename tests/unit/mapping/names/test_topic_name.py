@@ -8,8 +8,8 @@ import pytest
 
 from pulsar_on_kafka.mapping.encoding.escaping import units
 from pulsar_on_kafka.mapping.errors import InvalidTopicName
+from pulsar_on_kafka.mapping.names.read_back import topic_from_kafka
 from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
-from tests.names_read_back import topic_from_kafka
 
 
 def persistent(local_name: str, partition: int = -1) -> TopicName:

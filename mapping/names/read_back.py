@@ -1,8 +1,10 @@
-"""Names that the mapping made, read back: that this can be done is what proves them different."""
+"""Names that the mapping made are read back: of what Kafka lists, what is ours. That this can be done proves them
+different."""
 
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from pulsar_on_kafka.mapping.encoding.escaping import Escaper
 from pulsar_on_kafka.mapping.errors import InvalidSubscriptionName, InvalidTopicName
@@ -15,15 +17,13 @@ from pulsar_on_kafka.mapping.names.topic_name import (
     _LOCAL_ESCAPER,
     _NAMESPACE_ESCAPER,
     _NON_PERSISTENT_PREFIX,
-    MAX_PARTITION,
     NON_PERSISTENT,
     PERSISTENT,
     TopicName,
     kafka_topic,
 )
 
-_ESCAPE = re.compile(r"-x([0-9a-f]{1,6})-")
-_PARTITION = re.compile(r"(.*)/(0|[1-9][0-9]{0,9})", re.DOTALL)
+_ESCAPE: Final = re.compile(r"-x([0-9a-f]{1,6})-")
 
 
 def unescape(escaper: Escaper, escaped: str) -> str | None:
@@ -71,10 +71,3 @@ def parse_group_id(text: str) -> tuple[str, str] | None:
     except InvalidSubscriptionName:
         return None
     return topic, subscription
-
-
-def parse_partition_group_id(text: str) -> tuple[str, str, int] | None:
-    """(Kafka topic, subscription, partition) of a partition's group; None for every other group."""
-    found = _PARTITION.fullmatch(text)
-    whole = parse_group_id(found[1]) if found is not None and int(found[2]) <= MAX_PARTITION else None
-    return None if found is None or whole is None else (*whole, int(found[2]))
