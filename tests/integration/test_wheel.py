@@ -118,6 +118,8 @@ def test_readme_s_first_lines_draw_holes_where_there_is_no_java(wheel: Path, tmp
 @pytest.mark.timeout(600)
 def test_it_lives_beside_a_user_s_own_modules(wheel: Path, service_url: str, unique: Unique, tmp_path: Path) -> None:
     python = _installed(wheel, "", tmp_path / "empty")
+    locked = ROOT / "requirements" / "dev.lock"
+    _run(tmp_path, *UV, "pip", "install", "--quiet", "--python", python, "--constraints", locked, "pytest")
     own = tmp_path / "own"
     own.mkdir()
     for name in FOLDERS[1:]:
@@ -129,6 +131,11 @@ def test_it_lives_beside_a_user_s_own_modules(wheel: Path, service_url: str, uni
 
     said = _run(own, python, "program.py", service_url, topic).split("\n")
     assert said == ["0", "1", "2", "backlog 0", pulsar_on_kafka.__version__, ""]
+
+    page = (ROOT / "docs" / "testing.md").read_text()
+    (own / "test_orders.py").write_text(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[0])
+    tested = _run(own, "env", f"POK_BOOTSTRAP={service_url.removeprefix('kafka://')}", python, "-m", "pytest", "-q")
+    assert "1 passed" in tested
 
     pok = (python.with_name("pok"), "--url", service_url)
     _run(own, *pok, "produce", topic, "-m", "one", "-m", "two")

@@ -28,8 +28,8 @@ FOLDERS = {
 FLOORS = (
     "base", "mapping", "schema_compat", "kafka", "statelog", "cursor", "metadata", "registry", "schema", "crypto",
     "transactions", "deduplication", "replicated", "ledgers", "subscriptions", "node", "lookup", "sending", "client",
-    "asyncio", "functions", "admin", "metrics", "service", "migration", "lookup_service", "embedded", "spark", "compat",
-    "cli",
+    "asyncio", "functions", "admin", "metrics", "service", "migration", "lookup_service", "embedded", "testing",
+    "spark", "compat", "cli",
 )  # fmt: skip
 """A module imports from its own floor and from those before it."""
 ROOMS = {
