@@ -83,7 +83,9 @@ class Client:
     most 16 threads, which end with `close`.
     """
 
-    def __init__(self, service_url: str | AutoClusterFailover | ServiceInfoProvider, **kwargs: Any) -> None:
+    def __init__(
+        self, service_url: str | AutoClusterFailover | ServiceInfoProvider | None = None, **kwargs: Any
+    ) -> None:
         """`kwargs` and exceptions are those of the blocking `Client`."""
         self._client = BlockingClient(service_url, **kwargs)
         self._bridge = Bridge()

@@ -6,8 +6,9 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.worker import aside
@@ -24,7 +25,7 @@ from pulsar_on_kafka.client.values.logger import install_logger
 from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.client.values.option_tables import BYTES, takes
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
-from pulsar_on_kafka.exceptions import AlreadyClosed
+from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration
 from pulsar_on_kafka.lookup.places import TenantPlace
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.node import Node
@@ -33,6 +34,9 @@ from pulsar_on_kafka.sending.arguments import check_type, check_type_or_none
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.transactional_sends import Transaction
 from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.client.tracing import Tracing
 
 _log = logging.getLogger(__name__)
 
@@ -96,30 +100,36 @@ class Client:
         more: how much of what is acknowledged out of order is kept in memory; the largest limit of the process's
         Clients of a cluster counts), `metrics_port` (where `GET /metrics` answers with this process's metrics, 0
         for a free port; docs/metrics.md), `stand_in` (whether this process may take over the roles of `pok serve` while
-        no service is there; None: as the environment's POK_STAND_IN says, and else yes; layer/service/README.md) and
+        no service is there; None: as the environment's POK_STAND_IN says, and else yes; layer/service/README.md),
+        `tracing` (spans of OpenTelemetry for what is sent and received: True with the global provider, or a
+        TracerProvider; needs the extra `otel`; docs/tracing.md), `profile` (which profile of the user's configuration
+        says what these arguments do not; `service_url` may then be left out; docs/profiles.md) and
         `instance` (whose state it is, where several share a cluster who do not trust one another: 1 to 40 of a-z, 0-9
         and single hyphens between them, '' for the one without a name; None: as the environment's POK_INSTANCE says,
         and else ''; docs/acls.md).
 
         Raises:
-            ValueError: the URL is none of the above, an argument has a wrong type, or comes with a provider that says
-                it itself (`authentication`, `tls_trust_certs_file_path`).
-            InvalidConfiguration: a number is out of range, no instance can have this name, or `kafka_config` sets what
-                is not the user's to set.
+            ValueError: the URL is none of the above, or is not given and neither is a profile; an argument has a wrong
+                type, or comes with a provider that says it itself (`authentication`, `tls_trust_certs_file_path`).
+            InvalidConfiguration: a number is out of range, no instance can have this name, `kafka_config` sets what
+                is not the user's to set; `tracing` is wanted and OpenTelemetry is not installed; the profile is not
+                there, or says what cannot be.
             NotSupported: an option that this version does not have.
         """
         install_logger(options.logger)
+        options = options.profiled()
+        self._tracing = _tracing_of(options)
         self._begin(options)
 
     def _begin(self, options: ClientOptions) -> None:
         self._options = options
         self._homes: Homes | None = None
         self._provided: ProvidedPlaces | None = None
-        if not isinstance(options.service_url, str):
+        if not isinstance(options.service_url, str | None):
             self._follow_provider(options.service_url, options)
             return
         self._service_info = options.service_info()
-        directory = directory_of(options.service_url, options.listener_name or "")
+        directory = directory_of(options.url, options.listener_name or "")
         if directory is None:
             self._settings = options.kafka_settings()
             self._session = Session(options, self._settings)
@@ -182,7 +192,9 @@ class Client:
         return self._producer(options)
 
     def _producer(self, options: ProducerOptions) -> Producer:
-        return open_producer(options, self._session) if self._homes is None else self._homes.producer(options)
+        homes = self._homes
+        producer = open_producer(options, self._session) if homes is None else homes.producer(options)
+        return producer if self._tracing is None else self._tracing.producer(producer)
 
     @takes(ConsumerOptions)
     def subscribe(self, options: ConsumerOptions) -> Consumer:
@@ -222,6 +234,13 @@ class Client:
         return self._consumer(options)
 
     def _consumer(self, options: ConsumerOptions) -> Consumer:
+        if self._tracing is None:
+            return self._subscribed(options)
+        return self._tracing.consumer(
+            options, lambda listener: self._subscribed(replace(options, message_listener=listener))
+        )
+
+    def _subscribed(self, options: ConsumerOptions) -> Consumer:
         return subscribed(options, self._session) if self._homes is None else self._homes.consumer(options)
 
     @takes(ReaderOptions)
@@ -330,3 +349,15 @@ class Client:
     def metrics_port(self) -> int | None:
         """Where Prometheus finds this process's metrics; ours, not the official client's."""
         return self._session.metrics_port if self._homes is None else self._homes.metrics_port
+
+
+def _tracing_of(options: ClientOptions) -> Tracing | None:
+    if options.tracing is False:
+        return None
+    try:
+        from pulsar_on_kafka.client.tracing import Tracing  # only here: OpenTelemetry is an extra
+    except ImportError as missing:
+        raise InvalidConfiguration(
+            f"tracing needs OpenTelemetry ({missing}): pip install 'pulsar-on-kafka[otel]'"
+        ) from missing
+    return Tracing(None if options.tracing is True else options.tracing)

@@ -111,6 +111,12 @@ DEFAULT_MAX_TOPICS: Final = 200
 STAND_IN_VARIABLE: Final = "POK_STAND_IN"
 LOOKUP_SCHEME: Final = "pok+lookup://"
 _LOOKUP_SCHEMES: Final = (LOOKUP_SCHEME, "pok+lookup+ssl://")
+_FILES: Final = {
+    "tls_trust_certs_file_path": "ssl.ca.location",
+    "tls_certificate_file_path": "ssl.certificate.location",
+    "tls_private_key_file_path": "ssl.key.location",
+}
+"""Official arguments, and the options of librdkafka that a profile may say in their place."""
 _YES: Final = frozenset({"", "1", "true", "yes", "on"})
 _NO: Final = frozenset({"0", "false", "no", "off"})
 
@@ -119,7 +125,7 @@ _NO: Final = frozenset({"0", "false", "no", "off"})
 class ClientOptions:
     """The official options of `Client`, and ours, which are given by keyword only."""
 
-    service_url: str | AutoClusterFailover | ServiceInfoProvider
+    service_url: str | AutoClusterFailover | ServiceInfoProvider | None = None
     authentication: Annotated[Authentication | None, ELSEWHERE] = field(default=None, repr=False)
     operation_timeout_seconds: Annotated[int, Within(1)] = 30
     io_threads: Annotated[int, Within(1)] = 1
@@ -145,17 +151,25 @@ class ClientOptions:
     enable_transaction: bool = False
     stand_in: bool | None = None
     instance: Annotated[str | None, ELSEWHERE] = None
+    tracing: Annotated[Any, ELSEWHERE] = False
+    profile: str | None = None
 
     def check(self) -> None:
         """Raises what `Client.__init__` says, but for the security options (`kafka_settings`)."""
         check_table(self)
-        if not isinstance(self.service_url, str):
+        if self.service_url is None and self.profile is None:
+            raise ValueError("Client needs a service_url, or a profile")
+        if not isinstance(self.service_url, str | None):
+            if self.profile is not None:
+                raise ValueError("Argument profile is not supported when service_url is a provider, which says it all")
             for name in ("authentication", "tls_trust_certs_file_path"):
                 if getattr(self, name) is not None:
                     raise ValueError(
                         f"Argument {name} is not supported when service_url is an AutoClusterFailover or "
                         f"ServiceInfoProvider; set {name} on each ServiceInfo instead"
                     )
+        if not isinstance(self.tracing, bool) and not hasattr(self.tracing, "get_tracer"):
+            raise ValueError(f"tracing is expected to be a bool or a TracerProvider, got {self.tracing!r:.60}")
         self.stands_in()
         chosen_instance(self.instance)
         follows = isinstance(self.service_url, str) and self.service_url.startswith(_LOOKUP_SCHEMES)
@@ -164,6 +178,29 @@ class ClientOptions:
             when=self.listener_name is not None and not follows,
         )
         not_yet("log_conf_file_path (use logger)", when=self.log_conf_file_path is not None)
+
+    def profiled(self) -> ClientOptions:
+        """These options with what the profile says and they do not. Raises InvalidConfiguration."""
+        if self.profile is None:
+            return self
+        from pulsar_on_kafka.client.connection.profiles import Profiles  # only here: most programs have none
+
+        with pulsar_errors():
+            profile = Profiles().named(self.profile)
+            config = profile.kafka_config(login=self.authentication is None)
+            url = self.service_url or profile.url
+        if not url:
+            raise InvalidConfiguration(f"profile {self.profile!r} has no url, and no service_url is given")
+        for argument, option in _FILES.items():
+            if getattr(self, argument) is not None:
+                config.pop(option, None)
+        instance = self.instance
+        if instance is None and not os.environ.get(INSTANCE_VARIABLE, "").strip():
+            instance = profile.instance
+        config |= self.kafka_config or {}
+        options = replace(self, service_url=url, kafka_config=config, instance=instance)
+        options.check()
+        return options
 
     def stands_in(self) -> bool:
         """Whether the client's process may take over a service's roles. Raises InvalidConfiguration."""

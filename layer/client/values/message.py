@@ -32,9 +32,11 @@ _log: Final = logging.getLogger(__name__)
 class Message(Delivery):
     """A received message. Source: `pulsar.Message`."""
 
-    __slots__ = ("_decoded",)
+    __slots__ = ("_decoded", "trace_context")
 
     _decoded: RecordHeaders
+    trace_context: object
+    """Set by a traced consumer alone; ours (`client.tracing.context_of`)."""
 
     def _headers(self) -> RecordHeaders:
         try:
