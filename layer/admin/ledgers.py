@@ -57,14 +57,14 @@ class LedgerAdmin(AdminContext):
             incarnation, partition, _ = unpack_ledger_id(ledger_id)
         except MappingError as error:
             raise errors.InvalidOption(str(error)) from error
-        gone = errors.NoSuchTopic(f"ledger {ledger_id} (of life {incarnation}, partition {partition}) is of no topic")
+        gone = errors.NoSuchTopic(f"no topic has ledger {ledger_id}: it never was, or its topic was deleted")
         record = next((r for r in self.node.topics.active(deadline) if r.incarnation == incarnation), None)
         topic = None if record is None else self.node.topics.find(TopicName.parse(record.name), deadline)
         if topic is None or topic.layout.incarnation != incarnation or partition >= topic.partitions:
             raise gone
         found = [each for each in self._infos(topic, [partition], deadline) if each.ledger_id == ledger_id]
         if not found:
-            raise errors.NoSuchTopic(f"ledger {ledger_id} is not one of {topic.name} now")
+            raise errors.NoSuchTopic(f"{topic.name} has no ledger {ledger_id}: it was deleted, or is not written yet")
         return found[0]
 
     def rebuild_ledgers(self, told: Callable[[int, int], None] = lambda done, of: None) -> int:

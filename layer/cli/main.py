@@ -11,13 +11,14 @@ import typer
 from pulsar_on_kafka.cli.shared.on_demand import OnDemand, OnDemandGroup
 from pulsar_on_kafka.cli.shared.settings import (
     DEBUG_HELP,
-    DEFAULT_URL,
     INSTANCE_HELP,
     KAFKA_CONFIG_HELP,
     OUTPUT_HELP,
+    PROFILE_HELP,
+    PROFILE_VARIABLE,
     URL_HELP,
+    Given,
     OutputFormat,
-    Settings,
 )
 from pulsar_on_kafka.mapping.state.instances import INSTANCE_VARIABLE
 
@@ -47,6 +48,9 @@ class _Commands(OnDemandGroup):
         "serve": OnDemand(
             "pulsar_on_kafka.cli.commands.serve:serve",
             "Run a cluster's roles until SIGTERM or Ctrl-C.",
+        ),
+        "profile": OnDemand(
+            "pulsar_on_kafka.cli.commands.profile:app", "Profiles of the configuration: clusters and the ways to them."
         ),
         "topics": OnDemand("pulsar_on_kafka.cli.commands.topics:app", "Make, look at and delete topics."),
         "acls": OnDemand("pulsar_on_kafka.cli.commands.acls:app", "Rights that programs need."),
@@ -102,20 +106,25 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     ctx: typer.Context,
-    url: Annotated[str, typer.Option("--url", envvar="POK_URL", help=URL_HELP)] = DEFAULT_URL,
+    url: Annotated[str | None, typer.Option("--url", envvar="POK_URL", help=URL_HELP, show_default=False)] = None,
     kafka_config: Annotated[
         list[str] | None, typer.Option("--kafka-config", help=KAFKA_CONFIG_HELP, metavar="FILE|KEY=VALUE")
     ] = None,
-    output: Annotated[OutputFormat, typer.Option("--output", help=OUTPUT_HELP)] = OutputFormat.TABLE,
+    output: Annotated[OutputFormat | None, typer.Option("--output", help=OUTPUT_HELP, show_default=False)] = None,
     debug: Annotated[bool, typer.Option("--debug", help=DEBUG_HELP)] = False,
     instance: Annotated[
-        str, typer.Option("--instance", envvar=INSTANCE_VARIABLE, help=INSTANCE_HELP, metavar="NAME")
-    ] = "",
+        str | None,
+        typer.Option("--instance", envvar=INSTANCE_VARIABLE, help=INSTANCE_HELP, metavar="NAME", show_default=False),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", envvar=PROFILE_VARIABLE, help=PROFILE_HELP, metavar="NAME", show_default=False),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
-    ctx.obj = Settings().overridden(url, kafka_config, output, debug, instance)
+    ctx.obj = Given().overridden(url, kafka_config, output, debug, instance, profile)
 
 
 def _version(package: str) -> str:

@@ -34,6 +34,8 @@ class SchemaEntry:
     """Hexadecimal, of the definition's bytes."""
     record_bytes: int
     """Of the definition, name, properties and all."""
+    definition_bytes: int
+    """Of the definition alone."""
     timestamp_ms: int
     """When it was registered, Unix milliseconds of who did it."""
 

@@ -66,6 +66,7 @@ class Summary:
     record_bytes: int = 0
     timestamp_ms: int = 0
     reason: str = ""
+    definition_bytes: int = 0
 
 
 def summarized(value: bytes) -> bytes:
@@ -90,7 +91,10 @@ def _summary(value: bytes) -> Summary:
     kind = Kind.SCHEMA
     if record.deleted:
         kind = Kind.REMOVAL if record.removes else Kind.DELETION
-    return Summary(kind, record.type[:_TYPE_CHARS], record.sha256, len(value), record.timestamp_ms)
+    return Summary(
+        kind, record.type[:_TYPE_CHARS], record.sha256, len(value), record.timestamp_ms,
+        definition_bytes=len(record.schema),
+    )  # fmt: skip
 
 
 DEFINITIONS_BYTES: Final = 64 * 1024 * 1024
@@ -325,6 +329,7 @@ class StateLogSchemaStorage:
                     summary.type_name,
                     summary.sha256,
                     summary.record_bytes,
+                    summary.definition_bytes,
                     summary.timestamp_ms,
                 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -47,7 +48,7 @@ class ServiceProcess:
         assert self.process.stdout is not None
         self.lines += []
         for line in self.process.stdout:
-            self.lines.append(line.rstrip("\n"))
+            self.lines.append(re.sub(r"^\S+Z [A-Z]+ ", "", line.rstrip("\n")))  # time and level
 
     def says(self, beginning: str) -> str:
         found: list[str] = []

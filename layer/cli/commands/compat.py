@@ -7,7 +7,7 @@ import itertools
 import json
 import urllib.parse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -126,7 +126,7 @@ def run(
     Ends with 1 when something differs that is not explained. Scenarios make topics of their own
     and delete them afterwards; nothing else is touched.
     """
-    settings = settings.overridden(url=clusters.kafka)
+    settings = replace(settings, url=clusters.kafka or settings.url)
     if importlib.util.find_spec("pulsar") is None:
         raise CommandFailed("the official client is not installed: pip install 'pulsar-on-kafka[compat]'")
     require_listener(settings.bootstrap)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
@@ -15,15 +16,19 @@ from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
+from pulsar_on_kafka.cli.shared.command import log_on_stderr
 from pulsar_on_kafka.cli.shared.connection import admin_at
 from pulsar_on_kafka.cli.shared.http_options import HttpOptions
-from pulsar_on_kafka.cli.shared.output import news, show_result
+from pulsar_on_kafka.cli.shared.output import show_result
+from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, formatter, tell_systemd
 from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
 from pulsar_on_kafka.exceptions import ConnectError, Timeout
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth, ServiceServer
 from pulsar_on_kafka.service.running import RunningRoles
 from pulsar_on_kafka.transactions.coordinator.rules import parsed_limits
+
+_log: Final = logging.getLogger(__name__)
 
 DEFAULT_PORT: Final = 9464
 _AGAIN_S: Final = 2.0
@@ -63,6 +68,7 @@ def serve(
     stop_timeout: Annotated[
         float, typer.Option("--stop-timeout", min=0, max=3600, help="How long ending its work may take, in seconds.")
     ] = 20.0,
+    log_format: LogFormatOption = LogFormat.TEXT,
 ) -> None:
     """Run a cluster's roles until SIGTERM or Ctrl-C.
 
@@ -76,19 +82,20 @@ def serve(
     health = ServiceHealth()
     registry = CollectorRegistry()
     registry.register(MetricsCollector())
-    server = ServiceServer(http.host, port, registry, health, http.guard())
-    try:
-        news(f"metrics and health on port {server.port}")
-        with told_to_stop(interruptible=True) as stop:
-            admin = _connected(settings, health, stop)
-            if admin is not None:
-                admin.node.transactions.limits = limits
-                try:
-                    _run(settings, admin, roles, secrets, health, stop, stop_timeout)
-                finally:
-                    admin.close()
-    finally:
-        server.close()
+    with log_on_stderr(settings.debug, formatter(log_format), logging.INFO):
+        server = ServiceServer(http.host, port, registry, health, http.guard())
+        try:
+            _log.info("metrics and health on port %d", server.port)
+            with told_to_stop(interruptible=True) as stop:
+                admin = _connected(settings, health, stop)
+                if admin is not None:
+                    admin.node.transactions.limits = limits
+                    try:
+                        _run(settings, admin, roles, secrets, health, stop, stop_timeout)
+                    finally:
+                        admin.close()
+        finally:
+            server.close()
 
 
 def _chosen(only: list[RoleName] | tuple[()], without: list[RoleName] | tuple[()]) -> set[RoleName]:
@@ -122,7 +129,8 @@ def _connected(settings: Settings, health: ServiceHealth, stop: threading.Event)
             failure = str(away)
         health.waits_for(failure)
         if quiet.passed():
-            news(f"waiting for Kafka at {settings.bootstrap}: {failure}")
+            _log.warning("waiting for Kafka at %s: %s", settings.bootstrap, failure)
+            tell_systemd(f"STATUS=waiting for Kafka at {settings.bootstrap}")
             quiet = Deadline.after(_TELL_AGAIN_S)
         stop.wait(_AGAIN_S)
     return None
@@ -144,11 +152,12 @@ def _run(
         _tell_of(health, settings, roles, stop)
     finally:
         health.stops()
-        news("stopping ...")
+        _log.info("stopping ...")
+        tell_systemd("STOPPING=1")
         deadline = Deadline.after(stop_timeout_s)
         running.close(deadline)
         if deadline.passed():
-            news(f"stopped after {stop_timeout_s:g} s with work under way; others take it over")
+            _log.warning("stopped after %g s with work under way; others take it over", stop_timeout_s)
 
 
 def _tell_of(health: ServiceHealth, settings: Settings, roles: set[RoleName], stop: threading.Event) -> None:
@@ -162,8 +171,13 @@ def _tell_of(health: ServiceHealth, settings: Settings, roles: set[RoleName], st
         if not served and not reasons:
             result = {"serving": settings.url, "duties": names}
             show_result(settings, f"serving {settings.url}: {', '.join(names)}", result)
+            tell_systemd("READY=1", f"STATUS=serving {', '.join(names)}")
         elif kinds != said and (served or patience.passed()):
-            news(f"not ready: {'; '.join(reasons)}" if reasons else "ready again")
+            if reasons:
+                _log.warning("not ready: %s", "; ".join(reasons))
+            else:
+                _log.info("ready again")
+            tell_systemd(f"STATUS={f'not ready: {reasons[0]}' if reasons else 'ready again'}")
         else:
             continue
         served, said = served or not reasons, kinds

@@ -157,7 +157,7 @@ def export(
 def _messages(settings: Settings, topic: str, columns: str | None, schema: str, reading: _Reading) -> Iterator[Any]:
     """A DataFrame, in a Spark that ends with the block, unless this process had one before."""
     options: dict[str, Any] = {
-        "service.url": settings.url,
+        "service.url": settings.cluster_url(),
         "instance": settings.instance,
         "topic": topic,
         "predefinedSubscription": reading.subscription,

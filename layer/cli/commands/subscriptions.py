@@ -31,7 +31,17 @@ from pulsar_on_kafka.cli.shared.output import (
     write_line,
 )
 from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
-from pulsar_on_kafka.cli.shared.values import message_id_text, parse_message_id, parse_time, printable, time_text
+from pulsar_on_kafka.cli.shared.values import (
+    member_text,
+    message_id_text,
+    parse_message_id,
+    parse_time,
+    printable,
+    process_text,
+    ranges_of,
+    ranges_text,
+    time_text,
+)
 from pulsar_on_kafka.mapping.errors import InvalidSubscriptionName
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
@@ -50,7 +60,13 @@ def _checked_name(subscription: str) -> str:
 
 
 SubscriptionOption = Annotated[
-    str, typer.Option("--subscription", "-s", help="Name of the subscription.", callback=_checked_name)
+    str,
+    typer.Option(
+        "--subscription",
+        "-s",
+        help="Name of the subscription.",
+        callback=_checked_name,
+    ),
 ]
 
 
@@ -134,35 +150,43 @@ def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument, sub
             "backlog": stats.backlog,
             "acked above mark-delete": stats.individually_deleted,
             "replicated by": stats.replicated_by or "nothing",
-            "consumers": ", ".join(stats.consumers) or "none",
+            "consumers": ", ".join(map(member_text, stats.consumers)) or "none",
         }
     )
     write_line("")
     show_table(
-        ("partition", "start", "end", "mark-delete", "backlog", "acked above", "holes", "saved in", "owner"),
+        ("partition", "end", "mark-delete", "backlog", "acked", "holes", "saved in"),
         [
-            (p.partition, p.start, p.end, p.mark_delete, p.backlog, p.individually_deleted, p.holes, p.saved_in,
-             p.owner)
+            (p.partition, p.end, p.mark_delete, p.backlog, p.individually_deleted, p.holes, p.saved_in)
             for p in stats.partitions
         ],
-    )  # fmt: skip
+    )
+    show_further_table(("owner", "of partitions"), _owners(stats))
     for line in suspects_told(stats):
         write_line(line)
     for p in stats.partitions:
         if p.unreadable:
             write_line(f"partition {p.partition} is not served until the subscription is reset: {p.unreadable}")
     show_further_table(
-        ("consumer", "priority", "permits", "unacked", "delivered", "per s", "last lease, s", "process"),
+        ("consumer", "level", "permits", "unacked", "delivered", "per s", "lease, s", "process"),
         [
-            ("(does not tell)", "", "", "", "", "", "", c.process)
+            ("(does not tell)", "", "", "", "", "", "", process_text(c.process))
             if c.permits < 0
             else (
                 c.consumer_name, c.priority, c.permits, c.unacked, c.delivered, c.rate,
-                "" if c.lease_age_s < 0 else c.lease_age_s, c.process,
+                "" if c.lease_age_s < 0 else c.lease_age_s, process_text(c.process),
             )
             for c in consumers
         ],
     )  # fmt: skip
+
+
+def _owners(stats: SubscriptionStats) -> list[tuple[str, str]]:
+    found: dict[str, list[int]] = {}
+    for p in stats.partitions:
+        if p.owner:
+            found.setdefault(p.owner, []).append(p.partition)
+    return [(member_text(owner), ranges_text(ranges_of(partitions))) for owner, partitions in found.items()]
 
 
 @command(app, "show")
@@ -178,10 +202,10 @@ def show(
 ) -> None:
     """Draw what is acknowledged of each partition, and say what each ledger of it costs. Disturbs nobody."""
     cursors = admin.subscription_cursors(topic, subscription, fresh=fresh)
-    suspects = [] if settings.json else suspects_told(admin.subscription_stats(topic, subscription))
-    if png is not None:
+    stats = None if settings.json and png is None else admin.subscription_stats(topic, subscription)
+    if png is not None and stats is not None:
         try:
-            save_png(cursors, f"{printable(subscription)} of {printable(topic)}", png)
+            save_png(cursors, f"{printable(subscription)} of {printable(topic)}", _state(stats), png)
         except ModuleNotFoundError as error:
             raise CommandFailed("--png is drawn by Pillow: pip install 'pulsar-on-kafka[png]'") from error
         except OSError as error:
@@ -198,13 +222,21 @@ def show(
         for line in drawn(cursor, width):
             write_line(line)
         write_line("")
-    for told in suspects:
+    for told in [] if stats is None else suspects_told(stats):
         write_line(told)
     write_line(LEGEND)
     write_line("")
     show_costs(cursors)
     if png is not None:
         news(f"drawn to {png}")
+
+
+def _state(stats: SubscriptionStats) -> str:
+    """One line for a picture: when it was drawn, and how the subscription is."""
+    return (
+        f"{time_text(time.time_ns() // 1_000_000)}   {stats.type}   backlog {stats.backlog:,}   "
+        f"{len(stats.consumers)} processes consume"
+    )
 
 
 @command(app, "reset")

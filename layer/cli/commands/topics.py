@@ -9,6 +9,7 @@ import typer
 
 from pulsar_on_kafka.admin import AdminClient, PublisherStats, TopicStats
 from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.completing import complete_topic
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.output import (
     CommandFailed,
@@ -29,7 +30,12 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 app = typer.Typer(no_args_is_help=True)
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="orders, or persistent://tenant/namespace/orders.")]
+TopicArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOPIC", help="orders, or persistent://tenant/namespace/orders.", autocompletion=complete_topic
+    ),
+]
 
 policies_of(app, TopicArgument, "Policies of a topic, which count before those of its namespace.")
 

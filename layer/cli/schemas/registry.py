@@ -13,6 +13,7 @@ import typer
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.schemas.files import read_schema
 from pulsar_on_kafka.cli.schemas.offline import read_properties, reason_as_json, schema_type
+from pulsar_on_kafka.cli.shared.completing import complete_topic
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.output import (
     CommandFailed,
@@ -32,7 +33,12 @@ from pulsar_on_kafka.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY
 from pulsar_on_kafka.registry.model import StoredSchema
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="orders, or persistent://tenant/namespace/orders.")]
+TopicArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TOPIC", help="orders, or persistent://tenant/namespace/orders.", autocompletion=complete_topic
+    ),
+]
 WhereArgument = Annotated[str, typer.Argument(metavar="WHERE", help="tenant/namespace, or a topic.")]
 
 
@@ -102,7 +108,7 @@ def list_versions(settings: Settings, admin: AdminClient, topic: TopicArgument) 
                 {
                     "version": one.version.number,
                     "type": one.type_name,
-                    "bytes": one.record_bytes,
+                    "bytes": one.definition_bytes,
                     "timestamp_ms": one.timestamp_ms,
                     "sha256": one.sha256,
                 }
@@ -111,9 +117,15 @@ def list_versions(settings: Settings, admin: AdminClient, topic: TopicArgument) 
         )
     elif found:
         rows = [
-            (one.version.number, one.type_name, one.record_bytes, time_text(one.timestamp_ms), one.sha256[:_HASH_CHARS])
+            (
+                one.version.number,
+                one.type_name,
+                one.definition_bytes,
+                time_text(one.timestamp_ms),
+                one.sha256[:_HASH_CHARS],
+            )
             for one in found
-        ]
+        ]  # fmt: skip
         show_table(("version", "type", "bytes", "registered", "sha256"), rows)
 
 

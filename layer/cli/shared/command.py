@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Annotated, Any, Final, get_type_hints
 
@@ -17,16 +18,21 @@ import typer
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.output import failures
+from pulsar_on_kafka.cli.shared.service_log import level
 from pulsar_on_kafka.cli.shared.settings import (
     DEBUG_HELP,
     INSTANCE_HELP,
     KAFKA_CONFIG_HELP,
     OUTPUT_HELP,
+    PROFILE_HELP,
     URL_HELP,
+    Given,
     OutputFormat,
     Settings,
 )
 from pulsar_on_kafka.kafka.settings import LIBRDKAFKA_LOG
+from pulsar_on_kafka.mapping.errors import InvalidTopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 _PANEL: Final = "Options of every command"
 _LOG: Final = logging.getLogger("pulsar_on_kafka")
@@ -48,11 +54,15 @@ def _everywhere(
         str | None,
         typer.Option("--instance", help=INSTANCE_HELP, rich_help_panel=_PANEL, metavar="NAME", show_default=False),
     ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option("--profile", help=PROFILE_HELP, rich_help_panel=_PANEL, metavar="NAME", show_default=False),
+    ] = None,
 ) -> None:
     """Only its signature is used: what may be said after the verb as well as before the noun."""
 
 
-_SHARED: Final = inspect.signature(_everywhere, eval_str=True).parameters
+SHARED: Final = inspect.signature(_everywhere, eval_str=True).parameters
 _CONTEXT: Final = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
 
@@ -60,7 +70,8 @@ def command(
     app: typer.Typer, name: str, *, negative_numbers: bool = False, fixed: Mapping[str, object] = MappingProxyType({})
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a function as `name` of `app`. A parameter of type `Settings` gets the settings, one of type
-    `AdminClient` a client that is connected while the command runs; the others are typer's. One whose type is another
+    `AdminClient` a client that is connected while the command runs, one of type `Given` what was said of the settings,
+    before any profile is read; the others are typer's. One whose type is another
     dataclass stands for all of its fields, which several commands may share.
 
     `negative_numbers`: its arguments may be such, which else look like options. `fixed`: parameters that nobody says.
@@ -69,7 +80,7 @@ def command(
     def register(function: Callable[..., None]) -> Callable[..., None]:
         known = inspect.signature(function, eval_str=True).parameters.values()
         parameters = [p for p in known if p.name not in fixed]
-        provided = {p.name: p.annotation for p in parameters if p.annotation in (Settings, AdminClient)}
+        provided = {p.name: p.annotation for p in parameters if p.annotation in (Settings, AdminClient, Given)}
         own = [p for p in parameters if p.name not in provided]
         groups: dict[str, Any] = {p.name: p.annotation for p in own if dataclasses.is_dataclass(p.annotation)}
         flat = [each for p in own for each in (_fields(p.annotation) if p.name in groups else [p])]
@@ -77,17 +88,22 @@ def command(
         @functools.wraps(function)
         def run(**given: Any) -> None:
             context: typer.Context = given.pop("ctx")
-            shared = {option: given.pop(option) for option in _SHARED}
-            settings: Settings = context.obj.overridden(**shared)
-            with log_on_stderr(settings.debug), failures(settings.debug), ExitStack() as opened:
+            shared = {option: given.pop(option) for option in SHARED}
+            said: Given = context.obj.overridden(**shared)
+            with log_on_stderr(said.debug), failures(said.debug), ExitStack() as opened:
                 for group, kind in groups.items():
                     given[group] = kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
+                if {Settings, AdminClient} & set(provided.values()):
+                    settings = replace(said.settings(), tenant=tenant_of({**given, **fixed}))
                 for parameter, kind in provided.items():
-                    given[parameter] = settings if kind is Settings else opened.enter_context(admin_of(settings))
+                    if kind is Given:
+                        given[parameter] = said
+                    else:
+                        given[parameter] = settings if kind is Settings else opened.enter_context(admin_of(settings))
                 function(**fixed, **given)
 
         del run.__wrapped__
-        all_of_them = [_CONTEXT, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in flat), *_SHARED.values()]
+        all_of_them = [_CONTEXT, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in flat), *SHARED.values()]
         run.__signature__ = inspect.Signature(all_of_them)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in all_of_them}
         app.command(name, context_settings={"ignore_unknown_options": negative_numbers})(run)
@@ -96,24 +112,42 @@ def command(
     return register
 
 
+def tenant_of(given: Mapping[str, object]) -> str:
+    """The tenant that a command's arguments are about; '' where they name neither a topic nor a namespace.
+
+    A tenant by itself is what the cluster with the map of tenants is asked about.
+    """
+    for name in ("topic", "where", "namespace"):
+        words = given.get(name)
+        if isinstance(words, str) and words:
+            is_namespace = name == "namespace" or (name == "where" and "://" not in words and words.count("/") == 1)
+            try:
+                return words.partition("/")[0] if is_namespace else TopicName.parse(words).tenant
+            except InvalidTopicName:
+                return ""  # the command says what is wrong with it
+    return ""
+
+
 def _fields(kind: type) -> list[inspect.Parameter]:
     hints = get_type_hints(kind, include_extras=True)
     return [p.replace(annotation=hints[p.name]) for p in inspect.signature(kind).parameters.values()]
 
 
 @contextmanager
-def log_on_stderr(debug: bool) -> Iterator[None]:
-    """Warnings of this package go to standard error; librdkafka's own lines only with `debug`."""
+def log_on_stderr(debug: bool, form: logging.Formatter | None = None, least: int = logging.WARNING) -> Iterator[None]:
+    """What this package logs goes to standard error, from the level `least` on, which the environment's POK_LOG_LEVEL
+    says otherwise; librdkafka's own lines, and everything else, only with `debug`."""
+    least = logging.DEBUG if debug else level(least)
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(_DEBUG_FORMAT if debug else "pok: %(message)s"))
+    handler.setFormatter(form or logging.Formatter(_DEBUG_FORMAT if debug else "pok: %(message)s"))
     kinds = {_LOG: handler, LIBRDKAFKA_LOG: handler if debug else logging.NullHandler()}
     before = [(logger, logger.handlers[:], logger.propagate, logger.level) for logger in kinds]
     for logger, its_handler in kinds.items():
         logger.handlers[:], logger.propagate = [its_handler], False
-        logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+        logger.setLevel(least)
     try:
         yield
     finally:
-        for logger, handlers, propagate, level in before:
+        for logger, handlers, propagate, former in before:
             logger.handlers[:], logger.propagate = handlers, propagate
-            logger.setLevel(level)
+            logger.setLevel(former)

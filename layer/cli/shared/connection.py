@@ -26,14 +26,16 @@ def admin_at(url: str, kafka_config: Mapping[str, str], instance: str) -> AdminC
 
 
 def admin_of(settings: Settings) -> AdminClient:
+    url = settings.cluster_url()
     require_listener(settings.bootstrap)
-    return admin_at(settings.url, settings.kafka_config, settings.instance)
+    return admin_at(url, settings.kafka_config, settings.instance)
 
 
 @contextmanager
 def client_of(settings: Settings) -> Iterator[Client]:
     """Closed at the end: what was acknowledged is saved, what was sent is answered."""
-    require_listener(settings.bootstrap)
+    if not settings.follows_tenants:  # else it goes with its tenant from cluster to cluster
+        require_listener(settings.bootstrap)
     client = Client(
         settings.url,
         operation_timeout_seconds=OPERATION_TIMEOUT_S,

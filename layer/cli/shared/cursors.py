@@ -25,7 +25,7 @@ def show_costs(cursors: Sequence[PartitionCursor]) -> None:
     for cursor in cursors:
         rows += [
             (
-                cursor.partition, f"{ledger.start:,} - {ledger.end - 1:,}", ledger.ledger_id, ledger.acknowledged,
+                cursor.partition, f"{ledger.start:,} - {ledger.end - 1:,}", str(ledger.ledger_id), ledger.acknowledged,
                 ledger.holes, ledger.batches, _record_of(ledger), f"{ledger.size_bytes:,}" if ledger.size_bytes else "",
             )
             for ledger in cursor.ledgers
@@ -86,10 +86,15 @@ def _marker_records(cursor: PartitionCursor) -> list[tuple[str, int]]:
             enumerate(cursor.marker_bytes)]  # fmt: skip
 
 
-LEGEND: Final = "█ acknowledged   ▓ ▒ ░ two thirds, one third, less   · nothing   ┬ a ledger begins   ▲ mark-delete"
+_SHADES: Final = "▁▂▃▄▅▆▇"
+LEGEND: Final = f"█ acknowledged   {_SHADES} by eighths   · nothing   ┬ a ledger begins   ▲ mark-delete"
 
 _WIDTH: Final = 1000
 _MARGIN: Final = 12
+_AXIS: Final = 110
+"""Room to the left of a field, for the offset with which a line of cells begins."""
+_TICK: Final = 5
+"""Lines of cells from one such offset to the next."""
 _HEADING: Final = 34
 _CELL: Final = 4
 _ROWS: Final = 40
@@ -121,9 +126,10 @@ def drawn(cursor: PartitionCursor, width: int) -> list[str]:
     return [blocks, "".join(ruler).rstrip(), f"{left}{middle:^{room}}{right}"]
 
 
-def save_png(cursors: Sequence[PartitionCursor], title: str, file: Path) -> None:
-    """One field of cells for each partition, read line by line; a red cell is where a ledger begins,
-    grey ones lie at or below mark-delete, the bluer another one is the more of it is acknowledged.
+def save_png(cursors: Sequence[PartitionCursor], title: str, state: str, file: Path) -> None:
+    """One field of cells for each partition, read line by line, with the offsets of lines to its left; a red cell is
+    where a ledger begins, grey ones lie at or below mark-delete, the bluer another one is the more of it is
+    acknowledged. Below the title stands the subscription's state, and at the end what the colours say.
 
     Raises:
         ModuleNotFoundError: Pillow is not installed.
@@ -133,14 +139,20 @@ def save_png(cursors: Sequence[PartitionCursor], title: str, file: Path) -> None
 
     fields = [(cursor, cursor.edges(_columns() * _ROWS)) for cursor in cursors]
     heights = [_HEADING + _CELL * -(-(len(edges) - 1) // _columns()) + _GAP for _, edges in fields]
-    image = Image.new("RGB", (_WIDTH, 2 * _MARGIN + _HEADING + sum(heights)), _WHITE)
+    image = Image.new("RGB", (_WIDTH, 2 * _MARGIN + 2 * _HEADING + sum(heights)), _WHITE)
     draw, small, large = ImageDraw.Draw(image), ImageFont.load_default(13), ImageFont.load_default(17)
     draw.text((_MARGIN, _MARGIN), title, _INK, large)
-    top = _MARGIN + _HEADING
+    draw.text((_MARGIN, _MARGIN + 22), state, _INK, small)
+    top = _MARGIN + _HEADING + 16
     for (cursor, edges), height in zip(fields, heights, strict=True):
         draw.text((_MARGIN, top), _heading(cursor, edges), _INK, small)
         _draw_field(draw, cursor, edges, top + _HEADING - 12)
+        for cell in range(0, len(edges) - 1, _TICK * _columns()):
+            draw.text(
+                (_AXIS - 8, top + _HEADING - 12 + _CELL * (cell // _columns())), f"{edges[cell]:,}", _INK, small, "rt"
+            )
         top += height
+    _draw_legend(draw, small, top)
     image.save(file, "PNG")
 
 
@@ -148,10 +160,20 @@ def _draw_field(draw: ImageDraw, cursor: PartitionCursor, edges: Sequence[int], 
     begins = set(_ledger_cells(cursor, edges))
     for cell, share in enumerate(cursor.shares(edges)):
         line, column = divmod(cell, _columns())
-        x, y = _MARGIN + _CELL * column, top + _CELL * line
+        x, y = _AXIS + _CELL * column, top + _CELL * line
         behind = edges[cell + 1] - 1 <= cursor.mark_delete
         colour = _LEDGER if cell in begins else _BEHIND if behind else _between(_NOTHING, _ALL, share)
         draw.rectangle((x, y, x + _CELL - 1, y + _CELL - 1), colour)
+
+
+def _draw_legend(draw: ImageDraw, font: Any, top: int) -> None:
+    x = _AXIS
+    half = _between(_NOTHING, _ALL, 0.5)
+    meanings = ((_BEHIND, "up to mark-delete"), (_ALL, "acknowledged"), (half, "half of it"), (_NOTHING, "nothing"))
+    for colour, meaning in (*meanings, (_LEDGER, "a ledger begins")):
+        draw.rectangle((x, top, x + 3 * _CELL - 1, top + 3 * _CELL - 1), colour)
+        draw.text((x + 4 * _CELL, top - 1), meaning, _INK, font)
+        x += 160
 
 
 def _heading(cursor: PartitionCursor, edges: Sequence[int]) -> str:
@@ -164,7 +186,7 @@ def _heading(cursor: PartitionCursor, edges: Sequence[int]) -> str:
 
 
 def _columns() -> int:
-    return (_WIDTH - 2 * _MARGIN) // _CELL
+    return (_WIDTH - _MARGIN - _AXIS) // _CELL
 
 
 def _between(low: tuple[int, int, int], high: tuple[int, int, int], share: float) -> tuple[int, int, int]:
@@ -177,7 +199,7 @@ def _block(share: float) -> str:
         return "█"
     if share <= 0:
         return "·"
-    return "▓" if share >= 2 / 3 else "▒" if share >= 1 / 3 else "░"
+    return _SHADES[max(1, min(len(_SHADES), round(share * 8))) - 1]
 
 
 def _ledger_cells(cursor: PartitionCursor, edges: Sequence[int]) -> list[int]:

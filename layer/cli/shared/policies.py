@@ -7,15 +7,22 @@ from typing import Annotated
 import typer
 
 from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.completing import complete_policy
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.output import show_pairs, show_result, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.metadata.namespaces import CLUSTER
 from pulsar_on_kafka.metadata.policies import POLICIES, policy_named
 
-PolicyArgument = Annotated[str, typer.Argument(metavar="POLICY", help=f"One of: {', '.join(POLICIES)}.")]
+PolicyArgument = Annotated[
+    str,
+    typer.Argument(metavar="POLICY", help=f"One of: {', '.join(POLICIES)}.", autocompletion=complete_policy),
+]
 PolicyOrAllArgument = Annotated[
-    str | None, typer.Argument(metavar="[POLICY]", help="Left out: all of them.", show_default=False)
+    str | None,
+    typer.Argument(
+        metavar="[POLICY]", help="Left out: all of them.", show_default=False, autocompletion=complete_policy
+    ),
 ]
 ValueArgument = Annotated[
     str,

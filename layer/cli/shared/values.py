@@ -83,6 +83,30 @@ def ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
+def ranges_of(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Ascending numbers as ranges, for `ranges_text`."""
+    ranges: list[tuple[int, int]] = []
+    for number in numbers:
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1] = (ranges[-1][0], number)
+        else:
+            ranges.append((number, number))
+    return ranges
+
+
+def process_text(process: str) -> str:
+    """`host:pid` of what names a process, at whose front a client id may stand (`base.processes`)."""
+    host, separator, rest = process.rpartition("@")[2].partition(":")
+    return f"{host}:{rest.partition(':')[0]}" if separator else process
+
+
+def member_text(member: str) -> str:
+    """`name (host:pid)` of a member of a Kafka group, as `client id` or `client id /address`."""
+    client_id = member.partition(" ")[0]
+    name, separator, process = client_id.partition("@")
+    return f"{name} ({process_text(process)})" if separator else member
+
+
 def parse_message_id(text: str) -> NativeMessageId:
     """`ledger:entry`, `ledger:entry:partition`, `earliest` or `latest`. The ledger tells a partition left out.
 

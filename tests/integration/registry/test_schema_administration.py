@@ -266,7 +266,8 @@ def test_upload_get_and_list(schemas: CommandLine, topic: str, file_of: Callable
     assert [one["version"] for one in schemas.json("list", topic)] == [0, 1]
     columns, _, *rows = schemas("list", topic).stdout.splitlines()
     assert columns.split() == ["version", "type", "bytes", "registered", "sha256"]
-    assert [row.split()[:2] for row in rows] == [["0", "AVRO"], ["1", "AVRO"]]
+    sizes = [f"{len(each.schema):,}" for each in (avro("a"), avro("a", "b"))]
+    assert [row.split()[:3] for row in rows] == [["0", "AVRO", sizes[0]], ["1", "AVRO", sizes[1]]]
     again = file_of(json.dumps(schemas.json("get", topic, "-v", "0")).encode())
     assert schemas.json("upload", topic, "-f", again)["version"] == 0
     assert "has no schema version 7" in schemas.refused("get", topic, "--version", "7")

@@ -51,7 +51,7 @@ def test_what_does_not_fit_is_drawn_in_shares() -> None:
     state = CursorState(0, 1000)
     state.acknowledge([*range(1000, 2000), *range(2000, 2800), *range(3000, 3400), 4000])
     blocks, ruler, scale = drawn(a_view(state, 5000, 1000), 5)
-    assert blocks == "·█▓▒░"
+    assert blocks == "·█▆▃▁"
     assert ruler == "┬┬┬┬┬"
     assert scale.split() == ["0", "1,000", "offsets", "a", "character", "4,999"]
 
@@ -64,7 +64,7 @@ def test_a_png_has_the_colours_of_what_is_drawn(tmp_path: Path) -> None:
     state = CursorState(100, 1000)
     state.acknowledge(list(range(101, 3000, 2)))
     file = tmp_path / "holes.png"
-    save_png([a_view(state, 4000, 1000), a_view(CursorState(0, 10), 0, 10)], "s of orders", file)
+    save_png([a_view(state, 4000, 1000), a_view(CursorState(0, 10), 0, 10)], "s of orders", "Shared", file)
     with Image.open(file) as image:
         assert image.size[0] == 1000
         colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 20) or []}

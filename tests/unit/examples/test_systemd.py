@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from pulsar_on_kafka import Client
+from pulsar_on_kafka.cli.commands import serve
 from pulsar_on_kafka.node import node
 from pulsar_on_kafka.sending import sender
+from tests.unit.docker.test_kubernetes import STOPS_S, needed_bytes, understood
 
 _ROOT = Path(__file__).resolve().parents[3]
 _UNITS = _ROOT / "examples" / "systemd"
@@ -52,4 +54,16 @@ def test_the_target_takes_its_workers_with_it() -> None:
     target, unit = "orders-workers.target", _read("orders-worker@.service")
     assert unit["Unit"]["PartOf"] == unit["Install"]["WantedBy"] == target
     assert _read(target)["Install"]["WantedBy"] == "multi-user.target"
-    assert {each.name for each in _UNITS.iterdir()} == {target, "orders-worker@.service"}
+    assert {each.name for each in _UNITS.iterdir()} == {target, "orders-worker@.service", "pok-serve.service"}
+
+
+def test_the_service_is_started_with_options_that_it_has() -> None:
+    service = _read("pok-serve.service")["Service"]
+    program, *arguments = shlex.split(service["ExecStart"])
+    assert Path(program).name == "pok"
+    understood(*arguments)
+    assert f"--port {serve.DEFAULT_PORT}" in service["ExecStart"]
+    assert (service["Type"], service["TimeoutStartSec"]) == ("notify", "infinity"), "it waits for Kafka"
+    assert int(service["TimeoutStopSec"]) > STOPS_S
+    assert service["MemoryMax"] == "1G"
+    assert needed_bytes(copies=16) <= 2**30

@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.cli.shared.settings import Given, Settings
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ def test_a_dataclass_stands_for_its_fields() -> None:
     def look(settings: Settings, place: Place) -> None:
         seen.append(("look", place, False))
 
-    run, settings = CliRunner(), Settings()
+    run, settings = CliRunner(), Given()
     for words in (["ask", "a", "--port", "7", "--again"], ["look", "--host", "there"], ["ask", "b"]):
         found = run.invoke(app, words, obj=settings)
         assert found.exit_code == 0, found.output

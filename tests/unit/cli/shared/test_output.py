@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.cli.shared.output import progress_bar, show_names, show_pairs, show_result, show_table
-from pulsar_on_kafka.cli.shared.settings import OutputFormat, Settings, read_kafka_config
+from pulsar_on_kafka.cli.shared.settings import Given, OutputFormat, Settings, read_kafka_config
 from pulsar_on_kafka.exceptions import Interrupted, TopicNotFound
 
 TABLE = Settings()
@@ -77,12 +77,12 @@ def test_other_kafka_config_is_refused(given: str) -> None:
 
 
 def test_settings_keep_secrets_to_themselves() -> None:
-    assert "hunter2" not in repr(Settings().overridden(kafka_config=["sasl.password=hunter2"]))
+    assert "hunter2" not in repr(Given().overridden(kafka_config=["sasl.password=hunter2"]).settings())
 
 
 def test_what_is_said_after_the_verb_wins() -> None:
-    settings = Settings().overridden("kafka://a:1", ["debug=all"], OutputFormat.JSON, False)
-    later = settings.overridden("kafka://b:2", ["debug=none", "client.rack=r"], None, True)
+    settings = Given().overridden("kafka://a:1", ["debug=all"], OutputFormat.JSON, False)
+    later = settings.overridden("kafka://b:2", ["debug=none", "client.rack=r"], None, True).settings()
     assert (later.url, later.json, later.debug) == ("kafka://b:2", True, True)
     assert dict(later.kafka_config) == {"debug": "none", "client.rack": "r"}
 

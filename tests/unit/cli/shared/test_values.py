@@ -7,6 +7,7 @@ from datetime import datetime
 import pytest
 
 from pulsar_on_kafka.cli.shared.values import (
+    member_text,
     message_id_text,
     parse_message_id,
     parse_properties,
@@ -14,6 +15,9 @@ from pulsar_on_kafka.cli.shared.values import (
     payload_fields,
     payload_text,
     printable,
+    process_text,
+    ranges_of,
+    ranges_text,
     time_text,
 )
 from pulsar_on_kafka.client.values.message_id import MessageId
@@ -115,3 +119,16 @@ def test_a_payload_that_is_no_text_becomes_base64() -> None:
 def test_a_payload_cannot_steer_the_terminal() -> None:
     assert printable("a\x1b[31mb\nc\td\x9be") == r"a\x1b[31mb\nc\td\x9be"
     assert printable("Grüße 🎉") == "Grüße 🎉"
+
+
+def test_a_member_is_shown_by_its_name_and_process() -> None:
+    process = "web-1:4711:81234:0f:4026531836"
+    assert process_text(process) == "web-1:4711"
+    assert process_text(f"pulsar-on-kafka-abc@{process}") == "web-1:4711"
+    assert member_text(f"pulsar-on-kafka-abc@{process} /10.0.0.1") == "pulsar-on-kafka-abc (web-1:4711)"
+    assert member_text("rdkafka /10.0.0.1") == "rdkafka /10.0.0.1"
+
+
+def test_numbers_become_ranges() -> None:
+    assert ranges_text(ranges_of([0, 1, 2, 4, 7, 8])) == "0-2, 4, 7-8"
+    assert ranges_of([]) == []
