@@ -34,8 +34,9 @@ class TenantAdmin(AdminContext):
         Clients that follow the map move over at once, and data does not: see `pok migrate` for a tenant with topics.
 
         Raises:
-            NotAllowedError: it is switching.
+            NotAllowedError: it is switching, or `cluster` is neither registered nor this one.
         """
+        self.node.clusters.require(cluster, self._deadline())
         self.node.tenants.move(tenant, TenantMove.ASSIGN, self._deadline(), cluster)
 
     def remove_tenant_place(self, tenant: str) -> None:

@@ -137,7 +137,7 @@ def _version(package: str) -> str:
 
 
 def main() -> None:
-    """Entry point. Exit codes: 0 done, 1 refused or failed, 2 not understood."""
+    """Entry point. Exit codes: 0 done, 1 refused or failed, 2 not understood, 130 interrupted."""
     app(prog_name="pok")
 
 

@@ -48,6 +48,24 @@ class Target:
     logins: Logins | None = None
     """Of a secured cluster."""
 
+    @property
+    def tenant(self) -> str:
+        return self.namespace.partition("/")[0]
+
+
+def administrator(target: Target) -> Admin:
+    """A side's administrator; a `LayerAdmin` is to be closed. Raises PulsarException: nobody answers (Kafka)."""
+    logins = target.logins
+    if target.side is Side.PULSAR:
+        return PulsarRest(target.admin_url, logins)
+    if logins is None:
+        given = target.options
+        return LayerAdmin(
+            AdminClient(target.url, kafka_config=given.get("kafka_config"), instance=given.get("instance"))
+        )
+    token = AuthenticationToken(logins.tokens[ADMIN])
+    return LayerAdmin(AdminClient(target.url, authentication=token, tls_trust_certs_file_path=logins.authority))
+
 
 class Subscribed(NamedTuple):
     """A topic, a consumer of it, and the ids of what was sent to it afterwards."""
@@ -113,18 +131,7 @@ class ScenarioRun:
 
     def _administration(self) -> Admin:
         if self._admin is None:
-            logins = self._target.logins
-            if self._target.side is Side.PULSAR:
-                self._admin = PulsarRest(self._target.admin_url, logins)
-            elif logins is None:
-                given, url = self._target.options, self._target.url
-                client = AdminClient(url, kafka_config=given.get("kafka_config"), instance=given.get("instance"))
-                self._admin = LayerAdmin(client)
-            else:
-                token = AuthenticationToken(logins.tokens[ADMIN])
-                self._admin = LayerAdmin(
-                    AdminClient(self._target.url, authentication=token, tls_trust_certs_file_path=logins.authority)
-                )
+            self._admin = administrator(self._target)
         return self._admin
 
     @property
@@ -150,7 +157,7 @@ class ScenarioRun:
 
     def namespace(self, label: str = "namespace", *, create: bool = True) -> str:
         """The name of a namespace that nobody else uses, in the tenant of the run's own."""
-        name = f"{self._target.namespace.partition('/')[0]}/{self._unique}-{label}"
+        name = f"{self._target.tenant}/{self._unique}-{label}"
         with self._lock:
             self._normaliser.call(name, label)
         if create:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.compat.compare import Comparison, CompatReport, ScenarioVerdict
 from pulsar_on_kafka.compat.history import SideResult
 from pulsar_on_kafka.compat.scenario import PulsarClient
@@ -50,7 +51,8 @@ def show_report(report: CompatReport, console: Console) -> None:
 def summary(report: CompatReport) -> str:
     """One line."""
     counts = ", ".join(f"{report.count(verdict)} {verdict.value}" for verdict in ScenarioVerdict)
-    return f"{len(report.comparisons)} scenarios: {counts} ({report.agreement:.1%} agree) in {report.seconds:.0f} s"
+    played = counted(len(report.comparisons), "scenario")
+    return f"{played}: {counts} ({report.agreement:.1%} agree) in {report.seconds:.0f} s"
 
 
 def _table(report: CompatReport) -> Table:

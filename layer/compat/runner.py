@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 import signal
@@ -9,9 +10,9 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -19,19 +20,41 @@ from typing import Final
 import msgspec
 
 from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.compat.admin import Admin, AdminError, LayerAdmin
 from pulsar_on_kafka.compat.compare import Comparison, CompatReport, compare, stale_explanations
-from pulsar_on_kafka.compat.driver import Target
+from pulsar_on_kafka.compat.driver import Target, administrator
 from pulsar_on_kafka.compat.history import Ending, Side, SideResult, read_result
 from pulsar_on_kafka.compat.java import JavaAddress, JavaRuntime, JavaUnavailable
 from pulsar_on_kafka.compat.scenario import PulsarClient, Scenario
 from pulsar_on_kafka.compat.secured import NOT_GIVEN
 from pulsar_on_kafka.compat.worker import Job
+from pulsar_on_kafka.exceptions import PulsarException
+from pulsar_on_kafka.kafka.opening import nobody_listens
 
 JOBS: Final = 8
 """Workers at a time. They mostly wait; with more of them two cores are late for what has a deadline."""
 
 _CLOCK: Final = SystemClock()
 _OUTPUT_LINES: Final = 15
+
+
+_LOOK_S: Final = 3.0
+_NAMES: Final = {Side.PULSAR: "Pulsar", Side.KAFKA: "Kafka"}
+_log: Final = logging.getLogger(__name__)
+
+
+class NoAnswer(Exception):
+    """A cluster that scenarios are to be played on does not answer."""
+
+
+@contextmanager
+def _administrating(target: Target) -> Iterator[Admin]:
+    admin = administrator(target)
+    try:
+        yield admin
+    finally:
+        if isinstance(admin, LayerAdmin):
+            admin.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +71,40 @@ class Session:
     jobs: int = JOBS
     secured: tuple[Target, Target] | str = NOT_GIVEN
     java_jars: Path | None = None
+
+    def ask_all(self) -> None:
+        """Raises NoAnswer: one of the clusters does not answer, or has no such namespace."""
+        for target in self._targets():
+            listening = target.url.partition("://")[2].rstrip("/")
+            silent = nobody_listens(listening, _LOOK_S) if target.side is Side.PULSAR else ""
+            if silent:
+                raise NoAnswer(f"{_NAMES[target.side]} does not answer at {target.url}: {silent}")
+            try:
+                with _administrating(target) as admin:
+                    admin.list_topics(target.namespace)
+            except (AdminError, PulsarException) as failure:
+                at = f"{_NAMES[target.side]} at {target.admin_url or target.url}"
+                raise NoAnswer(f"{at} does not list {target.namespace}: {failure}") from failure
+
+    def _targets(self) -> Sequence[Target]:
+        return (self.pulsar, self.kafka, *(() if isinstance(self.secured, str) else self.secured))
+
+    def _remove_what_is_left(self, run_id: str) -> None:
+        """The topics and namespaces of workers that were killed."""
+        for target in self._targets():
+            if not target.clean:
+                continue
+            try:
+                with _administrating(target) as admin:
+                    theirs = [name for name in admin.list_namespaces(target.tenant) if f"/{run_id}-" in name]
+                    for namespace in (target.namespace, *theirs):
+                        for topic in admin.list_topics(namespace):
+                            if f"/{run_id}-" in topic:
+                                admin.delete_topic(topic, force=True)
+                    for namespace in theirs:
+                        admin.delete_namespace(namespace)
+            except (AdminError, PulsarException) as failure:
+                _log.warning("topics named %s-... may be left on %s: %s", run_id, target.url, failure)
 
     def run(
         self,
@@ -78,6 +135,8 @@ class Session:
             except BaseException:  # no worker is left behind, also when it is interrupted
                 pool.shutdown(wait=False, cancel_futures=True)
                 workers.kill()
+                pool.shutdown()
+                self._remove_what_is_left(run_id)
                 raise
         return CompatReport(
             tuple(comparisons),

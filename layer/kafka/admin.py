@@ -29,6 +29,7 @@ from pulsar_on_kafka.kafka.consumer_groups import GroupRequests
 from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember, TopicDescription
 from pulsar_on_kafka.kafka.rights import Right, on_cluster, on_group, on_topic
+from pulsar_on_kafka.kafka.security import tls_listener
 
 _T = TypeVar("_T")
 _LONGEST_S: Final = 3600.0
@@ -71,6 +72,7 @@ class KafkaAdmin:
             NotAuthenticated: the brokers do not accept our login.
         """
         found: list[str] = []
+        looked: list[str] = []
 
         def answered() -> bool:
             try:
@@ -79,6 +81,12 @@ class KafkaAdmin:
                 self._handle.poll(0)  # librdkafka says only there why nobody answered, and goes on trying
                 if self._events.no_login is not None:
                     raise self._events.no_login from failure
+                if not looked:
+                    looked.append(tls_listener(self._options, deadline))
+                if any(looked):
+                    raise errors.ConnectFailed(
+                        f"{looked[0]} speaks TLS, and was asked without: name it kafka+ssl://{looked[0]}"
+                    ) from failure
                 if deadline.passed():
                     reason = self._events.latest or translate(failure, "connecting")
                     raise errors.ConnectFailed(str(reason)) from failure

@@ -36,6 +36,8 @@ def nobody_listens(bootstrap: str, within_s: float) -> str:
         host, _, port = server.rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=within_s).close()
+        except ValueError:
+            reasons.append(f"{server} is not host:port")
         except OSError as error:
             reasons.append(f"{server}: {error.strerror or error}")
         else:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NoCredentials
 
 _log = logging.getLogger(__name__)
@@ -108,3 +112,25 @@ class Security:
         """Raises NoCredentials when there is no token now: a handle would find out after ten seconds only."""
         if self.tokens is not None:
             self.tokens.current()
+
+
+_LOOK_S: Final = 2.0
+
+
+def tls_listener(options: Mapping[str, Any], deadline: Deadline) -> str:
+    """The first address of librdkafka's `options`, if they ask without TLS, at which a TLS handshake is answered; ''
+    for none. Nothing is verified, or said besides."""
+    if "ssl" in str(options.get("security.protocol", "")).lower():
+        return ""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    for server in str(options["bootstrap.servers"]).split(","):
+        host, _, port = server.rpartition(":")
+        within_s = max(0.1, min(_LOOK_S, deadline.remaining_s()))
+        with (
+            suppress(OSError, ValueError),
+            socket.create_connection((host.strip("[]"), int(port)), within_s) as connection,
+            context.wrap_socket(connection),
+        ):
+            return server
+    return ""

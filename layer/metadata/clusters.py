@@ -117,6 +117,12 @@ class Clusters:
 
         self._entities.update(REGISTRY, changed, deadline)
 
+    def require(self, name: str, deadline: Deadline) -> None:
+        """Raises NoSuchCluster for one that is neither registered nor this one."""
+        known = self.registry(deadline)
+        if name != known.local:
+            self._require(known, name)
+
     @staticmethod
     def _require(known: ClusterRegistry, name: str) -> None:
         if name not in known.clusters:

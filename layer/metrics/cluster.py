@@ -53,7 +53,7 @@ class ClusterCollector(Collector):
                 found = self._admin.topic_stats(topic)
                 subscriptions = [self._admin.subscription_stats(topic, name) for name in found.subscriptions]
             except PulsarException as failure:
-                self._failed(f"{topic}: {failure}")
+                self._failed(str(failure) if topic in str(failure) else f"{topic}: {failure}")
                 continue
             entries.add_metric([found.topic], found.entries)
             partitions.add_metric([found.topic], found.partitions)

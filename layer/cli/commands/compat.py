@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.console import Console
 
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import require_listener
 from pulsar_on_kafka.cli.shared.output import EXIT_FAILED, CommandFailed, news, show_list, write_json
@@ -23,7 +24,7 @@ from pulsar_on_kafka.compat.driver import Target
 from pulsar_on_kafka.compat.history import Side
 from pulsar_on_kafka.compat.java import known_jars
 from pulsar_on_kafka.compat.report import html_page, json_report, junit_xml, show_report
-from pulsar_on_kafka.compat.runner import JOBS, Session
+from pulsar_on_kafka.compat.runner import JOBS, NoAnswer, Session
 from pulsar_on_kafka.compat.scenario import Scenario, ScenarioError, choose, load
 from pulsar_on_kafka.compat.secured import NOT_GIVEN, BadSecured, SecuredSide, read_secured
 
@@ -124,7 +125,7 @@ def run(
     """Play scenarios on both clusters and say where they differ.
 
     Ends with 1 when something differs that is not explained. Scenarios make topics of their own
-    and delete them afterwards; nothing else is touched.
+    and delete them afterwards, also when Ctrl-C ends the run; nothing else is touched.
     """
     settings = replace(settings, url=clusters.kafka or settings.url)
     if importlib.util.find_spec("pulsar") is None:
@@ -139,6 +140,10 @@ def run(
     with_rights = not_secured if sides is None else _secured_targets(*sides, namespace, clean=not keep)
     targets = clusters.targets(settings, namespace, clean=not keep)
     session = Session(*targets, tuple(scenarios or ()), jobs, with_rights, pulsar_jars or known_jars())
+    try:
+        session.ask_all()
+    except NoAnswer as silent:
+        raise CommandFailed(str(silent)) from silent
     report = session.run(chosen, known, explanations, _progress(len(chosen)))
     files.write(report)
     _show(settings, report)
@@ -153,7 +158,7 @@ def _progress(total: int) -> Callable[[object], None]:
     def progress(found: object) -> None:
         finished = next(played)
         if finished % 20 == 0 or finished == total:
-            news(f"{finished} of {total} scenarios played")
+            news(f"{finished} of {counted(total, 'scenario')} played")
 
     return progress
 

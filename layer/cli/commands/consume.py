@@ -9,11 +9,13 @@ import typer
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.lifetimes import told_to_stop
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.commands.subscriptions import Initial, SubscriptionOption
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.connection import client_of
 from pulsar_on_kafka.cli.shared.output import (
     CommandFailed,
+    CommandInterrupted,
     news,
     progress_bar,
     results_scroll_by,
@@ -73,9 +75,12 @@ def consume(
                 taken += 1
                 advance(1)
     if taken < count and not stop.is_set():
-        raise CommandFailed(f"{taken:,} of {count:,} messages came, then none for {timeout_ms:,} ms")
+        raise CommandFailed(f"{taken:,} of {counted(count, 'message')} came, then none for {timeout_ms:,} ms")
+    done = f"{counted(taken, 'message')} {'acknowledged' if ack else 'printed'}"
+    if taken < count:
+        raise CommandInterrupted(f"interrupted; {done}")
     if stop.is_set() and not settings.json:
-        news(f"{taken:,} messages {'acknowledged' if ack else 'printed'}")
+        news(done)
 
 
 def _next(consumer: Consumer, stop: threading.Event, timeout_ms: int | None) -> Message | None:

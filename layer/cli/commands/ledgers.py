@@ -9,6 +9,7 @@ import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.deletions import DEFAULT_LIMIT, Deletion, Deletions
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import client_of
@@ -52,10 +53,10 @@ def replay_given_up(settings: Settings, admin: AdminClient, yes: YesOption = Fal
         there = admin.dead_deletions(0).count
         done = 0
         if there:
-            confirm(f"ask again for {there:,} deletions that were given up", yes)
+            confirm(f"ask again for {counted(there, 'deletion')} given up", yes)
             with progress_bar("asking again", there, shown=not settings.json) as told:
                 done = replay(client, there, told)
-        show_result(settings, f"asked again for {done:,} deletions", {"replayed": done})
+        show_result(settings, f"asked again for {counted(done, 'deletion')}", {"replayed": done})
 
 
 def _show_deletions(settings: Settings, found: Deletions) -> None:
@@ -72,7 +73,7 @@ def _deletion_row(deletion: Deletion) -> tuple[object, ...]:
         printable(deletion.topic) or "-",
         deletion.partition if deletion.partition >= 0 else "-",
         time_text(deletion.asked_ms),
-        f"{deletion.retries} times" if deletion.retries else "-",
+        counted(deletion.retries, "time") if deletion.retries else "-",
         printable(deletion.reason) or "-",
     )
 
@@ -121,7 +122,7 @@ def rebuild(settings: Settings, admin: AdminClient, yes: YesOption = False) -> N
     confirm("write the lists of ledgers of all topics anew, measuring every ledger again", yes)
     with progress_towards("partitions of ledgers", shown=not settings.json) as told:
         written = admin.rebuild_ledgers(told)
-    show_result(settings, f"rebuilt {written:,} ledgers", {"rebuilt": written})
+    show_result(settings, f"rebuilt {counted(written, 'ledger')}", {"rebuilt": written})
 
 
 def _row(ledger: LedgerInfo) -> tuple[object, ...]:

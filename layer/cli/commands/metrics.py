@@ -25,9 +25,12 @@ def metrics(
 ) -> None:
     """Print the backlog, holes and live processes of every subscription, for Prometheus (docs/metrics.md)."""
     registry = CollectorRegistry()
-    registry.register(ClusterCollector(admin, topics or (), namespace, news))
+    failed: list[str] = []
+    registry.register(ClusterCollector(admin, topics or (), namespace, failed.append if port is None else news))
     if port is None:
         write_line(generate_latest(registry).decode().rstrip("\n"))
+        if failed:
+            raise CommandFailed("; ".join(failed))
         return
     try:
         server, thread = start_http_server(port, registry=registry)

@@ -8,7 +8,7 @@ import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.shared.command import command
-from pulsar_on_kafka.cli.shared.output import YesOption, confirm, show_names, show_result
+from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, show_names, show_result
 from pulsar_on_kafka.cli.shared.policies import policies_of
 from pulsar_on_kafka.cli.shared.settings import Settings
 
@@ -24,7 +24,10 @@ def list_namespaces(
     settings: Settings, admin: AdminClient, tenant: Annotated[str, typer.Argument(metavar="TENANT")]
 ) -> None:
     """List the namespaces of a tenant, one a line."""
-    show_names(settings, admin.list_namespaces(tenant))
+    found = admin.list_namespaces(tenant)
+    if not found:
+        raise CommandFailed(f"there is no tenant {tenant!r:.120}: it has no namespaces")
+    show_names(settings, found)
 
 
 @command(app, "create")

@@ -13,10 +13,12 @@ from typing import Annotated, Final
 
 import typer
 
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.connection import client_of
 from pulsar_on_kafka.cli.shared.output import (
     CommandFailed,
+    CommandInterrupted,
     news,
     progress_bar,
     results_scroll_by,
@@ -80,9 +82,10 @@ def produce(
                 advance(sending.finish())
             except (KeyboardInterrupt, Interrupted):
                 sending.finish()
-                raise CommandFailed(f"interrupted; {sending.stored:,} messages were stored") from None
+                stored = counted(sending.stored, "message")
+                raise CommandInterrupted(f"interrupted; {stored} stored") from None
     if quiet:
-        show_result(settings, f"{sending.stored:,} messages stored", {"stored": sending.stored})
+        show_result(settings, f"{counted(sending.stored, 'message')} stored", {"stored": sending.stored})
 
 
 class _Source:

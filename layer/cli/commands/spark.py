@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime, timezone
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import IO, Annotated, Any, Final, Literal
 
 import typer
 
@@ -176,12 +179,42 @@ def _messages(settings: Settings, topic: str, columns: str | None, schema: str, 
 
     require_listener(settings.bootstrap)
     own = SparkSession.getActiveSession() is None
-    spark = connector.session("pok", master=reading.master, config=_SPARK)
+    with _output_of_spark(shown=settings.debug) as output:
+        try:
+            spark = connector.session("pok", master=reading.master, config=_SPARK)
+        except connector.SparkNotReady as failure:
+            raise CommandFailed(f"{failure} {_last_line(output)}".strip()) from failure
     try:
         yield connector.read_pulsar(spark, **options)
     finally:
         if own:
             spark.stop()
+
+
+@contextmanager
+def _output_of_spark(*, shown: bool) -> Iterator[IO[bytes]]:
+    """What a JVM that is started meanwhile says, as long as it lives, is in this file, neither among the results nor on
+    the terminal; with `shown` it is where ours is."""
+    with tempfile.TemporaryFile() as output:
+        if shown:
+            yield output
+            return
+        sys.stdout.flush()
+        sys.stderr.flush()
+        ours = [os.dup(descriptor) for descriptor in (1, 2)]
+        try:
+            for descriptor in (1, 2):
+                os.dup2(output.fileno(), descriptor)
+            yield output
+        finally:
+            for descriptor, saved in zip((1, 2), ours, strict=True):
+                os.dup2(saved, descriptor)
+                os.close(saved)
+
+
+def _last_line(output: IO[bytes]) -> str:
+    output.seek(0)
+    return next(filter(None, map(str.strip, reversed(output.read().decode(errors="replace").splitlines()))), "")
 
 
 def _time(text: str | None, option: str) -> int | None:

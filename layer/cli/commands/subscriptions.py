@@ -12,6 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 import typer
 
 from pulsar_on_kafka.admin import AdminClient, SubscriptionStats
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import admin_of
@@ -217,7 +218,7 @@ def show(
     for cursor in cursors:
         write_line(
             f"partition {cursor.partition}: backlog {cursor.backlog:,}, mark-delete {cursor.mark_delete:,}, "
-            f"{cursor.acknowledged:,} acknowledged above it, {cursor.holes:,} holes"
+            f"{cursor.acknowledged:,} acknowledged above it, {counted(cursor.holes, 'hole')}"
         )
         for line in drawn(cursor, width):
             write_line(line)
@@ -286,9 +287,9 @@ def skip(
 ) -> None:
     """Acknowledge the next messages unread. Live consumers still get what is in their inboxes."""
     stats = admin.subscription_stats(topic, subscription)
-    confirm(f"skip up to {count:,} messages of each partition of {_told(stats)}", yes)
+    confirm(f"skip up to {counted(count, 'message')} of each partition of {_told(stats)}", yes)
     skipped = admin.skip(topic, subscription, count)
-    _show_backlog(settings, admin, stats, f"{skipped:,} messages skipped", {"skipped": skipped})
+    _show_backlog(settings, admin, stats, f"{counted(skipped, 'message')} skipped", {"skipped": skipped})
 
 
 @command(app, "clear-backlog")
@@ -318,8 +319,8 @@ def unsubscribe(
 ) -> None:
     """Delete a subscription with everything acknowledged on it; one with live consumers only by force."""
     stats = admin.subscription_stats(topic, subscription)
-    live = f", which {len(stats.consumers)} live processes consume" if force and stats.consumers else ""
-    confirm(f"delete {_told(stats)}{live}", yes)
+    live = counted(len(stats.consumers), "live process", "live processes")
+    confirm(f"delete {_told(stats)}{f', with {live}' if force and stats.consumers else ''}", yes)
     admin.unsubscribe(topic, subscription, force=force)
     show_result(
         settings,
@@ -345,7 +346,7 @@ def _place(moment: str | None, message_id: str | None) -> tuple[int | None, Nati
 def suspects_told(stats: SubscriptionStats) -> list[str]:
     """A line for each partition whose messages come slowly because their consumer died."""
     return [
-        f"partition {p.partition}: {p.suspects:,} messages are delivered few at a time because their consumer died"
+        f"partition {p.partition}: {counted(p.suspects, 'message')} delivered few at a time because their consumer died"
         for p in stats.partitions
         if p.suspects
     ]

@@ -50,7 +50,11 @@ def assign(
     if before is not None and before.cluster != cluster:
         confirm(f"send clients of tenant {tenant}, which {described(before)}, to cluster {cluster}", yes)
     admin.assign_tenant(tenant, cluster)
-    show_result(settings, f"tenant {tenant} is on cluster {cluster}", {"tenant": tenant, "cluster": cluster})
+    said = f"tenant {tenant} is on cluster {cluster}"
+    if before is not None:
+        said += ", as it was before" if before.cluster == cluster else f"; before it was on cluster {before.cluster}"
+    was = None if before is None else before.cluster
+    show_result(settings, said, {"tenant": tenant, "cluster": cluster, "before": was})
 
 
 @command(app, "remove")
@@ -61,9 +65,17 @@ def remove(
     yes: YesOption = False,
 ) -> None:
     """Remove a tenant's entry, so that the one of `*` counts."""
-    confirm(f"remove the entry of tenant {tenant}", yes)
+    before = admin.list_tenant_places().get(tenant)
+    if before is None:
+        raise CommandFailed(f"tenant {tenant} has no entry")
+    confirm(f"remove the entry of tenant {tenant}, which {described(before)}", yes)
     admin.remove_tenant_place(tenant)
-    show_result(settings, f"tenant {tenant} has no entry", {"removed": tenant})
+    now = admin.tenant_place(tenant)
+    show_result(
+        settings,
+        f"removed the entry of tenant {tenant}, which was on cluster {before.cluster}; now it {described(now)}",
+        {"removed": tenant, "before": before.cluster, "cluster": None if now is None else now.cluster},
+    )
 
 
 def _as_json(record: TenantRecord) -> dict[str, str | int]:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from pulsar_on_kafka.admin import AdminClient, PublisherStats, TopicStats
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.completing import complete_topic
 from pulsar_on_kafka.cli.shared.connection import admin_of
@@ -72,7 +73,7 @@ def create(
     else:
         admin.create_partitioned_topic(topic, partitions, entries_per_ledger=entries_per_ledger)
     made = _full_name(topic)
-    kind = "non-partitioned" if partitions is None else f"{partitions:,} partitions"
+    kind = "non-partitioned" if partitions is None else counted(partitions, "partition")
     show_result(settings, f"created {made} ({kind})", {"created": made, "partitions": partitions or 0})
 
 
@@ -131,7 +132,7 @@ def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument) -> 
         [_publisher_row(publisher) for publisher in stats.publishers],
     )
     if stats.unlisted_publishers:
-        write_line(f"and {stats.unlisted_publishers:,} producers more")
+        write_line(f"and {counted(stats.unlisted_publishers, 'producer')} more")
 
 
 @command(app, "partitions")
@@ -204,9 +205,9 @@ def _full_name(topic: str) -> str:
 def _deletion_plan(stats: TopicStats) -> str:
     what = f"delete topic {stats.topic}"
     if stats.bound:
-        data = f"the Kafka topic {stats.kafka_topic} and its {stats.entries:,} records stay"
+        data = f"the Kafka topic {stats.kafka_topic} stays, with its {counted(stats.entries, 'record')}"
     else:
-        data = f"with {stats.entries:,} entries in {stats.partitions:,} partition{'s' if stats.partitions > 1 else ''}"
+        data = f"with {counted(stats.entries, 'entry', 'entries')} in {counted(stats.partitions, 'partition')}"
     subscriptions = "".join(
         f", subscription {name} (backlog {backlog:,})" for name, backlog in stats.subscriptions.items()
     )

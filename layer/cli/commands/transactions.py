@@ -19,6 +19,7 @@ from pulsar_on_kafka.admin import (
     TransactionInPendingAck,
     VerifiedBuffer,
 )
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.commands.subscriptions import SubscriptionOption
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
@@ -314,9 +315,7 @@ def verify(settings: Settings, admin: AdminClient, topic: TopicArgument) -> None
     else:
         _show_verified(found)
     if harmful:
-        raise CommandFailed(
-            f"{harmful:,} difference{'s' if harmful > 1 else ''} between the log of {printable(topic)} and its buffer"
-        )
+        raise CommandFailed(f"{counted(harmful, 'difference')} between the log of {printable(topic)} and its buffer")
 
 
 def _write_places(stats: Sequence[object], listed: Sequence[object] | None) -> None:
@@ -355,7 +354,7 @@ def _show_infos(settings: Settings, found: list[TransactionInfo]) -> None:
 
 
 def _told(info: TransactionInfo) -> str:
-    places = f"{len(info.partitions):,} partitions, {len(info.subscriptions):,} subscriptions"
+    places = f"{counted(len(info.partitions), 'partition')}, {counted(len(info.subscriptions), 'subscription')}"
     return f"{info.id} ({info.status.value}, opened {time_text(info.opened_at_ms)}, {places})"
 
 
@@ -378,4 +377,4 @@ def _in_pending_ack(found: TransactionInPendingAck) -> tuple[object, ...]:
 
 
 def _owner(stats: CoordinatorStats) -> str:
-    return "never" if stats.owner is None else f"{stats.owner[1]:,} times, last by {stats.owner[0]}"
+    return "never" if stats.owner is None else f"{counted(stats.owner[1], 'time')}, last by {stats.owner[0]}"

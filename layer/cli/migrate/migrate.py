@@ -10,6 +10,7 @@ import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.migrate.migrate_import import app as import_app
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import admin_at, admin_of
@@ -47,7 +48,8 @@ def plan(settings: Settings, tenant: TenantArgument, to: ToOption, cluster_confi
             here, there = inventory(source, tenant, deadline), inventory(target, tenant, deadline)
             missing = lacking(here, there)
             missing += not_persistent(source, tenant, deadline) + carry(source, target, tenant, deadline, dry=True)
-        news(f"tenant {tenant} has {len(here.namespaces)} namespaces and {len(here.topics)} topics")
+        namespaces = counted(len(here.namespaces), "namespace")
+        news(f"tenant {tenant} has {namespaces} and {counted(len(here.topics), 'topic')}")
         show_names(settings, missing)
 
 
@@ -88,7 +90,7 @@ def verify(settings: Settings, tenant: TenantArgument, cluster_config: ClusterCo
         report = worker.compare()
     _show_report(settings, report)
     if not report.good:
-        raise CommandFailed(f"{len(report.problems())} differences, the first: {report.problems()[0]}")
+        raise CommandFailed(f"{counted(len(report.problems()), 'difference')}, the first: {report.problems()[0]}")
 
 
 @command(app, "switch")
@@ -132,7 +134,7 @@ def clean(
     """Delete the tenant's topics and messages on the old cluster. There is no way back after that."""
     with _migration(settings, tenant, _CALL_S, cluster_config) as worker:
         topics = len(inventory(worker.source, tenant, Deadline.after(_CALL_S)).topics)
-        confirm(f"delete all {topics} topics of tenant {tenant} on {worker.record.source}", yes)
+        confirm(f"delete {counted(topics, 'topic')} of tenant {tenant} on {worker.record.source}", yes)
         record = worker.clean()
         _show(settings, record)
 

@@ -10,6 +10,7 @@ import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import CommandFailed, news, show_names, show_pairs, show_table, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
@@ -145,7 +146,7 @@ def verify(
     report = ImportWorker(here, PulsarAdmin(address), address, record, news).verify()
     _show_report(settings, report)
     if not report.good:
-        raise CommandFailed(f"{len(report.problems())} differences, the first: {report.problems()[0]}")
+        raise CommandFailed(f"{counted(len(report.problems()), 'difference')}, the first: {report.problems()[0]}")
 
 
 def _address(

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.schemas.files import read_schema
 from pulsar_on_kafka.cli.schemas.offline import read_properties, reason_as_json, schema_type
 from pulsar_on_kafka.cli.shared.completing import complete_topic
@@ -156,7 +157,7 @@ def delete(
         live = len(admin.list_schema_versions(topic))
         if live == 0 and not force:
             raise CommandFailed(f"topic {topic} has no schema")
-        what = f"{live:,} live version{'' if live == 1 else 's'}"
+        what = counted(live, "live version")
     except BrokerMetadataError as unreadable:
         what = f"which cannot be read: {unreadable}"
     lost = "; with all definitions: messages that name them cannot be read any more" if force else ""

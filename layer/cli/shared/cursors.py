@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pulsar_on_kafka.admin.cursor_view import PartitionCursor
+from pulsar_on_kafka.base.words import counted
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
@@ -180,8 +181,8 @@ def _heading(cursor: PartitionCursor, edges: Sequence[int]) -> str:
     scale = -(-(edges[-1] - edges[0]) // (len(edges) - 1))
     return (
         f"partition {cursor.partition}: offsets {edges[0]:,} to {edges[-1]:,}, {scale:,} a cell; mark-delete "
-        f"{cursor.mark_delete:,}, {cursor.acknowledged:,} acknowledged above it, {cursor.holes:,} holes, "
-        f"{cursor.total_bytes:,} bytes on Kafka"
+        f"{cursor.mark_delete:,}, {cursor.acknowledged:,} acknowledged above it, {counted(cursor.holes, 'hole')}, "
+        f"{counted(cursor.total_bytes, 'byte')} on Kafka"
     )
 
 

@@ -22,15 +22,22 @@ from pulsar_on_kafka.cli.shared.values import printable
 from pulsar_on_kafka.exceptions import Interrupted
 
 EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+"""As of a program that SIGINT ends: 128 + 2."""
 
 
 class CommandFailed(Exception):
     """The command line itself refuses something; the message is the line to print."""
 
 
+class CommandInterrupted(CommandFailed):
+    """Ctrl-C, or SIGTERM, ended it before it was done."""
+
+
 @contextmanager
 def failures(debug: bool) -> Iterator[None]:
-    """Turn everything that goes wrong inside into one line and exit code 1. Usage errors pass (exit code 2)."""
+    """Turn everything that goes wrong inside into one line and exit code 1, an interruption into 130. Usage errors pass
+    (exit code 2)."""
     try:
         yield
     except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -43,7 +50,7 @@ def failures(debug: bool) -> Iterator[None]:
         if debug:
             traceback.print_exc()
         complain(one_line(error))
-        raise typer.Exit(EXIT_FAILED) from error
+        raise typer.Exit(EXIT_INTERRUPTED if _is_interruption(error) else EXIT_FAILED) from error
 
 
 def complain(line: str) -> None:
@@ -52,14 +59,18 @@ def complain(line: str) -> None:
 
 def one_line(error: BaseException) -> str:
     """An exception in one line. Types are named only where the message alone would say nothing."""
-    # A signal handled inside one of confluent-kafka's C calls comes out as a SystemError.
-    by_signal = isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt)
-    if by_signal or isinstance(error, (KeyboardInterrupt, Interrupted)):
+    if _is_interruption(error) and not isinstance(error, CommandInterrupted):
         return "interrupted"
     # librdkafka's exceptions carry an object that knows the words.
     words = getattr(error.args[0], "str", None) if error.args else None
     text = " ".join((words() if callable(words) else str(error)).split())
     return text or type(error).__name__
+
+
+def _is_interruption(error: BaseException) -> bool:
+    # A signal handled inside one of confluent-kafka's C calls comes out as a SystemError.
+    by_signal = isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt)
+    return by_signal or isinstance(error, (KeyboardInterrupt, Interrupted, CommandInterrupted))
 
 
 YesOption = Annotated[bool, typer.Option("--yes", help="Do it without asking.")]
@@ -76,7 +87,11 @@ def confirm(plan: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise CommandFailed("nothing was done: say --yes to do it")
-    if not typer.confirm("Do it?", err=True):
+    try:
+        agreed = typer.confirm("Do it?", err=True)
+    except typer.Abort:  # Ctrl-C, or Ctrl-D
+        raise CommandInterrupted("nothing was done") from None
+    if not agreed:
         raise CommandFailed("nothing was done")
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.compat.compare import CompatReport, ScenarioVerdict
 from pulsar_on_kafka.compat.driver import Target
 from pulsar_on_kafka.compat.history import Ending, Side
 from pulsar_on_kafka.compat.runner import Session
 from pulsar_on_kafka.compat.scenario import load
+from tests.waiting import until
 
 SCENARIOS = """
 import os
@@ -84,3 +90,45 @@ def test_each_scenario_has_its_ending(report: CompatReport) -> None:
     assert by_name["harness.crashes"].lines() == ["before: true", "crashed: the worker ended with exit status 7"]
     assert by_name["harness.hangs"].lines() == ["before: true", "timed out: not finished after 20 s"]
     assert "of course" in by_name["harness.fails"].detail
+
+
+HANGING = """
+import threading
+
+from pulsar_on_kafka.compat import ScenarioRun, scenario
+
+
+@scenario(area="hanging", title="Hangs with topics of its own")
+def hangs_with_topics(run: ScenarioRun) -> None:
+    run.topic("left", partitions=1)
+    run.topic("left", partitions=2, namespace=run.namespace("left"))
+    threading.Event().wait()
+"""
+
+
+def test_an_interrupted_run_leaves_no_topics_behind(service_url: str, admin: AdminClient, tmp_path: Path) -> None:
+    (tmp_path / "hanging.py").write_text(HANGING, encoding="utf-8")
+    target = Target(Side.KAFKA, service_url, clean=True)
+    known = load([tmp_path])
+
+    def left() -> tuple[list[str], list[str]]:
+        topics = [topic for topic in admin.list_topics("public/default") if topic.endswith("-left")]
+        return topics, [namespace for namespace in admin.list_namespaces("public") if namespace.endswith("-left")]
+
+    def interrupt() -> None:
+        until(lambda: len(left()[1]) == 2 and all(map(admin.list_topics, left()[1])), "both sides' topics")
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        Session(target, target, (tmp_path,)).run([known["hanging.hangs_with_topics"]], known, {})
+    interrupting.join()
+    assert left() == ([], [])
+
+
+def test_a_run_asks_both_sides_first(service_url: str) -> None:
+    found = CliRunner().invoke(app, ["--url", service_url, "compat", "run", "--pulsar", "pulsar://127.0.0.1:1"])
+    assert found.exit_code == 1
+    assert found.stderr.startswith("pok: Pulsar does not answer at pulsar://127.0.0.1:1: ")
+    assert len(found.stderr.splitlines()) == 1

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NotAuthorized
+from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.kafka.acls import Acl
 from pulsar_on_kafka.kafka.groups.good_byes import GoodByes
 from pulsar_on_kafka.mapping.names.subscription_group import group_id
@@ -67,6 +69,24 @@ def cluster(authority: Authority, missing: Missing) -> Iterator[SecureCluster]:
 
 class Reading(pulsar.schema.Record):
     celsius = pulsar.schema.Double()
+
+
+@pytest.mark.parametrize("listener", ["TLS", "SASL"])
+def test_a_plain_url_to_a_tls_port_is_told_which_url_it_takes(cluster: SecureCluster, listener: Any) -> None:
+    address = cluster.broker.bootstrap_of(listener)
+    said = re.escape(f"{address} speaks TLS, and was asked without: name it kafka+ssl://{address}")
+    client = pulsar.Client(f"kafka://{address}")
+    with pytest.raises(pulsar.ConnectError, match=said):
+        client.create_producer(TOPIC)
+    client.close()
+    with pytest.raises(pulsar.ConnectError, match=said):
+        AdminClient(f"kafka://{address}")
+    found = CliRunner().invoke(app, ["--url", f"kafka://{address}", "topics", "list"])
+    assert (found.exit_code, len(found.stderr.splitlines())) == (1, 1)
+    assert f"kafka+ssl://{address}" in found.stderr
+    examined = CliRunner().invoke(app, ["--url", f"kafka://{address}", "doctor"])
+    assert examined.exit_code == 1
+    assert f"kafka+ssl://{address}" in examined.stdout
 
 
 def topic_of(topic: str) -> str:
