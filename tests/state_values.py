@@ -246,6 +246,7 @@ _HOLES: Final = Holes(BitMap([1, 2, 3, 70_000]), {5: (10, 0b1000000001), 400: (3
 _DELIVERIES: Final = Deliveries(
     900, BitMap64([4]), {(2, 1): BitMap64([7, 8]), (0, 3): BitMap64([2**40])}, {1_700_000_000_000: BitMap64([9])}
 )
+_WITH_FLOORS: Final = Deliveries(900, floors={3: 40, 700: 2**40})
 _SEGMENT: Final = SegmentRef(3, 120, _SESSION, 299, 0)
 _SUMMARY: Final = LedgerSummary(4, 1, 70_000, 0, 2, 2, 64)
 _CLAIM: Final = Claim("9f86d081", "pok-1", 1_700_000_000_000, "audit-1", "host:17")
@@ -376,6 +377,9 @@ VALUES: Final[Mapping[str, Case]] = {
     ),
     "commit with holes": Case(
         _commit, _read_commit, CommitMetadata(_LINEAGE, _HOLES, None, _DELIVERIES, {b"12345678": 300}, True, 700)
+    ),
+    "commit with floors": Case(
+        _commit, _read_commit, CommitMetadata(_LINEAGE, _HOLES, None, _WITH_FLOORS, {b"12345678": 300}, True, 700)
     ),
     "commit with a marker": Case(_commit, _read_commit, CommitMetadata(_LINEAGE, None, 120)),
     "commit with both": Case(_commit, _read_commit, CommitMetadata(_LINEAGE, _HOLES, 120, None, {}, False, 0)),

@@ -102,7 +102,11 @@ class DeliveryCounting:
         nacks: NegativeAcks,
         dead_lettering: DeadLettering,
         log_end: Callable[[int], int],
+        *,
+        by_slot: bool,
     ) -> None:
+        """`by_slot`: messages wait for their keys' turn (Key_Shared)."""
+        self._by_slot = by_slot
         self._clock = clock
         self._owned = owned
         self._endpoints = endpoints
@@ -133,13 +137,18 @@ class DeliveryCounting:
         if saved is None and self._dead_lettering.max_redeliver_count() is None:
             return
         number = owned.number
-        guard = DeliveryGuard(owned.read_position, lambda: self._put_off(number))
+        guard = DeliveryGuard(
+            owned.read_position,
+            lambda: self._put_off(number),
+            lambda: {} if owned.keys is None else owned.keys.floors(),
+        )
         if saved is None:
-            kept = BitMap64() if owned.keys is None else BitMap64(owned.keys.offsets_waiting())
+            kept = BitMap64() if owned.keys is None else owned.keys.offsets_waiting()
             guard.adopt(owned.redeliveries, kept - BitMap64(owned.redeliveries))
             guard.given_back(seen)  # nobody has them, under this owner
         else:
-            again = guard.recover(saved, self._end_of_deliveries(owned, saved.limit), owned.cursor)
+            floors = saved.floors if self._by_slot else None
+            again = guard.recover(saved, self._end_of_deliveries(owned, saved.limit), owned.cursor, floors)
             owned.replay |= again
             owned.pass_over(again)
             for (_, count), offsets in saved.counts.items():
@@ -208,7 +217,7 @@ class DeliveryCounting:
             owned.guard.held_elsewhere(elsewhere)
             again = owned.replay.copy()
             if owned.keys is not None:
-                again.update(owned.keys.offsets_waiting())
+                again |= owned.keys.offsets_waiting()
             waiting = BitMap64()
             if not owned.stays_out:
                 for endpoint in [each for each in self._endpoints if not each.is_remote]:

@@ -68,8 +68,10 @@ class Dispatcher:
         self._read_again = RedeliveryReads(handle.kafka_topic, fetcher, self.looking)
         self._reading_ahead = DelayedPrefetch(handle.kafka_topic, fetcher, clock)
         self._dead_lettering = DeadLettering(clock, endpoints)
-        self.counting = DeliveryCounting(clock, owned, endpoints, self._nacks, self._dead_lettering, self.log_end)
         key_shared = handle.type is SubscriptionType.KEY_SHARED
+        self.counting = DeliveryCounting(
+            clock, owned, endpoints, self._nacks, self._dead_lettering, self.log_end, by_slot=key_shared
+        )
         self._keys = (
             KeyShared(self._read_again, self._dead_lettering, self.counting, owned, endpoints) if key_shared else None
         )

@@ -15,7 +15,7 @@ from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import ORDERING_KEY
 from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS, sticky_key_hash
 from pulsar_on_kafka.subscriptions.dispatching.counting import DeadLettering, DeliveryCounting
-from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import RedeliveryReads
+from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import RecordsFound, RedeliveryReads
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder, Waiting
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
@@ -37,14 +37,14 @@ _AT_ONCE: Final = 1000
 class KeyShared:
     """Serves the Key_Shared consumers of one member.
 
-    While some consumer takes nothing, reading goes on for the others until 2,000 messages for each consumer, at most
-    20,000, wait in a partition; then it pauses until some of them went out. Of what waits, payloads above 16 MiB are
-    dropped and read again later.
+    While some consumer takes nothing, reading goes on for the others: what waits is known by its offset, and read again
+    when it is its turn. Of what is kept of it, payloads above 16 MiB are dropped and read again, too.
 
     Where deliveries are counted durably, a message that comes again waits for the save that counts it, and with it
     what comes after it in its slot; after a crash one message of the partition is out at a time, the first of its slot.
 
-    Memory: that, for each partition, and the slots of 100,000 keys of up to 100 bytes.
+    Memory: that, for each partition, about four bytes for each message that is parked, and the slots of 100,000 keys of
+    up to 100 bytes.
     """
 
     def __init__(
@@ -131,10 +131,8 @@ class KeyShared:
         )
 
     def _is_hungry(self, keys: KeyOrder[Endpoint]) -> bool:
-        return (
-            not self._only_again
-            and keys.waiting < self._look_ahead()
-            and any(not keys.has_for(endpoint) and endpoint.shared_permits() > 0 for endpoint in self._endpoints)
+        return not self._only_again and any(
+            not keys.has_for(endpoint) and endpoint.shared_permits() > 0 for endpoint in self._endpoints
         )
 
     def _look_ahead(self) -> int:
@@ -162,24 +160,70 @@ class KeyShared:
         handed = False
         while True:
             for endpoint in self._endpoints:
-                while keys.has_for(endpoint) and (permits := endpoint.shared_permits()) > 0:
-                    entries = keys.take(endpoint, min(permits, _AT_ONCE), only_again=self._only_again)
-                    if keys.acknowledged_early:
-                        entries = _without_acknowledged(owned, keys, entries)
-                    if not self._hand_out(owned, keys, endpoint, entries):
-                        break
-                    handed = True
-            if not owned.buffered or not self._is_hungry(keys):
+                handed = self._serve(owned, keys, endpoint) or handed
+            if not owned.buffered or not self._is_hungry(keys) or not self._admit_more(owned, keys):
                 break
-            offsets, records = owned.take(min(_ADMIT_BATCH, self._look_ahead() - keys.waiting))
-            if not offsets:  # a save must come first, or all was acknowledged by id
-                break
-            if owned.guard is not None:
-                owned.guard.keep(offsets)
-            keys.admit(offsets, [self._slot(o, r) for o, r in zip(offsets, records, strict=True)], records)
         if keys.waiting_bytes > _MAX_WAITING_BYTES:
             keys.shed()
         return handed
+
+    def _serve(self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint) -> bool:
+        handed = False
+        while keys.has_for(endpoint) and (permits := endpoint.shared_permits()) > 0:
+            if not keys.has_at_hand(endpoint) and not self._read_back(owned, keys, endpoint):
+                break
+            entries = keys.take(endpoint, min(permits, _AT_ONCE), only_again=self._only_again)
+            if keys.acknowledged_early:
+                entries = _without_acknowledged(owned, keys, entries)
+            if not self._hand_out(owned, keys, endpoint, entries):
+                break
+            handed = True
+        return handed
+
+    def _admit_more(self, owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> bool:
+        """False where a save must come first, or all was acknowledged by id."""
+        offsets, records = owned.take(_ADMIT_BATCH)
+        if not offsets:
+            return False
+        slots = [self._slot(offset, record) for offset, record in zip(offsets, records, strict=True)]
+        if owned.guard is not None:
+            suspects = owned.guard.decide(offsets, slots)
+            if suspects:
+                admitted: list[Waiting] = []
+                for entry in zip(offsets, slots, records, strict=True):
+                    if entry[0] in suspects:
+                        keys.readmit(*entry)
+                    else:
+                        admitted.append(entry)
+                offsets, slots, records = ([entry[part] for entry in admitted] for part in range(3))
+        parked = keys.admit(offsets, slots, records)
+        if owned.guard is not None:
+            owned.guard.keep(offsets, slots, parked)
+        owned.entries.forget(parked)
+        return True
+
+    def _read_back(self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint) -> bool:
+        """Have some of what was parked for a consumer at hand again; False when nothing of it can go out now."""
+        parked = [] if self._only_again else keys.next_parked(endpoint, _AT_ONCE)
+        while parked:
+            wanted = [offset for offset in parked if not owned.is_acknowledged(offset)]
+            found = self._read_again.read(owned, wanted) if wanted else RecordsFound({}, [])
+            handled = {*found.records, *found.gone}
+            late = next((offset for offset in wanted if offset not in handled), None)  # what is behind it waits, too
+            records = {o: r for o, r in found.records.items() if late is None or o < late}
+            held = owned.held.among(BitMap64(records))
+            owned.held.back |= held
+            if owned.guard is not None:
+                owned.guard.unpark(records)
+            slots = {offset: self._slot(offset, record) for offset, record in records.items()}
+            readable = sorted(owned.readable({offset: r for offset, r in records.items() if offset not in held}))
+            upto = parked[-1] if late is None else late - 1
+            entries = [(offset, slots[offset], records[offset]) for offset in readable]
+            keys.read_back(endpoint, upto, entries, (slots[offset] for offset in held))
+            if entries or late is not None:
+                return bool(entries)
+            parked = keys.next_parked(endpoint, _AT_ONCE)
+        return False
 
     def _hand_out(
         self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint, entries: list[Waiting]

@@ -12,7 +12,10 @@ happens:
   that counts it. A window is the smaller, the fewer deliveries its messages have left (`window_of`): after each further
   death fewer share the blame, and a message's last delivery happens while no other suspect is out.
 
-On Key_Shared a message may wait for its key's turn below the position: it is `kept`, and was not handed out.
+On Key_Shared a message may wait for its key's turn below the position: it is `kept`, and was not handed out. Millions
+may be parked (see `key_order`), and must not be suspects after a crash: each save names the *floors* of their slots. At
+or above the floor of its slot nothing was handed out, unless the save names it. What is parked no more goes out after a
+save that has no floor below it. A new owner knows no message's slot before it has read it, and decides then.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
 
 LEAST_RESERVE: Final = 100
 MOST_RESERVE: Final = 50_000
+NO_FLOOR: Final = 2**63
 
 _WINDOW_BASE: Final = 16
 _LARGEST_WINDOW: Final = 1024
@@ -56,6 +60,8 @@ class Departure(Enum):
 
 PutOff = Callable[[], Mapping[int, BitMap64]]
 """Offsets that wait for their time, by Unix ms."""
+Floors = Mapping[int, int]
+"""The lowest parked offset of each slot that has some."""
 
 
 class _Pending(NamedTuple):
@@ -64,15 +70,30 @@ class _Pending(NamedTuple):
     limit: int
     granted: dict[int, int]
     has_suspects: bool
+    new_below: int
+    floors: dict[int, int]
+    unparked: BitMap64
 
 
 class DeliveryGuard:
-    """Memory: two numbers for each unacknowledged message that was delivered more than once."""
+    """Memory: two numbers for each unacknowledged message that was delivered more than once, compressed bitmaps of what
+    waits for its key's turn, and a number for each slot of which some is parked."""
 
-    def __init__(self, position: int, put_off: PutOff) -> None:
+    def __init__(self, position: int, put_off: PutOff, floors: Callable[[], Floors] = dict) -> None:
         self._position = position
         """Nothing at or above it was handed out by this process."""
         self._put_off = put_off
+        self._floors = floors
+        self._floors_before: dict[int, int] = {}
+        """A former owner's, until everything that it may have handed out was read."""
+        self._undecided_below = 0
+        self._new_below = 0
+        self._said: dict[int, int] = {}
+        """The floors of the accepted save, and of the one under way."""
+        self._unparked = BitMap64()
+        """Nothing of it is parked any more, and the last accepted save may have a floor at or below it."""
+        self._named = BitMap64()
+        """Saved with its number of deliveries, though that is 1: it may lie above a floor."""
         self._limit = 0
         self._reserve = LEAST_RESERVE
         self._delivered: dict[int, int] = {}
@@ -95,13 +116,17 @@ class DeliveryGuard:
 
     # Taking over --------------------------------------------------------------------------------------------------
 
-    def recover(self, saved: Deliveries, end: int, cursor: CursorState) -> BitMap64:
+    def recover(self, saved: Deliveries, end: int, cursor: CursorState, floors: Floors | None = None) -> BitMap64:
         """Go on from what a former owner saved; our own first save holds the same. Nothing from `end` on was there.
+        `floors`: what it saved of them, where slots count (`decide`).
 
         Gives the offsets that come by redelivery, so that reading passes them over: suspects, and what has a count.
         What is put off is not among them, nor a suspect: nobody held it.
         """
-        self._limit = saved.limit
+        self._limit = self._new_below = saved.limit
+        if floors:
+            self._new_below = min(floors.values())
+            self._said, self._floors_before, self._undecided_below = dict(floors), dict(floors), end
         put_off = BitMap64()
         for offsets in saved.put_off.values():
             put_off |= offsets
@@ -111,7 +136,7 @@ class DeliveryGuard:
             counted |= offsets
             self._delivered.update(dict.fromkeys(offsets, delivered))
         self._granted = dict(self._delivered)
-        held = cursor.unacknowledged(0, end)
+        held = cursor.unacknowledged(0, min(end, self._lowest_floor()))
         self._suspects = BitMap64(o for o in saved.suspects if not cursor.is_acknowledged(o)) | held
         self._suspects -= put_off
         self._had_suspects = bool(self._suspects)
@@ -125,11 +150,13 @@ class DeliveryGuard:
     def start_over(self, position: int) -> None:
         """A seek: what was delivered before does not matter; nothing goes out before the next save."""
         self._position = position
-        self._limit = 0
+        self._limit = self._new_below = self._undecided_below = 0
         self._had_suspects = False
-        self._suspects.clear()
         self._leave_window(tuple(self._window))
-        self._kept.clear()
+        for offsets in (self._suspects, self._kept, self._unparked, self._named):
+            offsets.clear()
+        for floors in (self._said, self._floors_before):
+            floors.clear()
         for counts in (self._delivered, self._granted, self._asked, self._pending):
             counts.clear()
         self._changed = True
@@ -137,7 +164,7 @@ class DeliveryGuard:
     # What may go out ----------------------------------------------------------------------------------------------
 
     def new_below(self) -> int:
-        return 0 if self._had_suspects else self._limit
+        return 0 if self._had_suspects else self._new_below
 
     def next_delivery(self, offset: int) -> int:
         """Which delivery the next one of a message would be, from 1."""
@@ -147,7 +174,10 @@ class DeliveryGuard:
 
     def is_new(self, offsets: list[int]) -> bool:
         """All of these are kept and may be handed out."""
-        return not self._had_suspects and BitMap64(offsets).issubset(self._kept)
+        if self._had_suspects:
+            return False
+        wanted = BitMap64(offsets)
+        return wanted.issubset(self._kept) and wanted.isdisjoint(self._unparked)
 
     def admit(self, lowest: list[int], most: int | None, *, in_order: bool = True) -> list[int]:
         """Of these, in order, the ones that may be delivered again now, or that are dead after `most` deliveries.
@@ -159,14 +189,20 @@ class DeliveryGuard:
                 return []
             lowest = self._of_the_window(lowest, most)
         admitted: list[int] = []
+        unsaid_below = min(self._limit, self._lowest_floor())
         for offset in lowest:
             delivery = self.next_delivery(offset)
+            unsaid = 1 if offset < unsaid_below or offset in self._kept else 0
             if most is not None and delivery > most:
                 allowed = True
+            elif offset in self._unparked:
+                allowed = False
             else:
-                allowed = self._granted.get(offset, 1 if offset < self._limit else 0) >= delivery
+                allowed = self._granted.get(offset, unsaid) >= delivery
             if not allowed:
-                self._asked[offset] = delivery
+                if offset not in self._unparked:
+                    self._asked[offset] = delivery
+                    self._named.add(offset)
             elif not in_order or not self._asked:
                 admitted.append(offset)
         return admitted
@@ -208,7 +244,8 @@ class DeliveryGuard:
     @property
     def over(self) -> bool:
         """Nothing that a former owner counted is left, and nothing was delivered twice."""
-        return not (self._had_suspects or self._delivered or self._asked or self._pending or self._retired)
+        left = self._had_suspects or self._delivered or self._asked or self._undecided_below
+        return not (left or self._pending or self._retired)
 
     @property
     def wants_save(self) -> bool:
@@ -216,7 +253,8 @@ class DeliveryGuard:
         if self._retired:
             return False
         leaving = self._had_suspects and not self._suspects and not self._window
-        return leaving or bool(self._asked) or self._limit - self._position < self._reserve // 2
+        waiting = leaving or bool(self._asked) or bool(self._unparked)
+        return waiting or self._new_below - self._position < self._reserve // 2
 
     @property
     def unsaved(self) -> bool:
@@ -232,9 +270,28 @@ class DeliveryGuard:
         """First deliveries, up to and including this offset."""
         self._position = max(self._position, upto + 1)
 
-    def keep(self, offsets: list[int]) -> None:
-        """These are below the position now, and wait for their keys' turn."""
+    def keep(self, offsets: Sequence[int], slots: Sequence[int], parked: Sequence[int]) -> None:
+        """These are below the position now, and wait for their keys' turn; some of them are `parked`."""
         self._kept.update(offsets)
+        if self._said:
+            said, apart = self._said, BitMap64(parked)
+            near = (o for o, slot in zip(offsets, slots, strict=True) if o >= said.get(slot, NO_FLOOR))
+            self._unparked.update(offset for offset in near if offset not in apart)
+
+    def decide(self, offsets: Sequence[int], slots: Sequence[int]) -> frozenset[int]:
+        """Which of these, by ascending offset and just read, a former owner may have handed out: they are suspects."""
+        if not self._undecided_below:
+            return frozenset()
+        before, end = self._floors_before, self._undecided_below
+        found = frozenset(o for o, s in zip(offsets, slots, strict=True) if o < end and o < before.get(s, NO_FLOOR))
+        if found:
+            self._suspects.update(found)
+            self._had_suspects = self._changed = True
+        return found
+
+    def unpark(self, offsets: Iterable[int]) -> None:
+        """These were kept and parked, and may go out after the next save."""
+        self._unparked.update(offsets)
 
     def handed_out_in_turn(self, offsets: list[int]) -> None:
         """Some of these were kept, the others come again."""
@@ -260,8 +317,11 @@ class DeliveryGuard:
         self._suspects.difference_update(BitMap64(offsets))
 
     def settled(self, offsets: Sequence[int]) -> None:
-        if self._kept:
-            self._kept -= BitMap64(offsets)
+        if self._kept or self._named:
+            gone = BitMap64(offsets)
+            self._kept -= gone
+            self._unparked -= gone
+            self._named -= gone
         self._leave_window(offsets)
         for offset in offsets:
             self._delivered.pop(offset, None)
@@ -344,29 +404,55 @@ class DeliveryGuard:
     def snapshot(
         self, save: int, redeliveries: Mapping[int, int], is_acknowledged: Callable[[int], bool]
     ) -> Deliveries:
-        left = self._limit - self._position
+        left = self._new_below - self._position
         if left < self._reserve // 4:
             self._reserve = min(MOST_RESERVE, self._reserve * 2)
         elif left > self._reserve * 3 // 4:
             self._reserve = max(LEAST_RESERVE, self._reserve // 2)
-        limit = max(self._limit, self._position + self._reserve, max(self._asked, default=-1) + 1)
+        new_below = max(self._new_below, self._position + self._reserve)
+        floors = self._floors_with_those_before(new_below)
+        limit = max(self._limit, new_below, max(self._asked, default=-1) + 1)
+        if not self._undecided_below:
+            new_below = limit
         if self._retired:
-            limit = 0
-        least = 0 if self._retired else 1  # below the limit a first delivery is permitted
-        granted = {o: max(least, count) for o, count in self._delivered.items() if not is_acknowledged(o)}
+            limit, floors = 0, {}
+        for slot, floor in floors.items():
+            self._said[slot] = min(self._said.get(slot, NO_FLOOR), floor)
+        lowest_floor = self._lowest_floor()
+
+        def least(offset: int) -> int:
+            """Below the limit a first delivery is permitted, unless a floor may say that there was none."""
+            return 0 if self._retired or (offset >= lowest_floor and offset not in self._named) else 1
+
+        granted = {o: max(least(o), count) for o, count in self._delivered.items() if not is_acknowledged(o)}
         # What was permitted and not used is taken back: nobody shall count it as a delivery after a crash.
         self._granted = {o: min(count, granted[o]) for o, count in self._granted.items() if o in granted}
         self._asked = {o: count for o, count in self._asked.items() if not is_acknowledged(o)}
         granted.update(self._asked)
         groups: dict[tuple[int, int], list[int]] = {}
+        unsaid = 0 if self._retired else 1
         for offset, count in granted.items():
             redelivered = redeliveries.get(offset, 0)
-            if count > least or redelivered:
+            if count > unsaid or redelivered or (count and offset in self._named):
                 groups.setdefault((count, redelivered), []).append(offset)
-        self._pending = {save: _Pending(limit, granted, bool(self._suspects or self._window))}
+        has_suspects = bool(self._suspects or self._window)
+        self._pending = {save: _Pending(limit, granted, has_suspects, new_below, floors, self._unparked.copy())}
         self._changed = False
         counts = {key: BitMap64(offsets) for key, offsets in groups.items()}
-        return Deliveries(limit, self._suspects.copy(), counts, dict(self._put_off()))
+        return Deliveries(limit, self._suspects.copy(), counts, dict(self._put_off()), floors)
+
+    def _lowest_floor(self) -> int:
+        return min(self._said.values(), default=NO_FLOOR)
+
+    def _floors_with_those_before(self, new_below: int) -> dict[int, int]:
+        """Of what is parked, and of what was not read yet; between the two anything may go out below `new_below`."""
+        floors = dict(self._floors())
+        if self._position >= self._undecided_below:
+            self._floors_before.clear()
+            self._undecided_below = 0
+        for slot, floor in self._floors_before.items():
+            floors[slot] = min(floors.get(slot, NO_FLOOR), max(floor, new_below))
+        return floors
 
     def accepted(self, save: int) -> None:
         """Deliveries that this save holds may happen now. A save from before a seek changes nothing."""
@@ -374,6 +460,8 @@ class DeliveryGuard:
         if found is None:
             return
         self._limit, self._granted = found.limit, found.granted
+        self._new_below, self._said = found.new_below, found.floors
+        self._unparked -= found.unparked
         self._window_full = False
         self._had_suspects = self._had_suspects and found.has_suspects
         self._asked = {o: count for o, count in self._asked.items() if self._granted.get(o, 0) < count}

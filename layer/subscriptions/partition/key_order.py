@@ -7,19 +7,28 @@ What is kept in order is a *slot* of keys (mapping/routing/sticky_hash.py), as i
 3. A slot held by another consumer than its owner stops at its owner, until the last of it is acknowledged or returned.
 4. Nothing else waits for it: a full or silent consumer stops only the slots that it owns or holds.
 
+What waits for long is *parked*: known by its offset alone, to be read from Kafka again. So rule 4 has no end: Pulsar
+stops reading, for all keys, when 20,000 messages wait (what its PIP-474 calls a global blackout).
+
 Source: PersistentStickyKeyDispatcherMultipleConsumers and DrainingHashesTracker of Pulsar 4.0 (PIP-379).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from heapq import heappop, heappush
-from typing import Any, Generic, TypeVar
+from itertools import islice
+from typing import Any, Final, Generic, TypeVar
+
+from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS
 
 C = TypeVar("C", bound=Hashable)
+
+NEAR: Final = 2_000
+"""Messages of a lane that are kept with what was read of them; what waits beyond them is parked."""
 
 
 Waiting = tuple[int, int, Any]
@@ -27,18 +36,23 @@ Waiting = tuple[int, int, Any]
 
 
 class _Lane:
-    """Messages that wait for one owner; the lowest offset is next. Of one slot, all in `again` is below all in
-    `fresh`."""
+    """Messages that wait for one owner. Of one slot, all in `again` is below all in `fresh`, and that below all that is
+    `parked`; each is handed out by ascending offset."""
 
-    __slots__ = ("again", "fresh")
+    __slots__ = ("again", "fresh", "parked")
 
     def __init__(self) -> None:
         self.fresh: deque[Waiting] = deque()
-        """By ascending offset."""
         self.again: list[Waiting] = []
         """A heap: what came back, and what waited for another holder."""
+        self.parked = BitMap64()
+        """Without slots that another consumer holds."""
 
     def __bool__(self) -> bool:
+        return bool(self.fresh) or bool(self.again) or bool(self.parked)
+
+    @property
+    def at_hand(self) -> bool:
         return bool(self.fresh) or bool(self.again)
 
     def pop(self) -> Waiting:
@@ -50,8 +64,8 @@ class _Lane:
 class KeyOrder(Generic[C]):
     """With `keep_order` off only the owner of a slot is minded (allow_out_of_order_delivery).
 
-    Memory: two small entries for each message in flight, one for each that waits, and the payloads of those that were
-    read and wait (`shed` drops them).
+    Memory: two small entries for each message in flight, one for each that came back or lies among the next 2,000 of
+    its owner, with what was read of it (`shed` drops the payloads); two bits to some bytes for each that is parked.
     """
 
     def __init__(self, *, keep_order: bool) -> None:
@@ -60,10 +74,13 @@ class KeyOrder(Generic[C]):
         self._owner: Sequence[C | None] = [None] * SLOTS
         self._lanes: dict[C | None, _Lane] = {None: _Lane()}
         self._stuck: dict[int, list[Waiting]] = {}
+        """Of slots that another consumer holds."""
+        self._parked: dict[int, BitMap64] = {}
+        """By slot."""
         self._held: dict[int, tuple[C, int]] = {}
         self._slots: dict[int, int] = {}
         self.waiting = 0
-        """Messages known here and not handed out."""
+        """Messages known here and not handed out, without those that are parked."""
         self.waiting_bytes = 0
         """Size of the payloads that are kept for them."""
         self.acknowledged_early = False
@@ -74,27 +91,102 @@ class KeyOrder(Generic[C]):
         fresh = sorted(entry for lane in self._lanes.values() for entry in lane.fresh)
         again = [entry for lane in self._lanes.values() for entry in lane.again]
         again += [entry for entries in self._stuck.values() for entry in entries]
-        self._stuck.clear()
         self._owner = owner
         self._lanes = {None: _Lane(), **{consumer: _Lane() for consumer in consumers}}
+        self._stuck = {slot: [] for slot, (holder, _) in self._held.items() if owner[slot] is not holder}
         for entry in fresh:
             self._lanes[owner[entry[1]]].fresh.append(entry)
         for entry in again:
             heappush(self._lanes[owner[entry[1]]].again, entry)
+        for slot, offsets in self._parked.items():
+            if slot not in self._stuck:
+                self._lanes[owner[slot]].parked |= offsets
 
-    def admit(self, offsets: Sequence[int], slots: Sequence[int], records: Sequence[Any]) -> None:
-        """Take messages that were just read, by ascending offset, above all that were admitted before."""
+    def admit(self, offsets: Sequence[int], slots: Sequence[int], records: Sequence[Any]) -> list[int]:
+        """Take messages that were just read, by ascending offset, above all that were admitted before; gives those of
+        them that were parked."""
         if not self.waiting:
             self.acknowledged_early = False
         lanes, owner = self._lanes, self._owner
-        for entry in zip(offsets, slots, records, strict=True):
-            lanes[owner[entry[1]]].fresh.append(entry)
-        self.waiting += len(offsets)
+        parked: list[int] = []
+        if not self._parked and not self._stuck:
+            for entry in zip(offsets, slots, records, strict=True):
+                lanes[owner[entry[1]]].fresh.append(entry)
+        else:
+            for entry in zip(offsets, slots, records, strict=True):
+                if entry[1] in self._parked or entry[1] in self._stuck:
+                    self._park(entry[0], entry[1])
+                    parked.append(entry[0])
+                else:
+                    lanes[owner[entry[1]]].fresh.append(entry)
+        self.waiting += len(offsets) - len(parked)
         self.waiting_bytes += sum(map(len, records))
+        if parked:
+            gone = BitMap64(parked)
+            self.waiting_bytes -= sum(len(r) for o, r in zip(offsets, records, strict=True) if o in gone)
+        for lane in lanes.values():
+            if len(lane.fresh) > NEAR:
+                parked += self._park_beyond(lane)
+        return parked
+
+    def _park_beyond(self, lane: _Lane) -> list[int]:
+        """Park what is not among the next messages of a lane."""
+        parked: list[int] = []
+        while len(lane.fresh) > NEAR:
+            offset, slot, record = lane.fresh.pop()
+            self._park(offset, slot)
+            parked.append(offset)
+            self.waiting -= 1
+            if record is not None:
+                self.waiting_bytes -= len(record)
+        return parked
+
+    def _park(self, offset: int, slot: int) -> None:
+        offsets = self._parked.get(slot)
+        if offsets is None:
+            offsets = self._parked[slot] = BitMap64()
+        offsets.add(offset)
+        if slot not in self._stuck:
+            self._lanes[self._owner[slot]].parked.add(offset)
+
+    def next_parked(self, consumer: C, limit: int) -> list[int]:
+        """The lowest parked messages that `consumer` may perhaps get, once it has nothing at hand."""
+        lane = self._lanes[consumer]
+        return [] if lane.at_hand else list(islice(lane.parked, limit))
+
+    def read_back(self, consumer: C, upto: int, entries: Sequence[Waiting], unwanted: Iterable[int] = ()) -> None:
+        """All of `next_parked` up to and including `upto` was dealt with: these, by ascending offset, are at hand now;
+        `unwanted` are slots of which something is to come in another way. What is neither is acknowledged."""
+        lane = self._lanes[consumer]
+        lane.parked.remove_range(0, upto + 1)
+        for slot in {entry[1] for entry in entries}.union(unwanted):
+            offsets = self._parked.get(slot)
+            if offsets is not None:
+                offsets.remove_range(0, upto + 1)
+                if not offsets:
+                    del self._parked[slot]
+        lane.fresh.extend(entries)
+        self.waiting += len(entries)
+        self.waiting_bytes += sum(len(entry[2]) for entry in entries)
 
     def has_for(self, consumer: C) -> bool:
         """Something waits that this consumer could perhaps get."""
         return bool(self._lanes[consumer])
+
+    def has_at_hand(self, consumer: C) -> bool:
+        """The same, and it is not parked."""
+        return self._lanes[consumer].at_hand
+
+    def waiting_for(self, consumer: C) -> int:
+        """How many messages wait until this consumer takes some, or until those of their keys that others hold are
+        settled."""
+        lane, owner = self._lanes[consumer], self._owner
+        stuck = sum(
+            len(entries) + len(self._parked.get(slot, ()))
+            for slot, entries in self._stuck.items()
+            if owner[slot] is consumer
+        )
+        return len(lane.fresh) + len(lane.again) + len(lane.parked) + stuck
 
     def take(self, consumer: C, limit: int, *, only_again: bool = False) -> list[Waiting]:
         """Up to `limit` messages that `consumer` may get now, lowest first. It holds them from now on.
@@ -106,7 +198,7 @@ class KeyOrder(Generic[C]):
         keep_order = self.keep_order
         taken: list[Waiting] = []
         moved_bytes = 0
-        while (lane.again if only_again else lane) and len(taken) < limit:
+        while (lane.again or (not only_again and lane.fresh)) and len(taken) < limit:
             entry = heappop(lane.again) if only_again else lane.pop()
             offset, slot, record = entry
             if keep_order:
@@ -116,7 +208,7 @@ class KeyOrder(Generic[C]):
                 elif hold[0] is consumer:
                     held[slot] = (consumer, hold[1] + 1)
                 else:
-                    self._stuck.setdefault(slot, []).append(entry)
+                    self._wait_for_holder(entry)
                     continue
                 in_flight[offset] = slot
             if record is not None:
@@ -126,19 +218,35 @@ class KeyOrder(Generic[C]):
         self.waiting_bytes -= moved_bytes
         return taken
 
+    def _wait_for_holder(self, entry: Waiting) -> None:
+        slot = entry[1]
+        entries = self._stuck.get(slot)
+        if entries is None:
+            entries = self._stuck[slot] = []
+            if slot in self._parked:
+                self._lanes[self._owner[slot]].parked -= self._parked[slot]
+        entries.append(entry)
+
     def hold(self, offset: int, slot: int, consumer: C) -> None:
         if self.keep_order:
             _, count = self._held.get(slot, (consumer, 0))
             self._held[slot] = (consumer, count + 1)
             self._slots[offset] = slot
 
-    def offsets_waiting(self) -> Iterator[int]:
-        """Of all messages known here and not handed out, in no order."""
+    def offsets_waiting(self) -> BitMap64:
+        """Of all messages known here and not handed out."""
+        found = BitMap64.union(*self._parked.values()) if self._parked else BitMap64()
         for lane in self._lanes.values():
-            yield from (entry[0] for entry in lane.fresh)
-            yield from (entry[0] for entry in lane.again)
+            found.update(entry[0] for entry in lane.fresh)
+            found.update(entry[0] for entry in lane.again)
         for entries in self._stuck.values():
-            yield from (entry[0] for entry in entries)
+            found.update(entry[0] for entry in entries)
+        return found
+
+    def floors(self) -> dict[int, int]:
+        """The lowest parked offset of each slot that has some. Nothing of the slot at or above it was handed out, but
+        what came again."""
+        return {slot: int(offsets.min()) for slot, offsets in self._parked.items()}
 
     def put_back(self, entries: Iterable[Waiting]) -> None:
         """These were taken and did not get out: they are next again."""
@@ -175,7 +283,9 @@ class KeyOrder(Generic[C]):
         for lane in self._lanes.values():
             lane.fresh.clear()
             lane.again.clear()
+            lane.parked.clear()
         self._stuck.clear()
+        self._parked.clear()
         self._held.clear()
         self._slots.clear()
         self.waiting = self.waiting_bytes = 0
@@ -191,9 +301,11 @@ class KeyOrder(Generic[C]):
         else:
             del self._held[slot]
             if slot in self._stuck:
-                again = self._lanes[self._owner[slot]].again
+                lane = self._lanes[self._owner[slot]]
                 for entry in self._stuck.pop(slot):
-                    heappush(again, entry)
+                    heappush(lane.again, entry)
+                if slot in self._parked:
+                    lane.parked |= self._parked[slot]
         return slot
 
     def _wait_again(self, entry: Waiting) -> None:

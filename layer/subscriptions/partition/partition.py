@@ -639,12 +639,12 @@ class OwnedPartition:
             self.passed(self.cursor.next_unacked - 1)
         return changed
 
-    def _known(self) -> set[int]:
-        known = {*self.holders, *self.replay, *self.redeliveries}
+    def _known(self) -> BitMap64:
+        known = BitMap64([*self.holders, *self.redeliveries]) | self.replay
         if self.guard is not None:
-            known.update(self.guard.offsets())
+            known |= self.guard.offsets()
         if self.keys is not None:
-            known.update(self.keys.offsets_waiting())
+            known |= self.keys.offsets_waiting()
         return known
 
     # Saves --------------------------------------------------------------------------------------------------------

@@ -66,12 +66,14 @@ class Deliveries:
     `counts`: offsets by (deliveries up to and including the one that this save permits, redeliveries as the application
     sees them); an offset below `limit` that is not named was delivered once at most. 0 deliveries: nobody counted.
     `put_off`: offsets that nobody holds and that come again, by Unix time in ms.
+    `floors`: by slot of keys (Key_Shared): no offset of it at or above this one was handed out, unless it is named.
     """
 
     limit: int
     suspects: BitMap64 = field(default_factory=BitMap64)
     counts: Mapping[tuple[int, int], BitMap64] = field(default_factory=dict)
     put_off: Mapping[int, BitMap64] = field(default_factory=dict)
+    floors: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def only_seen(self) -> bool:
@@ -83,13 +85,15 @@ class Deliveries:
         return self.limit > next_unacked or bool(self.suspects or self.counts or self.put_off)
 
 
-DELIVERIES: Final = record(
-    Deliveries,
-    limit=VARINT,
-    suspects=BITMAP,
-    counts=table(row(VARINT, VARINT), BITMAP),
-    put_off=table(VARINT, BITMAP),
-)
+_DELIVERIES: Final[Mapping[str, Layout[Any]]] = {
+    "limit": VARINT,
+    "suspects": BITMAP,
+    "counts": table(row(VARINT, VARINT), BITMAP),
+    "put_off": table(VARINT, BITMAP),
+}
+DELIVERIES: Final = record(Deliveries, **_DELIVERIES)
+"""Without floors: they are the owner's alone."""
+_NO_FLOORS: Final[Mapping[int, int]] = {}
 
 
 METADATA_PREFIX: Final = "pok1:"
@@ -279,7 +283,13 @@ def _read_holes(reader: Reader) -> Holes:
     return Holes(acked, batches)
 
 
-DELIVERIES_IF_ANY: Final[Layout[Deliveries | None]] = if_any(cast("Layout[Deliveries | None]", DELIVERIES), None)
+DELIVERIES_IF_ANY: Final[Layout[Deliveries | None]] = if_any(
+    cast(
+        "Layout[Deliveries | None]",
+        record(Deliveries, **_DELIVERIES, floors=if_any(table(VARINT, VARINT), _NO_FLOORS)),
+    ),
+    None,
+)
 ACK_SET: Final = Layout(_write_ack_set, _read_ack_set, 1)
 """Batch size and acknowledged bits, most significant byte first; a size of 0 stands alone."""
 HOLES: Final = Layout(_write_holes, _read_holes, 5)

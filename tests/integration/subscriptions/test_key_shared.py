@@ -169,6 +169,35 @@ def test_a_consumer_that_takes_nothing_stops_only_its_keys(client: pulsar.Client
     assert len(found) + len(receive_rest(a)) == 600
 
 
+@pytest.mark.parametrize("batching", [False, True])
+def test_a_consumer_that_hangs_does_not_stop_the_others(client: pulsar.Client, unique: Unique, batching: bool) -> None:
+    """Pulsar stops for all keys when 20,000 messages wait for those who hang. Here they are read again later."""
+    topic, count = unique(), 60_000
+    hanging = subscribe(client, topic, "hanging", receiver_queue_size=10)
+    working = subscribe(client, topic, "working")
+    producer = client.create_producer(
+        topic, block_if_queue_full=True, batching_enabled=batching, batching_type=pulsar.BatchingType.KeyBased
+    )
+    for number in range(count):
+        producer.send_async(str(number).encode(), None, partition_key=f"k{number % 100}")
+    producer.flush()
+    seen: list[int] = []
+    for message in receive_rest(working):
+        seen.append(int(message.data()))
+        working.acknowledge(message)
+    late: list[int] = []
+    for message in receive_rest(hanging):
+        late.append(int(message.data()))
+        hanging.acknowledge(message)
+    assert sorted(seen + late) == list(range(count))
+    assert min(len(seen), len(late)) > 22_000  # so more waited than Pulsar's limit
+    for got in (seen, late):
+        keys: dict[int, list[int]] = defaultdict(list)
+        for number in got:
+            keys[number % 100].append(number)
+        assert all(numbers == sorted(numbers) for numbers in keys.values())
+
+
 def test_ranges_that_nobody_has_wait(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
     a = subscribe(client, topic, "a", key_shared_policy=sticky((0, 32767)))

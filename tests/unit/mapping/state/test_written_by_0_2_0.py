@@ -9,14 +9,18 @@ from pulsar_on_kafka.mapping.state.state_keys import decode_key, encode_key
 from tests.state_values import VALUES
 from tests.written_by_0_2_0 import KEYS, WRITTEN
 
+SINCE = {"commit with floors"}
+"""What 0.2.0 did not write and refuses to read (CHANGELOG)."""
+THEN = sorted(VALUES.keys() - SINCE)
 
-@pytest.mark.parametrize("name", VALUES)
+
+@pytest.mark.parametrize("name", THEN)
 def test_what_0_2_0_wrote_is_read(name: str) -> None:
     case = VALUES[name]
     assert case.decode(WRITTEN[name]) == (case.value if case.read is None else case.read)
 
 
-@pytest.mark.parametrize("name", VALUES)
+@pytest.mark.parametrize("name", THEN)
 def test_0_2_0_can_read_what_is_written(name: str) -> None:
     now, then = VALUES[name].encode(VALUES[name].value), WRITTEN[name]
     if then.startswith(b"{"):
