@@ -236,6 +236,20 @@ def test_jars_damaged_in_the_cache_are_replaced(tmp_path: Path, monkeypatch: pyt
     assert "the cached jars are damaged; fetching them again ..." in news
 
 
+def test_an_unpacked_distribution_is_a_broker_and_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unpacked = tmp_path / "kafka"
+    shutil.copytree(kafka_jars(progress=silent).libs, unpacked / "libs")
+    there = sorted(unpacked.rglob("*"))
+    monkeypatch.setenv("POK_KAFKA_HOME", str(unpacked))
+    news: list[str] = []
+    with EmbeddedBroker(BrokerOptions(cache_dir=tmp_path / "cache", heap_mb=512), news.append) as broker:
+        assert serves(broker.bootstrap)
+    assert not news
+    assert sorted(unpacked.rglob("*")) == there
+
+
 STANDALONE = """
 import sys
 from pathlib import Path
