@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,8 +37,6 @@ def run_standalone(
     data_dir: Path | None = None,
     port: int = DEFAULT_PORT,
     *,
-    heap_mb: int = 1024,
-    extra: Mapping[str, str] | None = None,
     announce: Callable[[str], None] = to_stdout,
     progress: Progress = to_stderr,
 ) -> None:
@@ -50,7 +48,7 @@ def run_standalone(
     Raises:
         EmbeddedBrokerError: it cannot start (a busy port, no Java, ...), or ended by itself.
     """
-    options = BrokerOptions(data_dir=data_dir or default_data_dir(), port=port, heap_mb=heap_mb, extra=extra or {})
+    options = BrokerOptions(data_dir=data_dir or default_data_dir(), port=port)
     with told_to_stop(interruptible=False) as stop, EmbeddedBroker(options, progress) as broker:
         announce(f"Kafka is ready: kafka://{broker.bootstrap}")
         while not stop.wait(_LOOK_EVERY_S):

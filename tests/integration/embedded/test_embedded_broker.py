@@ -255,7 +255,7 @@ import sys
 from pathlib import Path
 from pulsar_on_kafka.embedded import EmbeddedBrokerError, run_standalone
 try:
-    run_standalone(Path(sys.argv[1]), int(sys.argv[2]), heap_mb=512)
+    run_standalone(Path(sys.argv[1]), int(sys.argv[2]))
 except EmbeddedBrokerError as error:
     sys.exit(str(error))
 """
