@@ -24,7 +24,9 @@ from pulsar_on_kafka.subscriptions.records.hash_ranges import HashRanges, KeySha
 LOOK_AHEAD_PER_CONSUMER: Final = 2_000
 """Pulsar's `keySharedLookAheadMsgInReplayThresholdPerConsumer`."""
 LOOK_AHEAD: Final = 20_000
-"""Pulsar's `keySharedLookAheadMsgInReplayThresholdPerSubscription`; here for each partition, as there."""
+"""Pulsar's `keySharedLookAheadMsgInReplayThresholdPerSubscription`; here for each partition, as there, and only of
+delayed messages that are due."""
+MOST_PARKED: Final = 20_000_000
 
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 _ADMIT_BATCH: Final = 1000
@@ -38,13 +40,14 @@ class KeyShared:
     """Serves the Key_Shared consumers of one member.
 
     While some consumer takes nothing, reading goes on for the others: what waits is known by its offset, and read again
-    when it is its turn. Of what is kept of it, payloads above 16 MiB are dropped and read again, too.
+    when it is its turn. It pauses when 20 million messages of a partition wait in that way. Of what is kept, payloads
+    above 16 MiB are dropped and read again, too.
 
     Where deliveries are counted durably, a message that comes again waits for the save that counts it, and with it
     what comes after it in its slot; after a crash one message of the partition is out at a time, the first of its slot.
 
-    Memory: that, for each partition, about four bytes for each message that is parked, and the slots of 100,000 keys of
-    up to 100 bytes.
+    Memory: that, for each partition, with about four bytes for each message that is parked, and the slots of 100,000
+    keys of up to 100 bytes.
     """
 
     def __init__(
@@ -131,7 +134,8 @@ class KeyShared:
         )
 
     def _is_hungry(self, keys: KeyOrder[Endpoint]) -> bool:
-        return not self._only_again and any(
+        full = self._only_again or keys.parked >= MOST_PARKED
+        return not full and any(
             not keys.has_for(endpoint) and endpoint.shared_permits() > 0 for endpoint in self._endpoints
         )
 
@@ -153,7 +157,7 @@ class KeyShared:
 
     def _dispatch(self, owned: OwnedPartition) -> bool:
         keys = self._order(owned)
-        if keys.waiting < self._look_ahead() and not owned.replay:
+        if not owned.replay and owned.has_due and keys.coming_again() < self._look_ahead():
             owned.release_due(_AT_ONCE)
         if owned.replay:
             self._take_back(owned, keys)

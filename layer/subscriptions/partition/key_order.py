@@ -83,6 +83,8 @@ class KeyOrder(Generic[C]):
         """Messages known here and not handed out, without those that are parked."""
         self.waiting_bytes = 0
         """Size of the payloads that are kept for them."""
+        self.parked = 0
+        """Messages that are parked; what was acknowledged meanwhile may be among them."""
         self.acknowledged_early = False
         """Something was acknowledged that is not in flight, so perhaps something that waits here."""
 
@@ -146,6 +148,7 @@ class KeyOrder(Generic[C]):
         if offsets is None:
             offsets = self._parked[slot] = BitMap64()
         offsets.add(offset)
+        self.parked += 1
         if slot not in self._stuck:
             self._lanes[self._owner[slot]].parked.add(offset)
 
@@ -160,14 +163,26 @@ class KeyOrder(Generic[C]):
         lane = self._lanes[consumer]
         lane.parked.remove_range(0, upto + 1)
         for slot in {entry[1] for entry in entries}.union(unwanted):
-            offsets = self._parked.get(slot)
-            if offsets is not None:
-                offsets.remove_range(0, upto + 1)
-                if not offsets:
-                    del self._parked[slot]
+            self._unpark(slot, upto)
+        if not lane.parked:
+            for slot in [s for s in self._parked if self._owner[s] is consumer and s not in self._stuck]:
+                self._unpark(slot)
         lane.fresh.extend(entries)
         self.waiting += len(entries)
         self.waiting_bytes += sum(len(entry[2]) for entry in entries)
+
+    def _unpark(self, slot: int, upto: int | None = None) -> None:
+        offsets = self._parked.get(slot)
+        if offsets is None:
+            return
+        before = len(offsets)
+        if upto is None:
+            offsets.clear()
+        else:
+            offsets.remove_range(0, upto + 1)
+        self.parked -= before - len(offsets)
+        if not offsets:
+            del self._parked[slot]
 
     def has_for(self, consumer: C) -> bool:
         """Something waits that this consumer could perhaps get."""
@@ -177,16 +192,9 @@ class KeyOrder(Generic[C]):
         """The same, and it is not parked."""
         return self._lanes[consumer].at_hand
 
-    def waiting_for(self, consumer: C) -> int:
-        """How many messages wait until this consumer takes some, or until those of their keys that others hold are
-        settled."""
-        lane, owner = self._lanes[consumer], self._owner
-        stuck = sum(
-            len(entries) + len(self._parked.get(slot, ()))
-            for slot, entries in self._stuck.items()
-            if owner[slot] is consumer
-        )
-        return len(lane.fresh) + len(lane.again) + len(lane.parked) + stuck
+    def coming_again(self) -> int:
+        """How many messages wait that came back, or wait for another holder than their owner, and are not parked."""
+        return sum(len(lane.again) for lane in self._lanes.values()) + sum(map(len, self._stuck.values()))
 
     def take(self, consumer: C, limit: int, *, only_again: bool = False) -> list[Waiting]:
         """Up to `limit` messages that `consumer` may get now, lowest first. It holds them from now on.
@@ -288,7 +296,7 @@ class KeyOrder(Generic[C]):
         self._parked.clear()
         self._held.clear()
         self._slots.clear()
-        self.waiting = self.waiting_bytes = 0
+        self.waiting = self.waiting_bytes = self.parked = 0
         self.acknowledged_early = False
 
     def _release(self, offset: int) -> int | None:

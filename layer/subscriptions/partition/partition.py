@@ -227,9 +227,14 @@ class OwnedPartition:
         self.intake.skip(offset, reason)
         self.settle([offset])
 
+    @property
+    def has_due(self) -> bool:
+        """Delayed messages are due."""
+        return self.delayed is not None and self.delayed.has_due
+
     def release_due(self, limit: int) -> None:
         """Let up to `limit` messages whose time has come be read again and delivered."""
-        if self.delayed is not None and self.delayed.has_due:
+        if self.delayed is not None and self.has_due:
             offsets = self.delayed.take_due(max(0, limit), self.delayed_soon.wanted)
             due = [offset for offset in offsets if not self.cursor.is_acknowledged(offset)]
             if len(due) < len(offsets):
@@ -356,7 +361,9 @@ class OwnedPartition:
             self.settle(list(self.holders))
 
     def drop_waiting(self) -> None:
-        self.meter.dropped += self.buffered + (self.keys.waiting if self.keys is not None else 0)
+        self.meter.dropped += self.buffered
+        if self.keys is not None:
+            self.meter.dropped += self.keys.waiting + self.keys.parked
         self._read_ahead.clear()
         self.entries.batches.clear()
         if self.keys is not None:
