@@ -162,7 +162,7 @@ def test_a_transaction_is_aborted_when_it_is_said_twice(pok: CommandLine, admin:
     txn.register_partition(topic, 0, Deadline.after(PATIENCE_S))
     unasked = pok("abort", str(txn.id), exits=1).stderr
     assert f"abort transaction {txn.id} (OPEN, opened " in unasked
-    assert "1 partitions, 0 subscriptions" in unasked
+    assert "1 partition, 0 subscriptions" in unasked
     assert pok("abort", str(txn.id), "--yes").stdout == f"aborted {txn.id}\n"
     assert admin.get_transaction_metadata(txn.id).info.status in (TxnStatus.ABORTING, TxnStatus.ABORTED)
     assert pok.json("abort", str(txn.id), "--yes") == {"aborted": str(txn.id)}
