@@ -162,7 +162,6 @@ class BatchRefusals:
             return False
         known = self._entries.get(entry)
         if known is None or known.forgotten != held.slot.forgotten:
-            self._forget(entry)
             known = self._entries[entry] = _Refused(size, held.slot.forgotten)
         bits &= self._unacknowledged(held, entry.offset, size) & ~known.waiting & ~known.ready
         if bits and size == known.size:
