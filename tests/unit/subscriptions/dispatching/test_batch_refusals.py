@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
@@ -12,6 +13,7 @@ from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.subscriptions.dispatching import batch_refusals
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import BatchRefusals, HeldHere
 from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
@@ -183,3 +185,131 @@ def test_a_message_that_is_gone_counts_as_acknowledged() -> None:
     process.refusals.drain([process.slot])
     assert process.received() == []
     assert list(process.slot.acks_in_batch) == [(5, 1, SIZE)]
+
+
+def test_what_could_not_be_read_is_tried_again_a_little_later_and_not_before() -> None:
+    process = Process()
+    process.refuse(2)
+    process.fails = True
+    assert process.received() == []
+    process.fails = False
+    assert process.received(0.1) == []
+    assert process.received(0.11) == [(2, 1)]
+
+
+def test_what_is_ready_is_forgotten_when_its_consumer_does_not_hold_it_any_more() -> None:
+    for gone in ("let go", "given up"):
+        process = Process()
+        process.consumer.resize(0)
+        process.refuse(2)
+        assert process.received() == []
+        if gone == "let go":
+            process.in_flight.let_go([3])
+        else:
+            process.slot.forgotten += 1
+        process.consumer.resize(100)
+        assert process.received() == []
+        assert not process.refusals._ready
+        assert process.whole == []
+
+
+def test_a_consumer_whose_messages_all_come_again_loses_its_refusals_and_no_other_one() -> None:
+    process = Process()
+    process.refuse(2, delay_s=1.0)
+    process.refusals.forget_consumer(Endpoint("other", 100, delivery_type=Message))
+    assert process.received(1.0) == [(2, 1)]
+    process.refuse(2, delay_s=1.0)
+    process.refusals.forget_consumer(process.consumer)
+    assert process.received(1.0) == []
+    process.consumer.resize(0)
+    process.refuse(2)
+    assert process.received() == [], "it is ready, and there is no room"
+    process.refusals.forget_consumer(process.consumer)
+    process.consumer.resize(100)
+    assert process.received() == []
+
+
+def test_what_another_consumer_holds_is_not_refused_in_part() -> None:
+    process = Process()
+    other = Endpoint("other", 100, delivery_type=Message)
+    process.in_flight.let_go([3])
+    process.in_flight.hold_batch(3, other.feed(process.slot), SIZE)
+    process.refuse(2, delay_s=1.0)
+    assert [nack[1:] for nack in process.slot.nacks] == [(1.0, 3, process.consumer)]
+    assert process.received(1.0) == []
+
+
+def test_what_was_given_up_counts_anew() -> None:
+    process = Process()
+    process.refuse(2)
+    assert process.received() == [(2, 1)]
+    process.slot.forgotten += 1
+    process.refuse(2)
+    assert process.received() == [(2, 1)]
+
+
+def test_messages_that_were_refused_differently_often_come_with_their_own_counts() -> None:
+    process = Process()
+    process.counts[3] = 2
+    process.refuse(1)
+    assert process.received() == [(1, 3)]
+    process.refuse(0, 1)
+    assert process.received() == [(0, 3), (1, 4)]
+    process.acknowledge(2, 3, 4, 5)
+    process.refuse(0, 1, delay_s=1.0)
+    assert len(process.slot.nacks) == 1
+    assert process.counts == {3: 4}
+
+
+def test_what_is_late_of_an_entry_of_which_something_waits_comes_at_once() -> None:
+    process = Process()
+    process.refuse(0, 1, delay_s=60.0)
+    process.acknowledge(2)
+    assert not process.refusals.late(0, BitMap64([3]), process.consumer)
+    assert process.refusals.next_due() == process.clock.monotonic()
+    assert process.received() == [(3, 1), (4, 1), (5, 1)]
+    assert process.received(60.0) == [(0, 1), (1, 1)]
+
+
+def test_only_what_waits_of_the_same_entry_matters_to_what_is_late() -> None:
+    process = Process()
+    plain: Any = Message(Record(4), process.consumer.feed(process.slot), 4, 0)  # type: ignore[arg-type]
+    other = PartitionSlot("persistent://public/default/orders", 1, -1, LedgerLayout(1, 10))
+    of_other = BatchedMessage.in_batch(Record(3, batch=SIZE), process.consumer.feed(other), 3, 0, 5, _Entry())  # type: ignore[arg-type]
+    process.consumer.deliver([plain, of_other])
+    assert process.refusals.late(0, BitMap64([3]), process.consumer) == BitMap64([3])
+
+
+def test_only_some_entries_are_handed_out_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batch_refusals, "_MOST_AT_ONCE", 1)
+    process = Process()
+    process.in_flight.hold_batch(5, process.consumer.feed(process.slot), SIZE)
+    process.slot.nacks_in_batch.append((0.0, 0.0, 5, process.consumer, 1, SIZE))
+    process.refuse(2)
+    assert process.received() == [(2, 1)]
+    assert not process.slot.acks_in_batch
+    assert process.received() == []
+    assert list(process.slot.acks_in_batch) == [(5, 1, SIZE)]
+
+
+def test_a_batch_of_another_size_than_was_said_is_left_alone() -> None:
+    process = Process()
+    process.refuse(2, delay_s=60.0)
+    process.slot.nacks_in_batch.append((0.0, 0.0, 3, process.consumer, 1, SIZE + 1))
+    process.refusals.drain([process.slot])
+    assert process.received() == []
+    assert process.received(60.0) == [(2, 1)]
+
+
+def test_an_entry_that_its_consumer_gets_once_more_counts_anew() -> None:
+    process = Process()
+    process.refuse(2)
+    assert process.received() == [(2, 1)]
+    process.consumer.resize(0)
+    process.refuse(2)
+    process.in_flight.let_go([3])
+    assert process.received() == []
+    process.in_flight.hold_batch(3, process.consumer.feed(process.slot), SIZE)
+    process.consumer.resize(100)
+    process.refuse(2)
+    assert process.received() == [(2, 1)]

@@ -105,6 +105,60 @@ def test_each_comes_once_at_its_time(seed: int) -> None:
     assert left == set(expected)
 
 
+def test_a_consumer_is_forgotten_in_one_partition_alone() -> None:
+    nacks, joe, ann = NegativeAcks(), a_consumer("joe"), a_consumer("ann")
+    for partition, consumer in ((0, joe), (1, joe), (0, ann)):
+        nacks.add(0.0, 1.0, partition, 10 + partition if consumer is joe else 20, consumer)
+    nacks.forget_consumer(joe, 0)
+    assert list(nacks.offsets(0)) == [20]
+    assert due(nacks, 100) == [(1, "joe", [11]), (0, "ann", [20])]
+    assert not nacks.offsets(0)
+    assert not nacks.offsets(7)
+
+
+def test_what_a_consumer_put_off_waits_on_for_nobody_when_it_is_gone() -> None:
+    nacks, joe, ann = NegativeAcks(), a_consumer("joe"), a_consumer("ann")
+    nacks.add(0.0, 1.0, 0, 1, joe)
+    nacks.add(0.0, 1.0, 0, 2, None)
+    nacks.add(0.0, 5.0, 0, 3, joe)
+    nacks.add(0.0, 5.0, 1, 4, joe)
+    nacks.add(0.0, 1.0, 0, 5, ann)
+    assert nacks.any_of_nobody(0)
+    assert not nacks.any_of_nobody(1)
+    assert list(nacks.disown(joe, 0)) == [1, 3]
+    assert list(nacks.offsets(0)) == [1, 2, 3, 5]
+    assert sorted(due(nacks, 1.1)) == [(0, "", [1, 2]), (0, "ann", [5])]
+    assert sorted(due(nacks, 5.1)) == [(0, "", [3]), (1, "joe", [4])]
+
+
+def test_what_waits_is_told_by_partition_and_time() -> None:
+    nacks, joe, ann = NegativeAcks(), a_consumer("joe"), a_consumer("ann")
+    for partition, offset, consumer in ((0, 1, joe), (0, 2, ann), (1, 3, joe)):
+        nacks.add(0.0, 1.0, partition, offset, consumer)
+    nacks.add(0.0, 2.0, 0, 4, joe)
+    assert nacks.waiting(0) == {1.0: BitMap64([1, 2]), 2.0: BitMap64([4])}
+    assert nacks.waiting(1) == {1.0: BitMap64([3])}
+    assert nacks.waiting(2) == {}
+
+
+def test_of_what_was_refused_by_two_the_last_one_counts_and_the_rest_stays() -> None:
+    nacks, joe, ann = NegativeAcks(), a_consumer("joe"), a_consumer("ann")
+    nacks.add(0.0, 60.0, 1, 7, joe)
+    nacks.add(0.0, 60.0, 0, 8, ann)
+    nacks.add(0.0, 60.0, 0, 7, joe)
+    nacks.add(0.0, 1.0, 0, 7, ann)
+    assert due(nacks, 2.0) == [(0, "ann", [7])]
+    assert sorted(due(nacks, 61.0)) == [(0, "ann", [8]), (1, "joe", [7])]
+
+
+def test_times_are_rounded_up_to_a_hundredth_of_the_delay() -> None:
+    nacks, joe = NegativeAcks(), a_consumer()
+    nacks.add(0.005, 10.0, 0, 1, joe)
+    assert nacks.next_due() == 10.1
+    nacks.add(0.0005, 0.0, 0, 2, joe)
+    assert nacks.next_due() == 0.001
+
+
 # Ack time-outs --------------------------------------------------------------------------------------------------------
 
 

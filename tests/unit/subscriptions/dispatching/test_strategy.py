@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
-from pulsar_on_kafka.subscriptions.dispatching.strategy import ROUND_ROBIN_BATCH, RoundRobin, active_consumer
+from pulsar_on_kafka.subscriptions.dispatching.strategy import (
+    MOST_AT_ONCE,
+    ROUND_ROBIN_BATCH,
+    RoundRobin,
+    active_consumer,
+)
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint
 
 
@@ -89,6 +94,34 @@ def test_few_at_once_go_to_one_of_this_process_with_nothing_in_hand() -> None:
     assert turns(2) == ["c", "c"]
     too.unacked = 1
     assert turns(3) == ["a", "b", "c"], "nobody here is idle: all take turns"
+
+
+def test_one_of_another_process_gets_its_share_of_what_waits_at_once() -> None:
+    def turn_of(waiting: int, capacity: int = 1000) -> int:
+        elsewhere = OfAnotherProcess("a", capacity, delivery_type=Delivery)
+        found = RoundRobin().next([elsewhere, a_consumer("b")], waiting)
+        assert found is not None
+        assert found[0] is elsewhere
+        return found[1]
+
+    assert [turn_of(waiting) for waiting in (0, 40, 41, 42, 800)] == [20, 20, 20, 21, 400]
+    assert turn_of(100_000) == MOST_AT_ONCE
+    assert turn_of(100_000, 30) == 30
+    here = RoundRobin().next([a_consumer("b"), OfAnotherProcess("a", 1000, delivery_type=Delivery)], 800)
+    assert here is not None
+    assert here[1] == ROUND_ROBIN_BATCH
+
+
+def test_a_consumer_with_one_free_place_takes_its_turn() -> None:
+    assert names([a_consumer("a", 1), a_consumer("b", 1)], 3) == ["a", "b", "a"]
+
+
+def test_priority_comes_before_having_nothing_in_hand() -> None:
+    busy, idle = a_consumer("a"), a_consumer("b", priority=1)
+    busy.unacked = 1
+    found = RoundRobin().next([busy, idle], 1, few_at_once=True)
+    assert found is not None
+    assert found[0] is busy
 
 
 def test_partitions_of_a_failover_subscription_go_to_consumers_by_name() -> None:
