@@ -1,4 +1,4 @@
-"""A certificate authority and what it signs, made anew for a test run."""
+"""A certificate authority and what it signs, made anew for a test run, with all that Python 3.13 demands."""
 
 from __future__ import annotations
 
@@ -6,11 +6,24 @@ import datetime
 import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.x509.oid import NameOID
+
+_SIGNS_CERTIFICATES: Final = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 @dataclass(frozen=True)
@@ -28,8 +41,9 @@ class Authority:
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         self._name = _named(name)
         signed = (
-            _builder(self._name, self._name, self._key.public_key())
+            _builder(self._name, self._name, self._key.public_key(), self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_SIGNS_CERTIFICATES, critical=True)
             .sign(self._key, hashes.SHA256())
         )
         self.file = folder / f"{name.replace(' ', '-')}.pem"
@@ -38,7 +52,7 @@ class Authority:
     def issue(self, name: str, *, address: str | None = None) -> Identity:
         """A certificate for CN=`name`; with `address`, a server's of that IP address."""
         key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-        builder = _builder(_named(name), self._name, key.public_key())
+        builder = _builder(_named(name), self._name, key.public_key(), self._key.public_key())
         if address is not None:
             alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(address))])
             builder = builder.add_extension(alternative, critical=False)
@@ -57,7 +71,9 @@ def _named(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, public_key: rsa.RSAPublicKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: x509.Name, issuer: x509.Name, public_key: rsa.RSAPublicKey, issuer_key: rsa.RSAPublicKey
+) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.timezone.utc)
     return (
         x509.CertificateBuilder()
@@ -67,4 +83,6 @@ def _builder(subject: x509.Name, issuer: x509.Name, public_key: rsa.RSAPublicKey
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=2))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
     )
