@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final
 
 from pulsar_on_kafka.client.values.authentication import Authentication, AuthenticationTLS
@@ -122,8 +122,8 @@ _NO: Final = frozenset({"0", "false", "no", "off"})
 
 
 @dataclass(frozen=True, slots=True)
-class ClientOptions:
-    """The official options of `Client`, and ours, which are given by keyword only."""
+class _Official:
+    """The official options of `Client`."""
 
     service_url: str | AutoClusterFailover | ServiceInfoProvider | None = None
     authentication: Annotated[Authentication | None, ELSEWHERE] = field(default=None, repr=False)
@@ -142,7 +142,12 @@ class ClientOptions:
     listener_name: str | None = None
     tls_private_key_file_path: Annotated[str | None, ELSEWHERE] = None
     tls_certificate_file_path: Annotated[str | None, ELSEWHERE] = None
-    _: KW_ONLY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions(_Official):
+    """The official options of `Client`, and ours, which are given by keyword only."""
+
     kafka_config: Annotated[Mapping[str, str] | None, ELSEWHERE] = field(default=None, repr=False)
     ack_persist_interval_ms: Annotated[int, Within(1, 60_000)] = 1000
     max_pattern_topics: Annotated[int, Within(1)] = DEFAULT_MAX_TOPICS

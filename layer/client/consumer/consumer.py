@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, cast
 
 from pulsar_on_kafka.base import errors
@@ -69,8 +69,8 @@ MIN_ACK_TIMEOUT_MS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerOptions:
-    """The official options of `subscribe`, and ours, which are given by keyword only."""
+class _Official:
+    """The official options of `subscribe`."""
 
     topic: str | list[str] | re.Pattern[str]
     subscription_name: str
@@ -98,7 +98,12 @@ class ConsumerOptions:
     regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly
     dead_letter_policy: ConsumerDeadLetterPolicy | None = None
     crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
-    _: KW_ONLY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions(_Official):
+    """The official options of `subscribe`, and ours, which are given by keyword only."""
+
     negative_ack_redelivery_backoff: RedeliveryBackoff | None = None
     priority_level: Annotated[int, Within(0)] = 0
     retry_enable: bool = False

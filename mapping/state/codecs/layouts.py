@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 from zlib import crc32
 
 from pyroaring import BitMap64
@@ -67,7 +68,8 @@ V = TypeVar("V")
 _U64: Final = struct.Struct(">Q")
 
 
-class Layout(NamedTuple, Generic[T]):
+@dataclass(frozen=True)  # with slots, `Layout[int](...)` cannot be made
+class Layout(Generic[T]):
     """A form of values: `write` appends one, `read` takes one from the front, and each takes `least` bytes or more."""
 
     write: Callable[[bytearray, T], None]
@@ -109,7 +111,8 @@ def raw(length: int) -> Layout[bytes]:
 def record(kind: Callable[..., T], **parts: Layout[Any]) -> Layout[T]:
     """Two or more fields of a dataclass or named tuple, in this order on the wire; no other field of it is kept."""
     names, get = tuple(parts), attrgetter(*parts)
-    write_row, read_row, least = row(*parts.values())
+    whole = row(*parts.values())
+    write_row, read_row, least = whole.write, whole.read, whole.least
     in_order = names == getattr(kind, "__match_args__", ())[: len(names)]
 
     def read_by_name(reader: Reader) -> T:
@@ -147,7 +150,7 @@ def _write_numbers(out: bytearray, numbers: tuple[int, ...]) -> None:
 
 def listed(item: Layout[T]) -> Layout[tuple[T, ...]]:
     """Count (varint), and the items."""
-    write_item, read_item, least = item
+    write_item, read_item, least = item.write, item.read, item.least
 
     def write(out: bytearray, items: tuple[T, ...]) -> None:
         write_varint(out, len(items))
@@ -159,8 +162,8 @@ def listed(item: Layout[T]) -> Layout[tuple[T, ...]]:
 
 def table(key: Layout[K], value: Layout[V], *, ordered: bool = True) -> Layout[Mapping[K, V]]:
     """Count (varint), and key and value of each; `ordered` by key, else in the mapping's own order."""
-    write_key, read_key, _ = key
-    write_value, read_value, _ = value
+    write_key, read_key = key.write, key.read
+    write_value, read_value = value.write, value.read
     least = key.least + value.least
 
     def write(out: bytearray, items: Mapping[K, V]) -> None:
