@@ -110,6 +110,8 @@ class KeyOrder(Generic[C]):
         if not self.waiting:
             self.acknowledged_early = False
         lanes, owner = self._lanes, self._owner
+        self.waiting += len(offsets)
+        self.waiting_bytes += sum(map(len, records))
         parked: list[int] = []
         if not self._parked and not self._stuck:
             for entry in zip(offsets, slots, records, strict=True):
@@ -117,40 +119,27 @@ class KeyOrder(Generic[C]):
         else:
             for entry in zip(offsets, slots, records, strict=True):
                 if entry[1] in self._parked or entry[1] in self._stuck:
-                    self._park(entry[0], entry[1])
-                    parked.append(entry[0])
+                    parked.append(self._park(entry))
                 else:
                     lanes[owner[entry[1]]].fresh.append(entry)
-        self.waiting += len(offsets) - len(parked)
-        self.waiting_bytes += sum(map(len, records))
-        if parked:
-            gone = BitMap64(parked)
-            self.waiting_bytes -= sum(len(r) for o, r in zip(offsets, records, strict=True) if o in gone)
         for lane in lanes.values():
-            if len(lane.fresh) > NEAR:
-                parked += self._park_beyond(lane)
+            while len(lane.fresh) > NEAR:
+                parked.append(self._park(lane.fresh.pop()))
         return parked
 
-    def _park_beyond(self, lane: _Lane) -> list[int]:
-        """Park what is not among the next messages of a lane."""
-        parked: list[int] = []
-        while len(lane.fresh) > NEAR:
-            offset, slot, record = lane.fresh.pop()
-            self._park(offset, slot)
-            parked.append(offset)
-            self.waiting -= 1
-            if record is not None:
-                self.waiting_bytes -= len(record)
-        return parked
-
-    def _park(self, offset: int, slot: int) -> None:
+    def _park(self, entry: Waiting) -> int:
+        offset, slot, record = entry
         offsets = self._parked.get(slot)
         if offsets is None:
             offsets = self._parked[slot] = BitMap64()
         offsets.add(offset)
-        self.parked += 1
         if slot not in self._stuck:
             self._lanes[self._owner[slot]].parked.add(offset)
+        self.parked += 1
+        self.waiting -= 1
+        if record is not None:
+            self.waiting_bytes -= len(record)
+        return offset
 
     def next_parked(self, consumer: C, limit: int) -> list[int]:
         """The lowest parked messages that `consumer` may perhaps get, once it has nothing at hand."""
