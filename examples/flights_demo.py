@@ -224,7 +224,7 @@ def count_with_spark(stage: Stage, output: Path) -> SparkView | None:
     """The same by Spark; None when this machine cannot run it, which is said."""
     console.rule("[bold]5  the same, counted by Spark")
     log = output / "spark.log"
-    console.print(f"Spark starts; its Kafka connector (63 MB) is fetched once, at the first run. It writes to {log}")
+    console.print(f"Spark starts; its Kafka connector (10 MB) is fetched once, at the first run. It writes to {log}")
     started_s = time.monotonic()
     try:
         with spark_view.started(log) as spark:
