@@ -37,12 +37,11 @@ _NOT_OURS = {"build", "dist", "__pycache__"}
 
 LANGUAGES = frozenset({"python", "console", "sh", "json", "text", "file"})
 """The last one is that of hidden files alone."""
-PLACES = ("broker", "two clusters")
-"""Who runs a page's blocks: `tests/integration/documents` and `tests/clusters`."""
+PLACES = ("broker", "two clusters", "spark")
+"""Who runs a page's blocks: `tests/integration/documents`, `tests/clusters` and `tests/spark`."""
 READ_ALONE = {
     "pulsar": "A Pulsar of somebody's own; `make compat` and `tests/from_pulsar` start one, and do the same.",
     "after hours": "Seen only after hours of a service's work.",
-    "spark": "Needs Spark, and set-up that the pages lack; `tests/spark` has other programs that do the same.",
     "migration": "Moves a tenant between two services; `tests/clusters/test_migration.py` does, by other commands.",
     "systemd": "A machine's own; `tests/unit/examples/test_systemd.py` reads the units.",
 }

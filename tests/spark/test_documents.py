@@ -1,0 +1,18 @@
+"""The pages about Spark do what they say, with the Spark of the other tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.document_runs import PageRun
+from tests.documents import ROOT, pages_of
+
+
+@pytest.mark.parametrize("page", pages_of("spark"), ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_does_what_it_says(page: Path, spark: SparkSession, service_url: str, tmp_path: Path) -> None:
+    instead = {"/lake": f"{tmp_path}/lake", '"sales"': '"{topic}-sales"'}
+    with PageRun(page, "spark", tmp_path, service_url, instead) as run:
+        run.run()
