@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pulsar_on_kafka.admin.client import AdminClient
 from pulsar_on_kafka.admin.cursor_view import LedgerCost, PartitionCursor
+from pulsar_on_kafka.admin.letters import DeadLetter, DeadLetterTopic, LetterFilter, Redriven
+from pulsar_on_kafka.admin.shown_messages import ShownMessage
 from pulsar_on_kafka.admin.stats import (
     ConsumerStats,
     PartitionCursorStats,
@@ -29,14 +31,19 @@ __all__ = [
     "AdminClient",
     "ConsumerStats",
     "CoordinatorStats",
+    "DeadLetter",
+    "DeadLetterTopic",
     "LedgerCost",
     "LedgerInfo",
+    "LetterFilter",
     "PartitionBufferStats",
     "PartitionCursor",
     "PartitionCursorStats",
     "PendingAckStats",
     "PublisherStats",
+    "Redriven",
     "SchemaEntry",
+    "ShownMessage",
     "StoredSchema",
     "SubscriptionStats",
     "TopicStats",

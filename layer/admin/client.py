@@ -10,6 +10,7 @@ from types import TracebackType
 
 from pulsar_on_kafka.admin.clusters import ClusterAdmin, TenantAdmin
 from pulsar_on_kafka.admin.context import raising_pulsar_errors
+from pulsar_on_kafka.admin.dead_letters import DeadLetterAdmin
 from pulsar_on_kafka.admin.deletions import DeletionAdmin
 from pulsar_on_kafka.admin.ledgers import LedgerAdmin
 from pulsar_on_kafka.admin.schemas import SchemaAdmin
@@ -31,7 +32,14 @@ from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
 @raising_pulsar_errors
 class AdminClient(
-    SubscriptionAdmin, SchemaAdmin, TransactionAdmin, LedgerAdmin, DeletionAdmin, ClusterAdmin, TenantAdmin
+    SubscriptionAdmin,
+    DeadLetterAdmin,
+    SchemaAdmin,
+    TransactionAdmin,
+    LedgerAdmin,
+    DeletionAdmin,
+    ClusterAdmin,
+    TenantAdmin,
 ):
     """Administers one cluster. Thread-safe; also a context manager.
 

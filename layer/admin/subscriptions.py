@@ -11,6 +11,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over
 from pulsar_on_kafka.client.connection.connection import peer_settings
+from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.cursor.saved import Recovered, UnreadableCursor
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
@@ -172,11 +173,11 @@ class SubscriptionAdmin(AdminContext):
         deadline = self._deadline()
         found = self._kept_subscription(topic, subscription, deadline)
         targets = (
-            self._offsets_at(found.topic, timestamp_ms, deadline)
+            {p: Seek(offset) for p, offset in self._offsets_at(found.topic, timestamp_ms, deadline).items()}
             if timestamp_ms is not None
-            else self._offsets_of(found.topic, message_id, deadline)
+            else self._places_of(found.topic, message_id, deadline)
         )
-        self._move(found, {partition: Seek(offset) for partition, offset in targets.items()}, deadline)
+        self._move(found, targets, deadline)
 
     def unreadable_cursors(self, topic: str, subscription: str) -> dict[int, str]:
         """By partition, why what is acknowledged above mark-delete cannot be read. Such a partition is not served until
@@ -285,18 +286,20 @@ class SubscriptionAdmin(AdminContext):
         found = {p: self.node.fetcher.offset_at_time(topic.kafka_topic, p, timestamp_ms, deadline) for p in ends}
         return {p: ends[p] if offset is None else offset for p, offset in found.items()}
 
-    def _offsets_of(self, topic: Topic, message_id: object, deadline: Deadline) -> dict[int, int]:
+    def _places_of(self, topic: Topic, message_id: object, deadline: Deadline) -> dict[int, Seek]:
         wanted = native(message_id)
         if wanted is None:
             raise errors.InvalidOption(f"expected a message id, got {type(message_id).__name__}")
         starts, ends = self._log_ends(topic, deadline)
-        if wanted == NativeMessageId.earliest:
-            return starts
-        if wanted == NativeMessageId.latest:
-            return ends
+        if wanted in (NativeMessageId.earliest, NativeMessageId.latest):
+            offsets = starts if wanted == NativeMessageId.earliest else ends
+            return {partition: Seek(offset) for partition, offset in offsets.items()}
         partition = max(0, wanted.partition())
-        offset = topic.layout.kafka_offset(partition, wanted.ledger_id(), wanted.entry_id())
-        return {partition: min(offset, ends.get(partition, 0))}  # beyond the end, what is still to come would be lost
+        place = wanted.first_chunk() or (wanted.ledger_id(), wanted.entry_id())
+        offset = topic.layout.kafka_offset(partition, *place)
+        if offset >= ends.get(partition, 0):
+            return {partition: Seek(ends.get(partition, 0))}  # beyond the end, what is still to come would be lost
+        return {partition: TopicPositions(self.node, topic).seek_to(partition, offset, wanted, deadline)}
 
     def _cursors(
         self,

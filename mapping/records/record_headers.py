@@ -18,6 +18,7 @@
     __pulsar.batch            <format version>:<number of messages>; the value is a batch entry
     __pulsar.highest_sequence decimal: the highest sequence id of a batch entry whose ids do not count up by one
     __pulsar.encryption       fields of Pulsar's MessageMetadata (see encryption_header); the value is encrypted
+    __pulsar.deliveries       decimal: how often the message of a dead letter was delivered
     __pulsar.p.<name>         the user property <name>, when <name> itself begins with __pulsar.
 
 Every other header is a user property of that name. Decision: mapping/decisions/0003.
@@ -51,6 +52,7 @@ BATCH: Final = "__pulsar.batch"
 HIGHEST_SEQUENCE: Final = "__pulsar.highest_sequence"
 ENCRYPTION: Final = "__pulsar.encryption"
 FENCE: Final = "__pulsar.fence"
+DELIVERIES: Final = "__pulsar.deliveries"
 PROPERTY_ESCAPE: Final = "__pulsar.p."
 
 

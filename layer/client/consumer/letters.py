@@ -28,7 +28,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.message_record import encryption_info
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, ENCRYPTION
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, DELIVERIES, ENCRYPTION
 from pulsar_on_kafka.registry.model import SchemaPolicies
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 from pulsar_on_kafka.sending.arguments import check_range, check_type, check_type_or_none
@@ -60,13 +60,16 @@ class LetterProducers:
         self._closed = False
 
     @contextmanager
-    def copying(self, message: Message, topic: str, initial_subscription: str) -> Iterator[Producer]:
-        """A producer of `topic`; what this thread sends by it in here is a copy of `message`. Topic and subscription
-        ('' for none) are made when they are not there. Raises as `Client.create_producer`."""
+    def copying(
+        self, message: Message, topic: str, initial_subscription: str, *headers: tuple[str, bytes]
+    ) -> Iterator[Producer]:
+        """A producer of `topic`; what this thread sends by it in here is a copy of `message`, with these headers
+        besides. Topic and subscription ('' for none) are made when they are not there. Raises as
+        `Client.create_producer`."""
         producer = self._producer(topic, initial_subscription)
         with pulsar_errors():
             version = self._version(message, topic)
-        with self._sealing.like(message, *version):
+        with self._sealing.like(message, *version, *headers):
             yield producer
 
     def _producer(self, topic: str, initial_subscription: str) -> Producer:
@@ -106,7 +109,7 @@ class LetterProducers:
         try:
             version = SchemaVersion.from_header(written)
             writer = schemas.schema(TopicName.parse(message.topic_name()), version, deadline).info
-            registered = schemas.for_producer(TopicName.parse(topic), writer, deadline, _ACCEPTED)
+            registered = schemas.for_producer(TopicName.parse(topic).base, writer, deadline, _ACCEPTED)
         except (errors.Refused, errors.Corrupt, errors.NotAuthorized, MappingError) as refused:
             _log.warning("topic=%s gets a copy of %s without its schema: %s", topic, message.message_id(), refused)
             return []
@@ -281,7 +284,8 @@ class DeadLetterWriter:
             _log.warning("subscription=%s dead letter of %s: %s", self._subscription, letter, result)
             kept(letter)
 
-        with self._producers.copying(letter, topic, self._policy.getInitialSubscriptionName()) as producer:
+        delivered = (DELIVERIES, b"%d" % letter.redelivery_count())
+        with self._producers.copying(letter, topic, self._policy.getInitialSubscriptionName(), delivered) as producer:
             producer.send_async(
                 letter.payload(),
                 stored,

@@ -113,14 +113,9 @@ class Places:
         if inclusive and (begins := self.first_chunk(message_id, slot)) is not None:
             offset = begins
         end = admin.end_offsets(topic.kafka_topic, [slot.number], deadline)[slot.number]
-        first, size = 0, 0
-        if offset < end:
-            first, size = self._positions.first_in_entry(slot.number, offset, message_id, deadline, inclusive=inclusive)
-        if size == 0:
-            return {slot.number: Seek(min(end, offset if inclusive else offset + 1))}
-        if first >= size:
-            return {slot.number: Seek(offset + 1)}
-        return {slot.number: Seek(offset, size, first)}
+        if offset >= end:
+            return {slot.number: Seek(end)}
+        return {slot.number: self._positions.seek_to(slot.number, offset, message_id, deadline, inclusive=inclusive)}
 
     def _partitions_now(self, deadline: Deadline) -> int:
         topic = self._topic

@@ -12,6 +12,7 @@ from pulsar_on_kafka.base.errors import NotAuthorized
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.ledger_ids import MAX_RANGE, LedgerLayout
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import Seek
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
@@ -114,6 +115,16 @@ class TopicPositions:
         """(Batch index of the first message to come, number of messages) of the entry at an offset."""
         size = self.messages_of_entry(partition, offset, deadline)
         return max(0, message_id.batch_index() + (0 if inclusive else 1)), size
+
+    def seek_to(
+        self, partition: int, offset: int, message_id: NativeMessageId, deadline: Deadline, *, inclusive: bool = True
+    ) -> Seek:
+        """How a cursor is set to the message of an id (behind it, unless `inclusive`), whose entry lies at `offset`,
+        below the log's end."""
+        first, size = self.first_in_entry(partition, offset, message_id, deadline, inclusive=inclusive)
+        if size == 0:
+            return Seek(offset if inclusive else offset + 1)
+        return Seek(offset + 1) if first >= size else Seek(offset, size, first)
 
     def messages_of_entry(self, partition: int, offset: int, deadline: Deadline) -> int:
         """0: it is no batch entry, or nothing lies there."""
