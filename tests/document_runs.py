@@ -40,7 +40,7 @@ class PageRun:
     def __init__(self, page: Path, place: str, folder: Path, service_url: str, instead: Mapping[str, str]) -> None:
         own = secrets.token_hex(4)
         address = service_url.removeprefix("kafka://")
-        self._blocks = [block for block in blocks(page) if block.runs and block.place == place]
+        self._blocks = [block for block in blocks(page) if block.runs and (block.place == place or block.file)]
         self._folder = folder
         self._topic = f"orders-of-{re.sub('[^a-z]+', '-', page.stem.lower())}-t{own}"
         self._instead = {"localhost:9092": address, "127.0.0.1:9092": address, **instead}

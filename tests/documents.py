@@ -37,12 +37,12 @@ _NOT_OURS = {"build", "dist", "__pycache__"}
 
 LANGUAGES = frozenset({"python", "console", "sh", "json", "text", "file"})
 """The last one is that of hidden files alone."""
-PLACES = ("broker", "two clusters", "spark")
-"""Who runs a page's blocks: `tests/integration/documents`, `tests/clusters` and `tests/spark`."""
+PLACES = ("broker", "two clusters", "spark", "pulsar")
+"""Who runs a page's blocks: `tests/integration/documents`, `tests/clusters`, `tests/spark` and `tests/from_pulsar`. Its
+files are there in all of them."""
 READ_ALONE = {
-    "pulsar": "A Pulsar of somebody's own; `make compat` and `tests/from_pulsar` start one, and do the same.",
-    "after hours": "Seen only after hours of a service's work.",
     "migration": "Moves a tenant between two services; `tests/clusters/test_migration.py` does, by other commands.",
+    "after hours": "Seen only after hours of a service's work.",
     "systemd": "A machine's own; `tests/unit/examples/test_systemd.py` reads the units.",
 }
 """What no test runs, though the commands are looked up, and why. No other reason is taken."""

@@ -7,30 +7,23 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.request
-from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pulsar as official
-import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.compat.java import JavaRuntime, JavaSdk, known_jars
-from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
+from tests.from_pulsar.there import There
 from tests.integration.command_line import CommandLine
-from tests.steps import Unique
 from tests.waiting import until
 
-pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(540)]
-
 PATIENCE_S = 120.0
-_KEEP = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 
 
 class Order(official.schema.Record):
@@ -44,51 +37,6 @@ class OrderWithNote(official.schema.Record):
 
 class OurOrder(pulsar.schema.Record):
     number = pulsar.schema.Integer()
-
-
-class There:
-    """The Pulsar that a tenant leaves."""
-
-    def __init__(self, standalone: PulsarStandalone) -> None:
-        self.service_url = standalone.service_url
-        self.admin_url = standalone.admin_url
-        self.client = official.Client(self.service_url, logger=official.ConsoleLogger(official.LoggerLevel.Error))
-
-    def ask(self, method: str, path: str, body: object | None = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self.admin_url}/admin/v2{path}", data, headers, method=method)  # noqa: S310
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own address
-            text = answer.read()
-        return json.loads(text) if text else None
-
-    def make_tenant(self, tenant: str) -> str:
-        """With a namespace, whose name it gives."""
-        self.ask("PUT", f"/tenants/{tenant}", {"allowedClusters": ["standalone"]})
-        self.ask("PUT", f"/namespaces/{tenant}/shop", {})
-        self.ask("POST", f"/namespaces/{tenant}/shop/retention", _KEEP)
-        self.ask("PUT", f"/namespaces/{tenant}/shop/schemaCompatibilityStrategy", "ALWAYS_COMPATIBLE")
-        return f"{tenant}/shop"
-
-
-@pytest.fixture(scope="module")
-def there() -> Iterator[There]:
-    with PulsarStandalone(PulsarOptions(start_timeout_s=300, heap_mb=1000)) as running:
-        found = There(running)
-        # It is healthy a little before it knows its own cluster.
-        until(lambda: "standalone" in found.ask("GET", "/clusters"), "Pulsar to have made its cluster")
-        yield found
-        found.client.close()
-
-
-@pytest.fixture
-def tenant(unique: Unique, admin: AdminClient) -> Iterator[str]:
-    name = unique("tenant")
-    yield name
-    for namespace in admin.list_namespaces(name):
-        for topic in admin.list_topics(namespace):
-            admin.delete_topic(topic, force=True)
-        admin.delete_namespace(namespace)
 
 
 def _addresses(there: There) -> list[str]:

@@ -1,0 +1,45 @@
+"""One Pulsar for all tests of this directory, and a tenant of each test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pulsar_on_kafka.admin import AdminClient
+from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
+from tests.from_pulsar.there import There
+from tests.steps import Unique
+from tests.waiting import until
+
+_HERE = Path(__file__).parent
+_TIMEOUT_S = 540
+"""The first test waits for Pulsar to start."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _HERE in item.path.parents:
+            item.add_marker("pulsar")
+            item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
+
+
+@pytest.fixture(scope="package")
+def there() -> Iterator[There]:
+    with PulsarStandalone(PulsarOptions(start_timeout_s=300, heap_mb=1000)) as running:
+        found = There(running)
+        # It is healthy a little before it knows its own cluster.
+        until(lambda: "standalone" in found.ask("GET", "/clusters"), "Pulsar to have made its cluster")
+        yield found
+        found.client.close()
+
+
+@pytest.fixture
+def tenant(unique: Unique, admin: AdminClient) -> Iterator[str]:
+    name = unique("tenant")
+    yield name
+    for namespace in admin.list_namespaces(name):
+        for topic in admin.list_topics(namespace):
+            admin.delete_topic(topic, force=True)
+        admin.delete_namespace(namespace)
