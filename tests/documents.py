@@ -41,7 +41,6 @@ PLACES = ("broker", "two clusters", "spark", "pulsar")
 """Who runs a page's blocks: `tests/integration/documents`, `tests/clusters`, `tests/spark` and `tests/from_pulsar`. Its
 files are there in all of them."""
 READ_ALONE = {
-    "migration": "Moves a tenant between two services; `tests/clusters/test_migration.py` does, by other commands.",
     "after hours": "Seen only after hours of a service's work.",
     "systemd": "A machine's own; `tests/unit/examples/test_systemd.py` reads the units.",
 }

@@ -6,21 +6,29 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_on_kafka.embedded.settings import free_port
 from tests.document_runs import PageRun
 from tests.documents import ROOT, pages_of
 
 
 @pytest.mark.parametrize("page", pages_of("two clusters"), ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_does_what_it_says(page: Path, two_brokers: dict[str, str], tmp_path: Path) -> None:
-    eu, us = two_brokers.values()
+    first, second = two_brokers.values()
+    lookup = free_port()
     instead = {
-        # The page's state is that of an instance, on both sides.
-        "--service-url kafka://eu:9092": f"--service-url {eu} --peer-instance {{instance}}",
-        "--service-url kafka://us:9092": f"--service-url {us} --peer-instance {{instance}}",
-        "kafka://eu:9092": eu,
-        "kafka://us:9092": us,
+        "lookup-1:9465,lookup-2:9465": f"127.0.0.1:{lookup}",
+        "lookup-1:9465": f"127.0.0.1:{lookup}",
+        "--port 9465": f"--port {lookup}",
         "--port 9464": "--port 0",
         "--port 9474": "--port 0",
+        "/etc/pok": str(tmp_path),
     }
-    with PageRun(page, "two clusters", tmp_path, eu, instead) as run:
+    hosts = {"eu": first, "us": second, "west.example.com": first, "west": first, "east": second}
+    # The page's state is that of an instance, on both sides.
+    instead |= {
+        f"--service-url kafka://{host}:9092": f"--service-url {url} --peer-instance {{instance}}"
+        for host, url in hosts.items()
+    }
+    instead |= {f"kafka://{host}:9092": url for host, url in hosts.items()}
+    with PageRun(page, "two clusters", tmp_path, first, instead) as run:
         run.run()
