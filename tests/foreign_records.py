@@ -35,6 +35,8 @@ _OF_OURS: Final[dict[str, Sequence[bytes | None]]] = {
     "txn": [None, b"garbage", NINES + b":1", b"9" * 20 + b":" + b"9" * 20],
     "chunk": [None, b"zz", b"0:1:99:u3", b"1:2:5:u2", b"0:" + NINES + b":1:u", b"0:1:" + NINES + b":\xff"],
     "batch": [None, b"x", b"1:5", b"2:5x", b"1:" + b"9" * 20, b"1:" + NINES],
+    "compression": [None, b"x", b"LZ4:", b"GZIP:5", b"LZ4:-1", b"ZSTD:" + NINES, b"LZ4:5"],
+    "metadata": [None, b"\xff"],
     "highest_sequence": [None, b"x", NINES],
     "replicated_from": [None, b"", b"\xff"],
     "original_id": [None, b"1", b"1:2:3:" + NINES],

@@ -70,6 +70,10 @@ class Reader:
 
     def varint(self) -> int:
         data, at = self._data, self._at
+        few = data[at : at + 1]
+        if few and few[0] < 0x80:
+            self._at = at + 1
+            return few[0]
         value = shift = 0
         for byte in data[at : at + _MOST_BYTES]:
             value |= (byte & 0x7F) << shift
@@ -106,8 +110,13 @@ class Reader:
     def fields(self) -> Iterator[tuple[int, int | bytes]]:
         """The fields of a Protobuf message, in their order, each with its number, and a number or bytes; those of fixed
         size, which nobody asks for, are left out."""
-        while not self.at_end:
-            tag = self.varint()
+        data, end = self._data, len(self._data)
+        while self._at < end:
+            tag = data[self._at]
+            if tag < 0x80:
+                self._at += 1
+            else:
+                tag = self.varint()
             number, wire_type = tag >> 3, tag & 7
             if number == 0 or number >> 29:
                 raise CorruptRecord(f"{self.what} has a field of number {number}")
@@ -119,6 +128,11 @@ class Reader:
                 self.take(_FIXED_SIZES[wire_type])
             else:
                 raise CorruptRecord(f"{self.what} has a field {number} of wire type {wire_type}")
+
+    @property
+    def position(self) -> int:
+        """How many bytes were taken."""
+        return self._at
 
     @property
     def at_end(self) -> bool:

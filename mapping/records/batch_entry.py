@@ -24,8 +24,9 @@ from typing import Any, Final, NamedTuple
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.records.record_headers import PayloadFormat
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = int(PayloadFormat.COLUMNS)
 """What the header `__pulsar.batch` names as format."""
 
 

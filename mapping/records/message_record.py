@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import IntEnum
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -27,10 +28,12 @@ from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, 
 from pulsar_on_kafka.mapping.records.record_headers import (
     BATCH,
     CHUNK,
+    COMPRESSION,
     DELIVER_AT,
     ENCRYPTION,
     EVENT_TIME,
     MARKER,
+    METADATA,
     ORDERING_KEY,
     ORIGINAL_ID,
     PREFIX,
@@ -42,6 +45,7 @@ from pulsar_on_kafka.mapping.records.record_headers import (
     SCHEMA_VERSION,
     TXN,
     MarkerType,
+    property_header,
     unpack,
 )
 
@@ -72,6 +76,22 @@ class BatchInfo(NamedTuple):
     messages: int
 
 
+class Codec(IntEnum):
+    """A Pulsar client's way to compress payloads, by its number in Pulsar's CompressionType (where 0 is none)."""
+
+    LZ4 = 1
+    ZLIB = 2
+    ZSTD = 3
+    SNAPPY = 4
+
+
+class CompressionInfo(NamedTuple):
+    """The record's value, once it is decrypted and its chunks are one, is compressed."""
+
+    codec: Codec
+    uncompressed_bytes: int
+
+
 class MessageMetadata(Struct, frozen=True):
     """A sender says this of a message. Times are Unix times in ms; 0 and None mean "not said". A frozen dataclass of
     this size takes ten times as long to make.
@@ -83,6 +103,7 @@ class MessageMetadata(Struct, frozen=True):
         publish_time_ms: of a replicated record: when the original was published.
         original_id: of a replicated record: where the original lies in `replicated_from`.
         replicate_to: clusters that shall get it; None leaves that to the policies, () means none.
+        pulsar_fields: of Pulsar's MessageMetadata, what has no field here (`wire.message_metadata`).
     """
 
     properties: Mapping[str, str] = {}
@@ -100,6 +121,8 @@ class MessageMetadata(Struct, frozen=True):
     marker: MarkerType | None = None
     batch: BatchInfo | None = None
     encryption: EncryptionInfo | None = None
+    compression: CompressionInfo | None = None
+    pulsar_fields: bytes = b""
 
 
 class RecordHeaders(NamedTuple):
@@ -127,6 +150,8 @@ class RecordHeaders(NamedTuple):
     marker: MarkerType | None = None
     batch: BatchInfo | None = None
     encryption: EncryptionInfo | None = None
+    compression: CompressionInfo | None = None
+    pulsar_fields: bytes = b""
 
 
 _FOREIGN: Final = RecordHeaders()
@@ -159,11 +184,10 @@ def encode_headers(metadata: MessageMetadata) -> Headers:
         keys = encode_keys(metadata.encryption.keys, metadata.encryption.algorithm)
         headers.append((ENCRYPTION, encode_encryption(keys, metadata.encryption.param)))
     headers += _replication_headers(metadata)
+    headers += _raw_headers(metadata)
     for name, value in metadata.properties.items():
-        if "\x00" in name:  # librdkafka's names end there
-            raise MappingError(f"property name is {name!r}, expected text without NUL")
+        stored = property_header(name)
         utf8(name, "property name")
-        stored = PROPERTY_ESCAPE + name if name.startswith(PREFIX) else name
         headers.append((stored, utf8(value, f"property {name!r}")))
     return headers
 
@@ -221,6 +245,11 @@ def chunk_info(headers: Sequence[tuple[str, bytes | None]] | None) -> ChunkInfo 
 def encryption_info(headers: Sequence[tuple[str, bytes | None]] | None) -> EncryptionInfo | None:
     """Likewise of the value's encryption. Raises CorruptRecord."""
     return _alone(headers, ENCRYPTION).encryption
+
+
+def compression_info(headers: Sequence[tuple[str, bytes | None]] | None) -> CompressionInfo | None:
+    """Likewise of how a client of Pulsar's compressed the value. Raises CorruptRecord."""
+    return _alone(headers, COMPRESSION).compression
 
 
 def goes_to(headers: Iterable[tuple[str, bytes | None]] | None, cluster: str) -> bool:
@@ -300,6 +329,18 @@ def _batch_bytes(batch: BatchInfo) -> bytes:
     return b"%d:%d" % batch
 
 
+def _raw_headers(metadata: MessageMetadata) -> Headers:
+    headers: Headers = []
+    if metadata.compression is not None:
+        codec, size = metadata.compression
+        if size < 0:
+            raise MappingError(f"{metadata.compression} is out of range, expected 0 bytes or more")
+        headers.append((COMPRESSION, b"%b:%d" % (codec.name.encode("ascii"), size)))
+    if metadata.pulsar_fields:
+        headers.append((METADATA, metadata.pulsar_fields))
+    return headers
+
+
 def _replication_headers(metadata: MessageMetadata) -> Headers:
     headers: Headers = []
     if metadata.publish_time_ms is not None:
@@ -371,6 +412,14 @@ def _read_batch(value: bytes) -> dict[str, Any]:
     return {"batch": BatchInfo(_number(format_version, 1), _number(messages, 1))}
 
 
+def _read_compression(value: bytes) -> dict[str, Any]:
+    codec, uncompressed_bytes = _split(value, 2)
+    found = Codec.__members__.get(codec.decode("latin-1"))
+    if found is None:
+        raise ValueError(f"expected one of {', '.join(Codec.__members__)}")
+    return {"compression": CompressionInfo(found, _number(uncompressed_bytes))}
+
+
 def _read_replicate_to(value: bytes) -> dict[str, Any]:
     text = value.decode("utf-8")
     names = tuple(unquote(name, errors="strict") for name in text.split(",")) if text else ()
@@ -401,4 +450,6 @@ _DECODERS: Final[Mapping[str, Callable[[bytes], dict[str, Any]]]] = {
     MARKER: lambda value: {"marker": MarkerType(value.decode("ascii"))},
     BATCH: _read_batch,
     ENCRYPTION: lambda value: {"encryption": decode_encryption(value)},
+    COMPRESSION: _read_compression,
+    METADATA: lambda value: {"pulsar_fields": value},
 }

@@ -15,7 +15,10 @@
     __pulsar.replicate_to     names of clusters between ','; in a name ',' is %2C and '%' is %25; empty: to none
     __pulsar.replicator       <epoch>:<origin>, of the marker of a replicator that takes over
     __pulsar.marker           a MarkerType; the record is no message (of subscription_markers: the value says more)
-    __pulsar.batch            <format version>:<number of messages>; the value is a batch entry
+    __pulsar.batch            <payload format>:<number of messages>; the value is a batch entry, or what a client of
+                              Pulsar's sent: see PayloadFormat
+    __pulsar.compression      <LZ4, ZLIB, ZSTD or SNAPPY>:<bytes uncompressed>, of a value that such a client compressed
+    __pulsar.metadata         fields of Pulsar's MessageMetadata that have no header here, under their numbers there
     __pulsar.highest_sequence decimal: the highest sequence id of a batch entry whose ids do not count up by one
     __pulsar.encryption       fields of Pulsar's MessageMetadata (see encryption_header); the value is encrypted
     __pulsar.deliveries       decimal: how often the message of a dead letter was delivered
@@ -27,7 +30,7 @@ Every other header is a user property of that name. Decision: mapping/decisions/
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Final
 
 from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
@@ -49,11 +52,26 @@ REPLICATE_TO: Final = "__pulsar.replicate_to"
 REPLICATOR: Final = "__pulsar.replicator"
 MARKER: Final = "__pulsar.marker"
 BATCH: Final = "__pulsar.batch"
+COMPRESSION: Final = "__pulsar.compression"
+METADATA: Final = "__pulsar.metadata"
 HIGHEST_SEQUENCE: Final = "__pulsar.highest_sequence"
 ENCRYPTION: Final = "__pulsar.encryption"
 FENCE: Final = "__pulsar.fence"
 DELIVERIES: Final = "__pulsar.deliveries"
 PROPERTY_ESCAPE: Final = "__pulsar.p."
+
+
+class PayloadFormat(IntEnum):
+    """A value that is more than the payload of one plain message has one of these forms. A reader stops at a record of
+    a form that it does not know.
+
+    COLUMNS: `batch_entry`'s. PULSAR_BATCH: a batch as Pulsar's clients write it (`wire.single_messages`), perhaps
+    compressed. PULSAR_MESSAGE: one message, or a chunk of one, which is compressed. Decision: mapping/decisions/0027.
+    """
+
+    COLUMNS = 1
+    PULSAR_BATCH = 2
+    PULSAR_MESSAGE = 3
 
 
 class MarkerType(str, Enum):
@@ -88,6 +106,17 @@ def producer_epoch(headers: Iterable[tuple[str, bytes | None]] | None) -> int | 
             parts = value.split(b":", 2)
             return decimal_or_none(parts[1]) if len(parts) == 3 else None
     return None
+
+
+def property_header(name: str) -> str:
+    """The header that holds the user property `name`.
+
+    Raises:
+        MappingError: no header can have its name.
+    """
+    if "\x00" in name:  # librdkafka's names end there
+        raise MappingError(f"property name is {name!r}, expected text without NUL")
+    return PROPERTY_ESCAPE + name if name.startswith(PREFIX) else name
 
 
 def exclusive_epoch(headers: Iterable[tuple[str, bytes | None]] | None) -> int | None:

@@ -1,8 +1,8 @@
-"""`python -m tests.fuzz -max_total_time=600`: bytes that make a decoder of a state topic raise anything but
-`CorruptRecord`.
+"""`python -m tests.fuzz -max_total_time=600`: bytes that make a decoder of a state topic, or of what Pulsar's
+clients send, raise anything but `CorruptRecord`.
 
 Needs atheris (`pip install atheris`), which is no dependency of the project; arguments are libFuzzer's. It begins with
-what 0.2.0 wrote. What it finds is printed with the decoder's name: it becomes a case of
+what 0.2.0 wrote, and what Pulsar's clients did. What it finds is printed with the decoder's name: it becomes a case of
 `tests/property/test_foreign_state_records.py`.
 """
 
@@ -31,9 +31,10 @@ def main() -> None:
         decode_key: Callable[[bytes], object] = importlib.import_module(
             "pulsar_on_kafka.mapping.state.state_keys"
         ).decode_key
+        wire: Any = importlib.import_module("tests.wire_decoders")
     decoders: dict[str, Callable[[bytes], object]] = {name: case.decode for name, case in values.VALUES.items()}
-    names = [*decoders, "key"]
-    decoders["key"] = decode_key
+    decoders |= {"key": decode_key, **wire.DECODERS}
+    names = list(decoders)
 
     def one(data: bytes) -> None:
         name = names[data[0] % len(names)] if data else names[0]
@@ -46,7 +47,7 @@ def main() -> None:
             raise
 
     with tempfile.TemporaryDirectory() as corpus:
-        seeds = [*written.WRITTEN.items(), *(("key", data) for data in written.KEYS.values())]
+        seeds = [*written.WRITTEN.items(), *(("key", data) for data in written.KEYS.values()), *wire.SEEDS]
         for number, (name, data) in enumerate(seeds):
             Path(corpus, str(number)).write_bytes(bytes((names.index(name),)) + data)
         atheris.Setup([sys.argv[0], *sys.argv[1:], corpus], one)

@@ -16,6 +16,8 @@ from pulsar_on_kafka.mapping.records.batch_entry import BatchMessage, decode_bat
 from pulsar_on_kafka.mapping.records.message_record import (
     BatchInfo,
     ChunkInfo,
+    Codec,
+    CompressionInfo,
     MessageMetadata,
     decode_headers,
     encode_headers,
@@ -66,6 +68,8 @@ def metadata(draw: st.DrawFn) -> MessageMetadata:
         replicate_to=draw(st.none() | st.lists(CLUSTERS, max_size=3).map(tuple)),
         marker=draw(st.none() | st.sampled_from(MarkerType)),
         batch=draw(st.none() | st.builds(BatchInfo, st.integers(1, 9), st.integers(1, 10**6))),
+        compression=draw(st.none() | st.builds(CompressionInfo, st.sampled_from(Codec), U64)),
+        pulsar_fields=draw(st.binary(max_size=8)),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 from pulsar_on_kafka.client.values.encryption import EncryptionContext
 from pulsar_on_kafka.client.values.message_id import MessageId, native
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
+from pulsar_on_kafka.mapping.encoding.varint import text_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.native_message_id import (
     BatchedMessageId,
@@ -19,7 +20,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import (
 )
 from pulsar_on_kafka.mapping.records.message_record import RecordHeaders, decode_headers, key_text
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
-from pulsar_on_kafka.mapping.records.single_message import SingleMessage, decode_batch
+from pulsar_on_kafka.mapping.wire.single_messages import SingleMessage, decode_batch
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.outgoing_schema import RecordKey
 from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage
@@ -231,11 +232,13 @@ def acknowledge_in_slot(message: Message) -> None:
 class ParsedMessage(Message):
     """A message that `MessageBatch` made: in no topic, and of no consumer's."""
 
-    __slots__ = ("_id", "_single")
+    __slots__ = ("_id", "_partition_key", "_single")
 
     def __init__(self, single: SingleMessage, message_id: NativeMessageId) -> None:
+        """Raises CorruptRecord: its partition key is no text."""
         self._single = single
         self._id = message_id
+        self._partition_key = text_of(single.partition_key or b"", "a partition key")
 
     def data(self) -> bytes:
         return self._single.payload
@@ -251,7 +254,7 @@ class ParsedMessage(Message):
         return dict(self._single.properties)
 
     def partition_key(self) -> str:
-        return self._single.partition_key
+        return self._partition_key
 
     def ordering_key(self) -> str:
         return key_text(self._single.ordering_key)
@@ -315,4 +318,4 @@ class MessageBatch:
             raise TypeError(f"size must be 0 or more, got {size}")
         with pulsar_errors():
             found = decode_batch(bytes(data), size)
-        return [ParsedMessage(single, self._id.in_batch(at, size)) for at, single in enumerate(found)]
+            return [ParsedMessage(single, self._id.in_batch(at, size)) for at, single in enumerate(found)]

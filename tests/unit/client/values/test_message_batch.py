@@ -13,7 +13,7 @@ import pulsar_on_kafka
 from pulsar_on_kafka.mapping.encoding.varint import write_varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
-from pulsar_on_kafka.mapping.records.single_message import decode_batch
+from pulsar_on_kafka.mapping.wire.single_messages import decode_batch
 
 ACCESSORS = (
     "data",
