@@ -66,7 +66,7 @@ class PayloadFormat(IntEnum):
     a form that it does not know.
 
     COLUMNS: `batch_entry`'s. PULSAR_BATCH: a batch as Pulsar's clients write it (`wire.single_messages`), perhaps
-    compressed. PULSAR_MESSAGE: one message, or a chunk of one, which is compressed. Decision: mapping/decisions/0027.
+    compressed. PULSAR_MESSAGE: one message, or a chunk of one, which is compressed. Decision: mapping/decisions/0028.
     """
 
     COLUMNS = 1

@@ -3,7 +3,7 @@
 The payload is the record's value as it was sent; what Kafka's headers, key and timestamp say is what other programs,
 dispatching, deduplication, transactions and delays need, and `__pulsar.metadata` keeps the rest, so that a client of
 Pulsar's is given what another one sent. A plain message that was sent alone is a record as this SDK writes it.
-Decision: mapping/decisions/0027.
+Decision: mapping/decisions/0028.
 """
 
 from __future__ import annotations
