@@ -28,7 +28,7 @@ from pulsar_on_kafka.subscriptions.dispatching import key_shared
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.key_shared import MOST_PARKED
 from pulsar_on_kafka.subscriptions.partition import key_order
-from pulsar_on_kafka.subscriptions.partition.key_order import NEAR
+from pulsar_on_kafka.subscriptions.partition.key_order import KNOWN, NEAR
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
 from tests.memory_log import MemoryStateLog
@@ -284,6 +284,7 @@ def test_no_message_is_delivered_more_often_than_configured(
 ) -> None:
     for history in range(HISTORIES_A_SEED):
         monkeypatch.setattr(key_order, "NEAR", (1, 4, NEAR)[history % 3])
+        monkeypatch.setattr(key_order, "KNOWN", (0, 4, KNOWN)[history // 3 % 3])
         monkeypatch.setattr(key_shared, "MOST_PARKED", (5, MOST_PARKED)[history % 2])
         rng = random.Random(f"{seed} {history}")
         world = World(rng, kind, other_deaths=other_deaths, orderly_ends=orderly_ends, late_policy=late_policy)

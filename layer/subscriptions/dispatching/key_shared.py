@@ -26,7 +26,7 @@ LOOK_AHEAD_PER_CONSUMER: Final = 2_000
 LOOK_AHEAD: Final = 20_000
 """Pulsar's `keySharedLookAheadMsgInReplayThresholdPerSubscription`; here for each partition, as there, and only of
 delayed messages that are due."""
-MOST_PARKED: Final = 20_000_000
+MOST_PARKED: Final = 100_000_000
 
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 _ADMIT_BATCH: Final = 1000
@@ -34,20 +34,22 @@ _MAX_CACHED_KEYS: Final = 100_000
 _LONGEST_CACHED_KEY: Final = 100
 """Bytes; a longer one is hashed each time."""
 _AT_ONCE: Final = 1000
+_LOOKS: Final = 5
+"""Readings, of which nothing may be the consumer's, before others have their turn."""
 
 
 class KeyShared:
     """Serves the Key_Shared consumers of one member.
 
-    While some consumer takes nothing, reading goes on for the others: what waits is known by its offset, and read again
-    when it is its turn. It pauses when 20 million messages of a partition wait in that way. Of what is kept, payloads
-    above 16 MiB are dropped and read again, too.
+    While some consumer takes nothing, reading goes on for the others: what waits is read again when it is its turn. It
+    pauses when 100 million messages of a partition wait in that way. Of what is kept, payloads above 16 MiB are dropped
+    and read again, too.
 
     Where deliveries are counted durably, a message that comes again waits for the save that counts it, and with it
     what comes after it in its slot; after a crash one message of the partition is out at a time, the first of its slot.
 
-    Memory: that, for each partition, with about four bytes for each message that is parked, and the slots of 100,000
-    keys of up to 100 bytes.
+    Memory: that, for each partition, what `KeyOrder` says of parked messages (some megabytes for however many), and the
+    slots of 100,000 keys of up to 100 bytes.
     """
 
     def __init__(
@@ -200,7 +202,10 @@ class KeyShared:
                     else:
                         admitted.append(entry)
                 offsets, slots, records = ([entry[part] for entry in admitted] for part in range(3))
-        parked = keys.admit(offsets, slots, records)
+        apart = None
+        if keys.by_ranges and offsets:
+            apart = owned.cursor.unacknowledged(offsets[0], offsets[-1] + 1) - BitMap64(offsets)
+        parked = keys.admit(offsets, slots, records, apart)
         if owned.guard is not None:
             owned.guard.keep(offsets, slots, parked)
         owned.entries.forget(parked)
@@ -208,25 +213,25 @@ class KeyShared:
 
     def _read_back(self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint) -> bool:
         """Have some of what was parked for a consumer at hand again; False when nothing of it can go out now."""
-        parked = [] if self._only_again else keys.next_parked(endpoint, _AT_ONCE)
-        while parked:
-            wanted = [offset for offset in parked if not owned.is_acknowledged(offset)]
-            found = self._read_again.read(owned, wanted) if wanted else RecordsFound({}, [])
+        for _ in range(0 if self._only_again else _LOOKS):
+            look = keys.look(endpoint, _AT_ONCE, owned.next_unacked, owned.is_acknowledged)
+            if look is None:
+                return False
+            found = self._read_again.read(owned, look.offsets) if look.offsets else RecordsFound({}, [])
             handled = {*found.records, *found.gone}
-            late = next((offset for offset in wanted if offset not in handled), None)  # what is behind it waits, too
-            records = {o: r for o, r in found.records.items() if late is None or o < late}
-            held = owned.held.among(BitMap64(records))
+            late = next((o for o in look.offsets if o not in handled), None)  # what is behind it waits, too
+            slots = {o: self._slot(o, r) for o, r in found.records.items() if late is None or o < late}
+            slots = {o: slot for o, slot in slots.items() if keys.is_parked(endpoint, o, slot)}
+            held = owned.held.among(BitMap64(slots))
             owned.held.back |= held
             if owned.guard is not None:
-                owned.guard.unpark(records)
-            slots = {offset: self._slot(offset, record) for offset, record in records.items()}
-            readable = sorted(owned.readable({offset: r for offset, r in records.items() if offset not in held}))
-            upto = parked[-1] if late is None else late - 1
-            entries = [(offset, slots[offset], records[offset]) for offset in readable]
-            keys.read_back(endpoint, upto, entries, (slots[offset] for offset in held))
+                owned.guard.unpark(slots)
+            readable = sorted(owned.readable({o: found.records[o] for o in slots if o not in held}))
+            entries = [(offset, slots[offset], found.records[offset]) for offset in readable]
+            upto = look.upto if late is None else late - 1
+            keys.read_back(endpoint, upto, entries, [(offset, slots[offset]) for offset in held])
             if entries or late is not None:
                 return bool(entries)
-            parked = keys.next_parked(endpoint, _AT_ONCE)
         return False
 
     def _hand_out(

@@ -13,9 +13,10 @@ happens:
   death fewer share the blame, and a message's last delivery happens while no other suspect is out.
 
 On Key_Shared a message may wait for its key's turn below the position: it is `kept`, and was not handed out. Millions
-may be parked (see `key_order`), and must not be suspects after a crash: each save names the *floors* of their slots. At
-or above the floor of its slot nothing was handed out, unless the save names it. What is parked no more goes out after a
-save that has no floor below it. A new owner knows no message's slot before it has read it, and decides then.
+more may be parked (see `key_order`), and must not be suspects after a crash: each save names the *floors* of their
+slots. At or above the floor of its slot nothing was handed out, unless the save names it. What is parked no more goes
+out after a save that has no floor below it. A new owner knows no message's slot before it has read it, and decides
+then.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Departure(Enum):
 PutOff = Callable[[], Mapping[int, BitMap64]]
 """Offsets that wait for their time, by Unix ms."""
 Floors = Mapping[int, int]
-"""The lowest parked offset of each slot that has some."""
+"""Of each slot of which some is parked an offset at or below all of that."""
 
 
 class _Pending(NamedTuple):
@@ -272,9 +273,11 @@ class DeliveryGuard:
 
     def keep(self, offsets: Sequence[int], slots: Sequence[int], parked: Sequence[int]) -> None:
         """These are below the position now, and wait for their keys' turn; some of them are `parked`."""
+        apart = BitMap64(parked)
         self._kept.update(offsets)
+        self._kept -= apart
         if self._said:
-            said, apart = self._said, BitMap64(parked)
+            said = self._said
             near = (o for o, slot in zip(offsets, slots, strict=True) if o >= said.get(slot, NO_FLOOR))
             self._unparked.update(offset for offset in near if offset not in apart)
 
@@ -290,8 +293,10 @@ class DeliveryGuard:
         return found
 
     def unpark(self, offsets: Iterable[int]) -> None:
-        """These were kept and parked, and may go out after the next save."""
-        self._unparked.update(offsets)
+        """These were parked, were never out, and may go out after the next save."""
+        unparked = BitMap64(offsets)
+        self._kept |= unparked
+        self._unparked |= unparked
 
     def handed_out_in_turn(self, offsets: list[int]) -> None:
         """Some of these were kept, the others come again."""

@@ -7,8 +7,10 @@ What is kept in order is a *slot* of keys (mapping/routing/sticky_hash.py), as i
 3. A slot held by another consumer than its owner stops at its owner, until the last of it is acknowledged or returned.
 4. Nothing else waits for it: a full or silent consumer stops only the slots that it owns or holds.
 
-What waits for long is *parked*: known by its offset alone, to be read from Kafka again. So rule 4 has no end: Pulsar
-stops reading, for all keys, when 20,000 messages wait (what its PIP-474 calls a global blackout).
+What waits for long is *parked*: to be read from Kafka again. So rule 4 has no end: Pulsar stops reading, for all keys,
+when 20,000 messages wait (what its PIP-474 calls a global blackout). Of a slot of which some is parked, everything from
+the first parked message to the last is. Where to look for them is known by offset, as long as they are few; beyond that
+what was admitted is kept as ranges, in which a slot's messages are read again from its first one on.
 
 Source: PersistentStickyKeyDispatcherMultipleConsumers and DrainingHashesTracker of Pulsar 4.0 (PIP-379).
 """
@@ -16,10 +18,10 @@ Source: PersistentStickyKeyDispatcherMultipleConsumers and DrainingHashesTracker
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Sequence
-from heapq import heappop, heappush
-from itertools import islice
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from heapq import heappop, heappush, merge
+from itertools import takewhile
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from pyroaring import BitMap64
 
@@ -29,43 +31,82 @@ C = TypeVar("C", bound=Hashable)
 
 NEAR: Final = 2_000
 """Messages of a lane that are kept with what was read of them; what waits beyond them is parked."""
+KNOWN: Final = 1_000_000
+"""Parked messages of a partition that are known by offset; beyond them all that was admitted with one is looked at."""
+_LOOKED_AT: Final = 20_000
+"""Offsets at once, of which those that are not acknowledged are read again."""
+_COMPRESSED_EVERY: Final = 20
+"""Bits: ranges are compressed at each multiple of a million or so."""
 
 
 Waiting = tuple[int, int, Any]
 """(offset, slot, record) of a message that was not handed out; without a record it must be read again first."""
 
 
+class _Parked:
+    """What is parked of one slot: all of it in [first, last] that was admitted and is not acknowledged."""
+
+    __slots__ = ("count", "first", "last")
+
+    def __init__(self, offset: int) -> None:
+        self.first = self.last = offset
+        self.count = 0
+        """With what was acknowledged meanwhile."""
+
+
+class Look(NamedTuple):
+    """Unacknowledged messages, among which are all that are parked for a consumer up to and including `upto`."""
+
+    offsets: list[int]
+    upto: int
+
+
 class _Lane:
     """Messages that wait for one owner. Of one slot, all in `again` is below all in `fresh`, and that below all that is
-    `parked`; each is handed out by ascending offset."""
+    parked; each is handed out by ascending offset.
 
-    __slots__ = ("again", "fresh", "parked")
+    What is parked of slots that another consumer holds does not count here.
+    """
+
+    __slots__ = ("again", "end", "fresh", "known", "next", "ranges_end")
 
     def __init__(self) -> None:
         self.fresh: deque[Waiting] = deque()
         self.again: list[Waiting] = []
         """A heap: what came back, and what waited for another holder."""
-        self.parked = BitMap64()
-        """Without slots that another consumer holds."""
-
-    def __bool__(self) -> bool:
-        return bool(self.fresh) or bool(self.again) or bool(self.parked)
+        self.known = BitMap64()
+        """Parked messages, by offset."""
+        self.next = self.end = 0
+        """What is parked lies in [next, end)."""
+        self.ranges_end = 0
+        """Below it some of that is to be looked for in ranges."""
 
     @property
     def at_hand(self) -> bool:
         return bool(self.fresh) or bool(self.again)
+
+    @property
+    def has_parked(self) -> bool:
+        return self.next < self.end
 
     def pop(self) -> Waiting:
         if self.again and (not self.fresh or self.again[0] < self.fresh[0]):
             return heappop(self.again)
         return self.fresh.popleft()
 
+    def cover(self, first: int, last: int) -> None:
+        """Something is parked from `first` to `last`."""
+        self.next = min(self.next, first) if self.has_parked else first
+        self.end = max(self.end, last + 1)
+
 
 class KeyOrder(Generic[C]):
     """With `keep_order` off only the owner of a slot is minded (allow_out_of_order_delivery).
 
     Memory: two small entries for each message in flight, one for each that came back or lies among the next 2,000 of
-    its owner, with what was read of it (`shed` drops the payloads); two bits to some bytes for each that is parked.
+    its owner, with what was read of it (`shed` drops the payloads). Of parked ones three numbers for each slot, and a
+    bitmap of at most a million; beyond these at most a bit for each offset that was read since the first of them, and
+    nearly nothing where what comes in another way is rare.
     """
 
     def __init__(self, *, keep_order: bool) -> None:
@@ -75,8 +116,10 @@ class KeyOrder(Generic[C]):
         self._lanes: dict[C | None, _Lane] = {None: _Lane()}
         self._stuck: dict[int, list[Waiting]] = {}
         """Of slots that another consumer holds."""
-        self._parked: dict[int, BitMap64] = {}
+        self._parked: dict[int, _Parked] = {}
         """By slot."""
+        self._ranges = BitMap64()
+        """What was admitted, as far as it is not known which of it is parked, and for whom."""
         self._held: dict[int, tuple[C, int]] = {}
         self._slots: dict[int, int] = {}
         self.waiting = 0
@@ -93,6 +136,8 @@ class KeyOrder(Generic[C]):
         fresh = sorted(entry for lane in self._lanes.values() for entry in lane.fresh)
         again = [entry for lane in self._lanes.values() for entry in lane.again]
         again += [entry for entries in self._stuck.values() for entry in entries]
+        for lane in self._lanes.values():
+            self._ranges |= lane.known
         self._owner = owner
         self._lanes = {None: _Lane(), **{consumer: _Lane() for consumer in consumers}}
         self._stuck = {slot: [] for slot, (holder, _) in self._held.items() if owner[slot] is not holder}
@@ -100,13 +145,22 @@ class KeyOrder(Generic[C]):
             self._lanes[owner[entry[1]]].fresh.append(entry)
         for entry in again:
             heappush(self._lanes[owner[entry[1]]].again, entry)
-        for slot, offsets in self._parked.items():
+        for slot in self._parked:
             if slot not in self._stuck:
-                self._lanes[owner[slot]].parked |= offsets
+                self._cover(slot)
 
-    def admit(self, offsets: Sequence[int], slots: Sequence[int], records: Sequence[Any]) -> list[int]:
-        """Take messages that were just read, by ascending offset, above all that were admitted before; gives those of
-        them that were parked."""
+    @property
+    def by_ranges(self) -> bool:
+        """So much is parked that it is not known by offset."""
+        return self.parked >= KNOWN
+
+    def admit(
+        self, offsets: Sequence[int], slots: Sequence[int], records: Sequence[Any], apart: BitMap64 | None = None
+    ) -> list[int]:
+        """Take messages that were just read, by ascending offset, above all that were admitted before; gives those that
+        were parked. `apart`: unacknowledged ones between these that come in another way, for `by_ranges`.
+        """
+        by_ranges = self.by_ranges
         if not self.waiting:
             self.acknowledged_early = False
         lanes, owner = self._lanes, self._owner
@@ -125,57 +179,106 @@ class KeyOrder(Generic[C]):
         for lane in lanes.values():
             while len(lane.fresh) > NEAR:
                 parked.append(self._park(lane.fresh.pop()))
+        if by_ranges and parked and offsets:
+            self._ranges.add_range(offsets[0], offsets[-1] + 1)
+            if apart:
+                self._ranges -= apart
+            if offsets[0] >> _COMPRESSED_EVERY != offsets[-1] >> _COMPRESSED_EVERY:
+                self._ranges.run_optimize()
         return parked
 
     def _park(self, entry: Waiting) -> int:
         offset, slot, record = entry
-        offsets = self._parked.get(slot)
-        if offsets is None:
-            offsets = self._parked[slot] = BitMap64()
-        offsets.add(offset)
+        found = self._parked.get(slot)
+        if found is None:
+            found = self._parked[slot] = _Parked(offset)
+        found.first, found.last = min(found.first, offset), max(found.last, offset)
+        found.count += 1
+        in_ranges = self.by_ranges or slot in self._stuck
+        if in_ranges:
+            self._ranges.add(offset)
         if slot not in self._stuck:
-            self._lanes[self._owner[slot]].parked.add(offset)
+            lane = self._lanes[self._owner[slot]]
+            lane.cover(offset, offset)
+            if in_ranges:
+                lane.ranges_end = max(lane.ranges_end, offset + 1)
+            else:
+                lane.known.add(offset)
         self.parked += 1
         self.waiting -= 1
         if record is not None:
             self.waiting_bytes -= len(record)
         return offset
 
-    def next_parked(self, consumer: C, limit: int) -> list[int]:
-        """The lowest parked messages that `consumer` may perhaps get, once it has nothing at hand."""
-        lane = self._lanes[consumer]
-        return [] if lane.at_hand else list(islice(lane.parked, limit))
+    def _cover(self, slot: int) -> None:
+        """What is parked of a slot counts for its owner, wherever it is known."""
+        lane, found = self._lanes[self._owner[slot]], self._parked[slot]
+        lane.cover(found.first, found.last)
+        lane.ranges_end = max(lane.ranges_end, found.last + 1)
 
-    def read_back(self, consumer: C, upto: int, entries: Sequence[Waiting], unwanted: Iterable[int] = ()) -> None:
-        """All of `next_parked` up to and including `upto` was dealt with: these, by ascending offset, are at hand now;
-        `unwanted` are slots of which something is to come in another way. What is neither is acknowledged."""
+    def look(self, consumer: C, limit: int, next_unacked: int, is_acknowledged: Callable[[int], bool]) -> Look | None:
+        """Where the lowest parked messages of `consumer` may be; None where something is at hand, or nothing parked."""
         lane = self._lanes[consumer]
-        lane.parked.remove_range(0, upto + 1)
-        for slot in {entry[1] for entry in entries}.union(unwanted):
-            self._unpark(slot, upto)
-        if not lane.parked:
+        if lane.at_hand or not lane.has_parked:
+            return None
+        start, end = max(lane.next, next_unacked), min(lane.end, lane.ranges_end)
+        known: Iterable[int] = lane.known.iter_equal_or_larger(start)
+        if start < end:
+            ranges = self._ranges.iter_equal_or_larger(start)
+            known = merge(known, takewhile(lambda offset: offset < end, ranges))
+        offsets: list[int] = []
+        for looked_at, offset in enumerate(known):
+            if looked_at == _LOOKED_AT:
+                return Look(offsets, offset - 1)
+            if is_acknowledged(offset) or (offsets and offset == offsets[-1]):
+                continue
+            offsets.append(offset)
+            if len(offsets) == limit:
+                return Look(offsets, offset)
+        return Look(offsets, lane.end - 1)
+
+    def is_parked(self, consumer: C, offset: int, slot: int) -> bool:
+        """This message, of those to look at, is parked, and `consumer` may perhaps get it."""
+        found = self._parked.get(slot)
+        if found is None or slot in self._stuck or self._owner[slot] is not consumer:
+            return False
+        return found.first <= offset <= found.last
+
+    def read_back(
+        self, consumer: C, upto: int, entries: Sequence[Waiting], elsewhere: Iterable[tuple[int, int]] = ()
+    ) -> None:
+        """All that `look` gave up to and including `upto` was dealt with: these, by ascending offset, are at hand now;
+        `elsewhere` come in another way (offset, slot). What was parked and is neither is acknowledged."""
+        lane = self._lanes[consumer]
+        lane.next = upto + 1
+        lane.known.remove_range(0, upto + 1)
+        before = len(self._parked)
+        for offset, slot in sorted([*((entry[0], entry[1]) for entry in entries), *elsewhere]):
+            found = self._parked[slot]
+            found.first = offset + 1
+            found.count -= 1
+            self.parked -= 1
+            if found.first > found.last:
+                self._unpark(slot)
+        if not lane.has_parked:
             for slot in [s for s in self._parked if self._owner[s] is consumer and s not in self._stuck]:
                 self._unpark(slot)
+        if len(self._parked) < before and self._ranges:
+            if self._parked:
+                self._ranges.remove_range(0, min(found.first for found in self._parked.values()))
+            else:
+                self._ranges.clear()
         lane.fresh.extend(entries)
         self.waiting += len(entries)
         self.waiting_bytes += sum(len(entry[2]) for entry in entries)
 
-    def _unpark(self, slot: int, upto: int | None = None) -> None:
-        offsets = self._parked.get(slot)
-        if offsets is None:
-            return
-        before = len(offsets)
-        if upto is None:
-            offsets.clear()
-        else:
-            offsets.remove_range(0, upto + 1)
-        self.parked -= before - len(offsets)
-        if not offsets:
-            del self._parked[slot]
+    def _unpark(self, slot: int) -> None:
+        self.parked -= self._parked.pop(slot).count
 
     def has_for(self, consumer: C) -> bool:
         """Something waits that this consumer could perhaps get."""
-        return bool(self._lanes[consumer])
+        lane = self._lanes[consumer]
+        return lane.at_hand or lane.has_parked
 
     def has_at_hand(self, consumer: C) -> bool:
         """The same, and it is not parked."""
@@ -220,8 +323,8 @@ class KeyOrder(Generic[C]):
         entries = self._stuck.get(slot)
         if entries is None:
             entries = self._stuck[slot] = []
-            if slot in self._parked:
-                self._lanes[self._owner[slot]].parked -= self._parked[slot]
+            if slot in self._parked:  # what its owner looks at and may not get is to be found again
+                self._ranges |= self._lanes[self._owner[slot]].known
         entries.append(entry)
 
     def hold(self, offset: int, slot: int, consumer: C) -> None:
@@ -231,8 +334,8 @@ class KeyOrder(Generic[C]):
             self._slots[offset] = slot
 
     def offsets_waiting(self) -> BitMap64:
-        """Of all messages known here and not handed out."""
-        found = BitMap64.union(*self._parked.values()) if self._parked else BitMap64()
+        """Of all messages known here and not handed out, without those that are parked."""
+        found = BitMap64()
         for lane in self._lanes.values():
             found.update(entry[0] for entry in lane.fresh)
             found.update(entry[0] for entry in lane.again)
@@ -241,9 +344,9 @@ class KeyOrder(Generic[C]):
         return found
 
     def floors(self) -> dict[int, int]:
-        """The lowest parked offset of each slot that has some. Nothing of the slot at or above it was handed out, but
-        what came again."""
-        return {slot: int(offsets.min()) for slot, offsets in self._parked.items()}
+        """Of each slot of which some is parked an offset at or below all of that. Nothing of the slot at or above it is
+        handed out, but what came again."""
+        return {slot: found.first for slot, found in self._parked.items()}
 
     def put_back(self, entries: Iterable[Waiting]) -> None:
         """These were taken and did not get out: they are next again."""
@@ -280,9 +383,11 @@ class KeyOrder(Generic[C]):
         for lane in self._lanes.values():
             lane.fresh.clear()
             lane.again.clear()
-            lane.parked.clear()
+            lane.known.clear()
+            lane.next = lane.end = lane.ranges_end = 0
         self._stuck.clear()
         self._parked.clear()
+        self._ranges.clear()
         self._held.clear()
         self._slots.clear()
         self.waiting = self.waiting_bytes = self.parked = 0
@@ -302,7 +407,7 @@ class KeyOrder(Generic[C]):
                 for entry in self._stuck.pop(slot):
                     heappush(lane.again, entry)
                 if slot in self._parked:
-                    lane.parked |= self._parked[slot]
+                    self._cover(slot)
         return slot
 
     def _wait_again(self, entry: Waiting) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.subscriptions.partition import key_order
+from pulsar_on_kafka.subscriptions.partition.key_order import KNOWN
 from tests.steps import KEY_SHARED, Unique, counted, payloads, receive, receive_rest
 from tests.waiting import until
 
@@ -169,9 +171,14 @@ def test_a_consumer_that_takes_nothing_stops_only_its_keys(client: pulsar.Client
     assert len(found) + len(receive_rest(a)) == 600
 
 
-@pytest.mark.parametrize("batching", [False, True])
-def test_a_consumer_that_hangs_does_not_stop_the_others(client: pulsar.Client, unique: Unique, batching: bool) -> None:
+@pytest.mark.parametrize(
+    ("batching", "known"), [(False, KNOWN), (True, KNOWN), (False, 5_000)], ids=["single", "batches", "by ranges"]
+)
+def test_a_consumer_that_hangs_does_not_stop_the_others(
+    client: pulsar.Client, unique: Unique, batching: bool, known: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Pulsar stops for all keys when 20,000 messages wait for those who hang. Here they are read again later."""
+    monkeypatch.setattr(key_order, "KNOWN", known)
     topic, count = unique(), 60_000
     hanging = subscribe(client, topic, "hanging", receiver_queue_size=10)
     working = subscribe(client, topic, "working")

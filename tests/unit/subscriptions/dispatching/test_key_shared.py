@@ -176,7 +176,7 @@ def test_reading_what_was_parked_goes_on_behind_what_is_acknowledged(
     low.resize(20)
     served.reads.clear()
     assert served.received(low, 0.0) == [2, 3, 10, 11]
-    assert served.reads == [[2, 3], [10], [11]]
+    assert served.reads == [[2, 3, 10], [11]]
 
 
 def test_what_is_parked_waits_while_it_cannot_be_read(near: int) -> None:

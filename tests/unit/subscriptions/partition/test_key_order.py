@@ -6,11 +6,12 @@ import random
 from collections import defaultdict
 
 import pytest
+from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import HashRangeConflict, SubscriptionBusy
 from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS
 from pulsar_on_kafka.subscriptions.partition import key_order
-from pulsar_on_kafka.subscriptions.partition.key_order import NEAR, KeyOrder, Waiting
+from pulsar_on_kafka.subscriptions.partition.key_order import KNOWN, NEAR, KeyOrder, Look, Waiting
 from pulsar_on_kafka.subscriptions.records.hash_ranges import HashRanges, KeySharedRule
 
 
@@ -180,6 +181,25 @@ def test_dropped_payloads_keep_their_place() -> None:
     assert keys.take("a", 9) == [(0, 7, None), (1, 8, None)]
 
 
+def test_what_is_parked_of_a_slot_that_turns_out_to_be_held_is_found_when_it_is_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(key_order, "NEAR", 1)
+    keys, made = an_order("a", "b")
+    of_a = slot_of(made, "a")
+    assert keys.admit([1, 2, 3], [of_a] * 3, ["x"] * 3) == [3, 2]
+    keys.hold(0, of_a, "b")  # it said so after the partition was taken over
+    assert keys.take("a", 9) == []
+    assert keys.look("a", 9, 0, {0}.__contains__) == ([2, 3], 3)
+    assert not keys.is_parked("a", 2, of_a)
+    keys.read_back("a", 3, [])
+    assert not keys.has_for("a")
+    keys.acknowledged([0])
+    assert offsets(keys.take("a", 9)) == [1]
+    assert keys.look("a", 9, 0, {0, 1}.__contains__) == ([2, 3], 3)
+    assert keys.is_parked("a", 2, of_a)
+
+
 class History:
     """Random consumers, acknowledgements and returns on one partition, judged by what they may see."""
 
@@ -200,6 +220,9 @@ class History:
         self.done: set[int] = set()
         self.in_transaction: set[int] = set()
         self.aborted: set[int] = set()
+        self.delayed: set[int] = set()
+        """Read, and not due."""
+        self.delays = self.random.choice((0.0, 0.0, 0.3))
         self.deliveries: dict[int, int] = defaultdict(int)
         self.returns: dict[int, int] = defaultdict(int)
 
@@ -209,9 +232,23 @@ class History:
         self.end += count
         for offset in new:
             self.slot[offset] = self.random.choice(self.slots)
-        self.keys.admit(new, [self.slot[offset] for offset in new], ["x"] * count)
-        self.waiting.update(new)
-        assert self.waiting - self.done <= set(self.keys.offsets_waiting())
+        delayed = {offset for offset in new if self.random.random() < self.delays}
+        self.delayed |= delayed
+        admitted = [offset for offset in new if offset not in delayed]
+        slots = [self.slot[offset] for offset in admitted]
+        parked = self.keys.admit(admitted, slots, ["x"] * len(admitted), BitMap64(delayed))
+        self.waiting.update(admitted)
+        at_hand = set(self.keys.offsets_waiting())
+        assert not at_hand.intersection(parked)
+        assert len(self.waiting - self.done - at_hand) <= self.keys.parked
+
+    def become_due(self) -> None:
+        due = self.delayed - self.done
+        for offset in due:
+            self.keys.readmit(offset, self.slot[offset], "x")
+        self.waiting |= due
+        self.aborted |= due
+        self.delayed.clear()
 
     def join(self) -> None:
         if len(self.consumers) == 5:
@@ -242,18 +279,23 @@ class History:
 
     def read_back(self, name: str) -> None:
         """Some cannot be read yet, and some are held by a transaction, and come again when that is aborted."""
-        parked = self.keys.next_parked(name, self.random.randint(1, 6))
-        if not parked:
+        look = self.look(name, self.random.randint(1, 6))
+        if look is None:
             return
-        assert parked == sorted(parked)
-        late = self.random.choice(parked) if self.random.random() < 0.1 else None
-        upto = parked[-1] if late is None else late - 1
-        wanted = [offset for offset in parked if offset <= upto and offset not in self.done]
-        held = {offset for offset in wanted if self.random.random() < 0.1}
+        assert look.offsets == sorted(set(look.offsets) - self.done)
+        upto = look.upto
+        if look.offsets and self.random.random() < 0.1:
+            upto = self.random.choice(look.offsets) - 1
+        mine = [o for o in look.offsets if o <= upto and self.keys.is_parked(name, o, self.slot[o])]
+        held = {offset for offset in mine if self.random.random() < 0.1}
         self.in_transaction.update(held)
         self.waiting.difference_update(held)
-        entries = [(offset, self.slot[offset], "x") for offset in wanted if offset not in held]
-        self.keys.read_back(name, upto, entries, [self.slot[offset] for offset in held])
+        entries = [(offset, self.slot[offset], "x") for offset in mine if offset not in held]
+        self.keys.read_back(name, upto, entries, [(offset, self.slot[offset]) for offset in held])
+
+    def look(self, name: str, limit: int) -> Look | None:
+        next_unacked = min(set(range(self.end + 1)) - self.done)
+        return self.keys.look(name, limit, next_unacked, self.done.__contains__)
 
     def abort(self) -> None:
         for offset in self.in_transaction - self.done:
@@ -315,7 +357,7 @@ class History:
 
     def run(self) -> None:
         steps = (self.read, self.take, self.take, self.take, self.acknowledge, self.acknowledge, self.nack)
-        rare = (self.join, self.leave, self.keys.shed, self.abort)
+        rare = (self.join, self.leave, self.keys.shed, self.abort, self.become_due)
         self.join()
         for _ in range(self.random.randint(20, 120)):
             step = self.random.choice(rare) if self.random.random() < 0.15 else self.random.choice(steps)
@@ -339,18 +381,22 @@ class History:
                 self.take_by(name, 9)
             self.finish(list(self.holder))
             self.abort()
+            self.become_due()
         assert len(self.done) == self.total, f"starved: {sorted(self.waiting)}"
         for name in self.consumers:
             assert not [offset for offset in offsets(self.keys.take(name, 999)) if offset not in self.done]
         assert (self.keys.waiting, self.keys.coming_again()) == (0, 0)
         for name in self.consumers:  # of what was acknowledged while it was parked nothing is left
-            parked = self.keys.next_parked(name, 2 * self.total)
-            self.keys.read_back(name, max(parked, default=0), [])
+            while (look := self.look(name, self.total)) is not None:
+                self.keys.read_back(name, look.upto, [])
         assert self.keys.parked == 0
+        assert not self.keys._ranges
 
 
 @pytest.mark.parametrize("block", range(20))
 def test_random_histories_keep_every_key_in_order(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(block * 200, block * 200 + 200):
         monkeypatch.setattr(key_order, "NEAR", (1, 4, NEAR)[seed % 3])
+        monkeypatch.setattr(key_order, "KNOWN", (0, 3, 10, KNOWN)[seed % 4])
+        monkeypatch.setattr(key_order, "_LOOKED_AT", (1, 4, 100)[seed // 3 % 3])
         History(seed).run()
