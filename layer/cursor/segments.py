@@ -150,7 +150,7 @@ class CursorSegments:
     ) -> Mapping[int, bytes]:
         """Values by offset; `wanted` says what nobody knows any more if the record there is gone."""
         partition = CURSORS.partition_for(identity.topic)
-        records: Mapping[int, LogRecord] = self._log.read_at(CURSORS, partition, sorted(wanted), deadline)
+        records = self.records_at(partition, sorted(wanted), deadline)
         values = {}
         for offset, lost in wanted.items():
             record = records.get(offset)
@@ -160,6 +160,10 @@ class CursorSegments:
                 )
             values[offset] = record.value
         return values
+
+    def records_at(self, partition: int, offsets: Sequence[int], deadline: Deadline) -> Mapping[int, LogRecord]:
+        """The records at these offsets of one partition of `cursors`; what is gone is missing. Raises StoreError."""
+        return self._log.read_at(CURSORS, partition, offsets, deadline)
 
     @contextmanager
     def _as_corrupt(self, what: str, identity: CursorIdentity, offset: int) -> Iterator[None]:

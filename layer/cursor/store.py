@@ -59,9 +59,10 @@ _MOST_BESIDE = 30_000
 class CursorStore:
     """Reads and prepares saves of cursors. Blocking; used by the thread that owns the cursor."""
 
-    def __init__(self, log: StateLog) -> None:
+    def __init__(self, log: StateLog, segments: CursorSegments | None = None) -> None:
+        """`segments`: how they are read and written, if not from the log as they are wanted."""
         self._log = log
-        self._segments = CursorSegments(log)
+        self._segments = segments or CursorSegments(log)
         self.budget = HoleBudget()
         """What the cursors that are opened here may take together."""
 

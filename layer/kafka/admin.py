@@ -239,33 +239,44 @@ class KafkaAdmin:
         found: dict[tuple[str, int], tuple[int, int]] = {}
         for begin in range(0, len(partitions), MOST_AT_ONCE):
             part = partitions[begin : begin + MOST_AT_ONCE]
-            starts = self._offsets_of(part, OffsetSpec.earliest(), deadline)
-            ends = self._offsets_of(
-                part, OffsetSpec.latest(), deadline
-            )  # afterwards, so that none lies below its start
+            starts = self._offsets_of(dict.fromkeys(part, OffsetSpec.earliest()), deadline)
+            # Afterwards, so that none lies below its start.
+            ends = self._offsets_of(dict.fromkeys(part, OffsetSpec.latest()), deadline)
             found |= {where: (starts[where], end) for where, end in ends.items() if where in starts}
         return found
 
-    def ends_now(self, partitions: Sequence[tuple[str, int]], deadline: Deadline) -> dict[tuple[str, int], int]:
+    def ends_now(
+        self, partitions: Sequence[tuple[str, int]], deadline: Deadline, *missing: type[errors.LayerError]
+    ) -> dict[tuple[str, int], int]:
         """High watermark of each (topic, partition), one request for each `MOST_AT_ONCE` and broker. One that has no
-        leader now, is gone, or whose leader does not answer in time, is missing."""
-        found: dict[tuple[str, int], int] = {}
-        for begin in range(0, len(partitions), MOST_AT_ONCE):
-            found |= self._offsets_of(
-                partitions[begin : begin + MOST_AT_ONCE], OffsetSpec.latest(), deadline, errors.DeadlineExceeded
-            )
-        return found
+        leader now, is gone, or whose leader does not answer in time, is missing, and one with an error of `missing`."""
+        return self._offsets_now(partitions, OffsetSpec.latest(), deadline, missing)
 
-    def _offsets_of(
+    def starts_now(
+        self, partitions: Sequence[tuple[str, int]], deadline: Deadline, *missing: type[errors.LayerError]
+    ) -> dict[tuple[str, int], int]:
+        """Log start of each (topic, partition), as `ends_now`."""
+        return self._offsets_now(partitions, OffsetSpec.earliest(), deadline, missing)
+
+    def _offsets_now(
         self,
         partitions: Sequence[tuple[str, int]],
         spec: Any,
         deadline: Deadline,
-        *missing: type[errors.LayerError],
+        missing: tuple[type[errors.LayerError], ...],
+    ) -> dict[tuple[str, int], int]:
+        found: dict[tuple[str, int], int] = {}
+        for begin in range(0, len(partitions), MOST_AT_ONCE):
+            part = partitions[begin : begin + MOST_AT_ONCE]
+            found |= self._offsets_of(dict.fromkeys(part, spec), deadline, errors.DeadlineExceeded, *missing)
+        return found
+
+    def _offsets_of(
+        self, specs: Mapping[tuple[str, int], Any], deadline: Deadline, *missing: type[errors.LayerError]
     ) -> dict[tuple[str, int], int]:
         """`missing`: errors whose partitions are left out, beside those without a leader and those that are gone."""
         found: dict[tuple[str, int], int] = {}
-        request = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+        request = {TopicPartition(topic, partition): spec for (topic, partition), spec in specs.items()}
         for where, future in self._handle.list_offsets(request, **self._budget(deadline)).items():
             what = f"asking for offsets of {where.topic}-{where.partition}"
             with suppress(errors.NoLeaderNow, errors.NoSuchTopic, *missing):
@@ -278,10 +289,19 @@ class KafkaAdmin:
     ) -> dict[tuple[str, int], int | None]:
         """Offset of the first record of each (topic, partition) whose timestamp is at or above `timestamp_ms`; None
         where there is none. One without a leader now, or that is gone, is missing."""
+        return self.offsets_at_times(dict.fromkeys(partitions, timestamp_ms), deadline)
+
+    def offsets_at_times(
+        self,
+        times_ms: Mapping[tuple[str, int], int],
+        deadline: Deadline,
+        *missing: type[errors.LayerError],
+    ) -> dict[tuple[str, int], int | None]:
+        """The same with a time for each; one with an error of `missing` is missing, too."""
         found: dict[tuple[str, int], int | None] = {}
-        for begin in range(0, len(partitions), MOST_AT_ONCE):
-            part = partitions[begin : begin + MOST_AT_ONCE]
-            answers = self._offsets_of(part, OffsetSpec.for_timestamp(timestamp_ms), deadline)
+        wanted = [(where, OffsetSpec.for_timestamp(timestamp_ms)) for where, timestamp_ms in times_ms.items()]
+        for begin in range(0, len(wanted), MOST_AT_ONCE):
+            answers = self._offsets_of(dict(wanted[begin : begin + MOST_AT_ONCE]), deadline, *missing)
             found |= {where: offset if offset >= 0 else None for where, offset in answers.items()}
         return found
 

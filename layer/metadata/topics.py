@@ -95,6 +95,24 @@ class Topic:
         return partition if self.partitioned else -1
 
 
+def opened_topic(record: TopicRecord, partitions: int) -> Topic:
+    """A topic as it is on record, of which Kafka has so many partitions."""
+    name, partitioned = TopicName.parse(record.name), record.partitions > 0
+    return Topic(
+        name,
+        record.kafka_topic,
+        record.kafka_topic_id,
+        partitions if partitioned else 1,
+        partitioned,
+        LedgerLayout(record.incarnation, record.entries_per_ledger),
+        record.bound,
+        record.policies,
+        tuple(str(name.with_partition(p)) for p in range(partitions)) if partitioned else (str(name),),
+        {int(partition): end for partition, end in record.compacted_to.items()},
+        backlog_exceeded=record.backlog_exceeded,
+    )
+
+
 def check_backlog(topic: Topic, now_ms: int) -> None:
     """Raises BacklogQuotaHolds or BacklogQuotaRefuses where no further producer may be made now."""
     exceeded = topic.backlog_exceeded
@@ -631,25 +649,11 @@ class Topics:
         DELETED. None when the Kafka topic is gone.
         """
         _, described = self._look(record, deadline)
-        name = TopicName.parse(record.name)
         if described is None:
             deadline.check(f"brokers to agree that Kafka topic {record.kafka_topic} is gone")
             self._set_state(record, LifeState.DELETED, deadline)
             return None
-        partitioned = record.partitions > 0
-        return Topic(
-            name,
-            record.kafka_topic,
-            record.kafka_topic_id,
-            described.partitions if partitioned else 1,
-            partitioned,
-            LedgerLayout(record.incarnation, record.entries_per_ledger),
-            record.bound,
-            record.policies,
-            tuple(str(name.with_partition(p)) for p in range(described.partitions)) if partitioned else (str(name),),
-            {int(partition): end for partition, end in record.compacted_to.items()},
-            backlog_exceeded=record.backlog_exceeded,
-        )
+        return opened_topic(record, described.partitions)
 
     def _look(self, record: TopicRecord, deadline: Deadline) -> tuple[float, TopicDescription | None]:
         """What Kafka has now of a life that was made, None where its topic is gone; and when that was asked (monotonic

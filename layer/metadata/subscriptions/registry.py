@@ -93,15 +93,15 @@ class Subscriptions:
         if current is None:
             return None
         record = decode_subscription(current.value)
-        return self._opened(topic, current, record) if _alive(record, topic) else None
+        return opened_subscription(topic, current, record) if is_alive(record, topic) else None
 
     def list(self, topic: Topic, deadline: Deadline) -> list[Subscription]:
         """The subscriptions of a topic, by name."""
         found = []
         for current in self._entities.at(str(topic.name), deadline).values():
             record = decode_subscription(current.value)
-            if _alive(record, topic):
-                found.append(self._opened(topic, current, record))
+            if is_alive(record, topic):
+                found.append(opened_subscription(topic, current, record))
         return sorted(found, key=lambda subscription: subscription.name)
 
     def replicated(self, deadline: Deadline) -> Sequence[tuple[str, str]]:
@@ -166,7 +166,7 @@ class Subscriptions:
             record = decode_subscription(current.value) if current is not None else None
             claim = self._occupants.claim(claimant) if claimant is not None else None
             wanted = range(topic.partitions) if partition is None else (partition,)
-            if record is None or not _alive(record, topic):
+            if record is None or not is_alive(record, topic):
                 self._resolve(topic, wanted, starts, from_earliest, deadline)
                 served = None if partition is None else (partition,)
                 blank = replace(self._new(topic, name, kind, starts), partitions=served, non_durable=non_durable)
@@ -191,7 +191,7 @@ class Subscriptions:
         if record.incarnation >= 0:  # somebody may have it open
             seats = other_seats(record, partition) + ([partition] if replaced and claimant is not None else [])
             self._look_again(topic, current, replaced.get(name), seats, claimant, deadline)
-        return self._opened(topic, current, record, partition)
+        return opened_subscription(topic, current, record, partition)
 
     def _new(self, topic: Topic, name: str, kind: SubscriptionType, starts: Mapping[int, int]) -> SubscriptionRecord:
         return SubscriptionRecord(
@@ -210,7 +210,7 @@ class Subscriptions:
         check_subscription_name(name)
 
         def created(current: Versioned | None) -> bytes | None:
-            if current is not None and _alive(decode_subscription(current.value), topic):
+            if current is not None and is_alive(decode_subscription(current.value), topic):
                 raise errors.AlreadyExists(f"subscription {name} of {topic.name} exists already")
             return encode_subscription(
                 replace(self._new(topic, name, SubscriptionType.EXCLUSIVE, offsets), follows=follows)
@@ -218,7 +218,7 @@ class Subscriptions:
 
         current = self._entities.update((str(topic.name), name), created, deadline)
         current = self._behind_what_goes(topic, name, current, offsets, deadline)
-        return self._opened(topic, current, decode_subscription(current.value))
+        return opened_subscription(topic, current, decode_subscription(current.value))
 
     def find_or_create(self, topic: Topic, name: str, deadline: Deadline, *, follows: bool = False) -> Subscription:
         """The subscription as it is, or made at the log's start: several may do so at once."""
@@ -244,7 +244,7 @@ class Subscriptions:
         None leaves it as it is."""
 
         def remembered(record: SubscriptionRecord) -> SubscriptionRecord | None:
-            if not _alive(record, subscription.topic):
+            if not is_alive(record, subscription.topic):
                 return None
             return replace(
                 record,
@@ -259,7 +259,7 @@ class Subscriptions:
         """Until a consumer or an administrator says otherwise. What is no subscription any more is left alone."""
 
         def stopped(record: SubscriptionRecord) -> SubscriptionRecord | None:
-            return replace(record, replicated=False) if _alive(record, subscription.topic) else None
+            return replace(record, replicated=False) if is_alive(record, subscription.topic) else None
 
         self._amend(subscription, stopped, deadline)
 
@@ -286,7 +286,7 @@ class Subscriptions:
         found: SubscriptionRecord | None = None
         if current is not None:  # it may have got groups since it was opened
             found = decode_subscription(current.value)
-            subscription = self._opened(subscription.topic, current, found, partition)
+            subscription = opened_subscription(subscription.topic, current, found, partition)
         concerned = subscription.groups if partition is None else (subscription.group, subscription.whole_group)
         if any(self._admin.describe_group(group, deadline).members for group in concerned):
             raise errors.SubscriptionBusy(
@@ -335,9 +335,9 @@ class Subscriptions:
         partition = subscription.partition
         current = self._current(subscription.topic, subscription.name, deadline)
         record = decode_subscription(current.value) if current is not None else None
-        if current is None or record is None or not _alive(record, subscription.topic):
+        if current is None or record is None or not is_alive(record, subscription.topic):
             raise errors.NoSuchSubscription(f"subscription {subscription.name} of {subscription.topic.name} is gone")
-        now = self._opened(subscription.topic, current, record, partition)
+        now = opened_subscription(subscription.topic, current, record, partition)
         if any(now.life(p) != subscription.life(p) for p in subscription.served):
             raise errors.NoSuchSubscription(f"subscription {subscription.name} of {subscription.place} was made anew")
         seat = seat_of(record, partition)
@@ -365,7 +365,7 @@ class Subscriptions:
 
         def begun_later(found: Versioned) -> bytes | None:
             record = decode_subscription(found.value)
-            if not _alive(record, topic) or _incarnation(topic, found, record) != incarnation:
+            if not is_alive(record, topic) or _incarnation(topic, found, record) != incarnation:
                 return None
             later = {
                 partition: max(offset, raised.get(int(partition), 0))
@@ -474,33 +474,36 @@ class Subscriptions:
             ask = self._admin.start_offsets if from_earliest else self._admin.end_offsets
             starts.update(ask(topic.kafka_topic, unknown, deadline))
 
-    def _opened(
-        self, topic: Topic, current: Versioned, record: SubscriptionRecord, partition: int | None = None
-    ) -> Subscription:
-        seat = seat_of(record, partition)
-        seats = {int(name): found for name, found in record.seats.items()}
-        return Subscription(
-            topic,
-            record.subscription,
-            SubscriptionType(seat.type if seat is not None else record.type),
-            seat_group(topic.kafka_topic, record.subscription, partition),
-            _incarnation(topic, current, record),
-            {int(p): offset for p, offset in record.start_offsets.items()},
-            record.properties,
-            record.replicated,
-            partition,
-            record.by_partition,
-            None if record.partitions is None else tuple(record.partitions),
-            {p: found.rebirths for p, found in seats.items()},
-            {p: seat_group(topic.kafka_topic, record.subscription, p) for p in seats},
-            {p: SubscriptionType(found.type) for p, found in seats.items()},
-            record.replicated_by,
-            record.follows,
-            record.non_durable,
-        )
+
+def opened_subscription(
+    topic: Topic, current: Versioned, record: SubscriptionRecord, partition: int | None = None
+) -> Subscription:
+    """A subscription, or what of it is on one partition, as it is on record."""
+    seat = seat_of(record, partition)
+    seats = {int(name): found for name, found in record.seats.items()}
+    return Subscription(
+        topic,
+        record.subscription,
+        SubscriptionType(seat.type if seat is not None else record.type),
+        seat_group(topic.kafka_topic, record.subscription, partition),
+        _incarnation(topic, current, record),
+        {int(p): offset for p, offset in record.start_offsets.items()},
+        record.properties,
+        record.replicated,
+        partition,
+        record.by_partition,
+        None if record.partitions is None else tuple(record.partitions),
+        {p: found.rebirths for p, found in seats.items()},
+        {p: seat_group(topic.kafka_topic, record.subscription, p) for p in seats},
+        {p: SubscriptionType(found.type) for p, found in seats.items()},
+        record.replicated_by,
+        record.follows,
+        record.non_durable,
+    )
 
 
-def _alive(record: SubscriptionRecord, topic: Topic) -> bool:
+def is_alive(record: SubscriptionRecord, topic: Topic) -> bool:
+    """It speaks of a subscription that is there, of this life of the topic."""
     return record.state is LifeState.ACTIVE and record.topic_incarnation == topic.layout.incarnation
 
 

@@ -1,0 +1,524 @@
+"""Gathering an overview of all subscriptions, again and again, at a cost that does not grow with their number.
+
+Nobody is asked about a subscription. A pass asks for the ends of all logs (one request for 2,000 partitions and
+broker), reads on what has come to the state topics and to Kafka's topic of commits, and works the rest out. Log starts
+are asked for in one pass of ten, and publish times of old entries while they are not known well (one request for 2,000
+partitions, in a pass).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
+
+from pulsar_on_kafka.admin.overview.following import FollowedLogs, states_of
+from pulsar_on_kafka.admin.overview.progress import Growth, Progress, Seen, stuck_since
+from pulsar_on_kafka.admin.overview.records import (
+    Overview,
+    PartitionOverview,
+    SubscriptionOverview,
+    TopicOverview,
+)
+from pulsar_on_kafka.admin.overview.times import Landmarks, worth_asking
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Corrupt, NotAuthorized, OffsetOutOfRange
+from pulsar_on_kafka.base.processes import is_over
+from pulsar_on_kafka.client.consumer.letters import DLQ_SUFFIX
+from pulsar_on_kafka.cursor.at_hand import NotAtHand, SegmentsAtHand
+from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
+from pulsar_on_kafka.cursor.saved import UnreadableCursor
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.kafka.groups.offsets_topic import CommitPlace, GroupCommit
+from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
+from pulsar_on_kafka.kafka.records import CommittedOffset, GroupMember, KafkaRecord
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import CursorCheckpoint
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
+    LifeState,
+    SubscriptionRecord,
+    TopicRecord,
+    decode_namespace,
+    decode_subscription,
+    decode_topic,
+)
+from pulsar_on_kafka.mapping.state.state_topics import (
+    CURSOR_CHECKPOINTS,
+    CURSORS,
+    TRANSACTION_BUFFER_SNAPSHOT,
+    TRANSACTION_PENDING_ACK,
+)
+from pulsar_on_kafka.metadata.namespaces import BUILT_IN
+from pulsar_on_kafka.metadata.subscriptions.registry import is_alive, opened_subscription
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.metadata.topics import Topic, opened_topic
+from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.statelog.api import log_record
+from pulsar_on_kafka.statelog.versioned import Versioned
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+
+EVERY_S: Final = 30.0
+"""Between two passes, where it is done all the time."""
+_STARTS_EVERY: Final = 10
+"""Passes."""
+_LOOK_EVERY_S: Final = 300.0
+_LONGEST_ABSENCE_S: Final = 43_200.0
+"""Half of what tombstones last."""
+_MOST_SEGMENTS: Final = 1000
+"""Records of `cursors` that are read in a pass; other cursors keep what was known of them until the next one."""
+_SEGMENT_ROUNDS: Final = 4
+_QUEUE_KBYTES: Final = 4096
+
+Place: TypeAlias = tuple[str, int]
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """What is known of one cursor. `made_of` is what `seen` was made of: as long as it is the same, so is that."""
+
+    seen: Seen
+    progress: Progress
+    made_of: object = None
+    saved_ms: int = 0
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What is known of one partition's log."""
+
+    start: int
+    growth: Growth
+    landmarks: Landmarks = field(default_factory=Landmarks)
+
+
+class Gatherer:
+    """For one thread. Memory: as `FollowedLogs`, some kilobytes for each topic, subscription and partition: with 10,000
+    of each some 100 MB; and during a pass 1,000 records of cursors whose holes do not fit their commit."""
+
+    def __init__(self, services: Services) -> None:
+        settings = services.settings
+        self._services = services
+        self._reader = RangeReader(settings.of_state(settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES)))
+        self._segments = SegmentsAtHand(services.log)
+        self._store = CursorStore(services.log, self._segments)
+        self._cursors: dict[CursorIdentity, _Cursor] = {}
+        self._partitions: dict[Place, _Partition] = {}
+        self._passes = 0
+        self._last_s = time.monotonic()
+        self._start_over()
+
+    def close(self) -> None:
+        """A second call does nothing."""
+        self._reader.close()
+
+    def gather(self, deadline: Deadline, *, asking: int = 1) -> Overview:
+        """One pass. `asking`: how often, at most, Kafka is asked when old entries were published; each time halves what
+        is not known of their age.
+
+        Raises StoreError: Kafka cannot be asked now.
+        """
+        began_s, now_ms = time.monotonic(), self._services.clock.now_ms()
+        if began_s - self._last_s > _LONGEST_ABSENCE_S:
+            self._start_over()
+        try:
+            ends = self._read_on(began_s, deadline)
+        except OffsetOutOfRange:
+            self._start_over()
+            ends = self._read_on(began_s, deadline)
+        topics = self._topics()
+        subscriptions = self._subscriptions(topics)
+        self._see_logs(topics.values(), ends, began_s, now_ms, deadline)
+        self._see_cursors(subscriptions, began_s, now_ms, deadline)
+        for _ in range(asking):
+            if not self._ask_times(subscriptions, now_ms, deadline):
+                break
+        made = self._overview(topics, subscriptions, now_ms)
+        self._forget(topics.values(), subscriptions)
+        self._passes += 1
+        self._last_s = began_s
+        return made(time.monotonic() - began_s)
+
+    # Reading ------------------------------------------------------------------------------------------------------
+
+    def _start_over(self) -> None:
+        self._logs = FollowedLogs(self._services.log.kafka_name)
+        self._looked_s: float | None = None
+
+    def _read_on(self, began_s: float, deadline: Deadline) -> dict[Place, int]:
+        logs, admin = self._logs, self._services.admin
+        if self._looked_s is None or began_s - self._looked_s > _LOOK_EVERY_S:
+            logs.look(admin, deadline)
+            self._looked_s = began_s
+        new = logs.not_begun()
+        starts = admin.starts_now(new, deadline, NotAuthorized) if new else {}
+        ends = admin.ends_now([*logs.wanted(), *self._partitions], deadline, NotAuthorized)
+        logs.read_on(self._reader, ends, starts, deadline)
+        return ends
+
+    def _topics(self) -> dict[str, tuple[Topic, TopicRecord]]:
+        """The persistent topics that live, by name."""
+        found = {}
+        for state in states_of(self._logs.topics).values():
+            record = self._decode(state, decode_topic)
+            if record is not None and record.state is LifeState.ACTIVE and TopicName.parse(record.name).is_persistent:
+                found[record.name] = opened_topic(record, max(1, record.partitions)), record
+        return found
+
+    def _subscriptions(
+        self, topics: Mapping[str, tuple[Topic, TopicRecord]]
+    ) -> list[tuple[Subscription, SubscriptionRecord]]:
+        found = []
+        for (name, _), state in sorted(states_of(self._logs.subscriptions).items()):
+            record = self._decode(state, decode_subscription)
+            topic = topics.get(name)
+            if record is None or topic is None or not is_alive(record, topic[0]):
+                continue
+            subscription = opened_subscription(topic[0], state, record)
+            if record.non_durable and self._logs.reads_commits and not self._members(subscription):
+                continue
+            found.append((subscription, record))
+        return found
+
+    @staticmethod
+    def _decode(state: Versioned, decode: Callable[[bytes], T]) -> T | None:
+        try:
+            return decode(state.value)
+        except CorruptRecord:
+            return None
+
+    def _members(self, subscription: Subscription) -> list[tuple[GroupMember, int | None]]:
+        """The live members of its groups, with the partition that the group is for; None: all."""
+        groups: dict[str, int | None] = {subscription.whole_group: None}
+        if subscription.by_partition:
+            groups = {group: number for number, group in subscription.partition_groups.items()}
+        members = self._logs.groups.members
+        return [
+            (member, number)
+            for group, number in groups.items()
+            for member in members.get(group, ())
+            if not is_over(member.client_id)
+        ]
+
+    # Seeing -------------------------------------------------------------------------------------------------------
+
+    def _see_logs(
+        self,
+        topics: Iterable[tuple[Topic, TopicRecord]],
+        ends: dict[Place, int],
+        now_s: float,
+        now_ms: int,
+        deadline: Deadline,
+    ) -> None:
+        places = [(topic.kafka_topic, number) for topic, _ in topics for number in range(topic.partitions)]
+        new = [place for place in places if place not in self._partitions]
+        admin = self._services.admin
+        ask = places if self._passes % _STARTS_EVERY == 0 else new
+        starts = admin.starts_now(ask, deadline, NotAuthorized)
+        ends |= admin.ends_now(new, deadline, NotAuthorized)
+        for place in places:
+            end = ends.get(place)
+            if end is None:
+                continue
+            log = self._partitions.get(place)
+            if log is None:
+                log = self._partitions[place] = _Partition(starts.get(place, 0), Growth(end))
+            log.start = max(log.start, starts.get(place, 0))
+            if end < log.growth.end:  # another Kafka topic of that name
+                log.start, log.landmarks = starts.get(place, 0), Landmarks()
+            log.growth.saw(end, now_s)
+            log.landmarks.note(now_ms, end)
+
+    def _see_cursors(
+        self,
+        subscriptions: Iterable[tuple[Subscription, SubscriptionRecord]],
+        now_s: float,
+        now_ms: int,
+        deadline: Deadline,
+    ) -> None:
+        cursors = [
+            (subscription, record, cursor_identity(subscription, number))
+            for subscription, record in subscriptions
+            for number in subscription.served
+        ]
+        waiting = cursors
+        for _ in range(_SEGMENT_ROUNDS):
+            waiting = [each for each in waiting if not self._see(*each, now_s, now_ms, deadline)]
+            if not self._read_segments(deadline):
+                break
+        for _, _, identity in waiting:  # as it was known before
+            known = self._cursors.get(identity)
+            if known is not None:
+                known.progress.saw(known.seen, now_s, now_ms)
+        self._segments.at_hand.clear()
+        self._segments.wanted.clear()
+
+    def _see(
+        self,
+        subscription: Subscription,
+        record: SubscriptionRecord,
+        identity: CursorIdentity,
+        now_s: float,
+        now_ms: int,
+        deadline: Deadline,
+    ) -> bool:
+        """False: records have to be read first."""
+        number, known = identity.partition, self._cursors.get(identity)
+        log = self._partitions.get((identity.kafka_topic, number))
+        commit = self._commit(subscription.saving_group(number), identity)
+        other = subscription.other_group(number)
+        elsewhere = None if other is None else self._commit(other, identity)
+        copy = self._checkpoint(identity)
+        trimmed = 0 if log is None else log.start
+        made_of = (commit, elsewhere, copy, trimmed if known is None or known.seen.next_unacked < trimmed else None)
+        if known is None or known.made_of != made_of:
+            try:
+                seen = self._recovered(subscription, identity, (commit, elsewhere, copy), trimmed, deadline)
+            except NotAtHand:
+                return False
+            saved_ms = max(
+                0 if commit is None else commit.committed_ms,
+                0 if elsewhere is None else elsewhere.committed_ms,
+                0 if copy is None else copy.written_ms,
+            )
+            if known is None:
+                known = self._cursors[identity] = _Cursor(seen, Progress(seen, saved_ms or record.created_ms))
+            known.seen, known.saved_ms = seen, saved_ms
+            known.made_of = (commit, elsewhere, copy, trimmed if seen.next_unacked < trimmed else None)
+        known.progress.saw(known.seen, now_s, now_ms)
+        return True
+
+    def _recovered(
+        self,
+        subscription: Subscription,
+        identity: CursorIdentity,
+        saved: tuple[GroupCommit | None, GroupCommit | None, CursorCheckpoint | None],
+        trimmed: int,
+        deadline: Deadline,
+    ) -> Seen:
+        commit, elsewhere, copy = (
+            None if each is None else CommittedOffset(each.kafka_offset, each.metadata) for each in saved
+        )
+        recover = partial(
+            self._store.recover,
+            identity, commit, copy, subscription.start_offset(identity.partition), deadline, elsewhere,
+        )  # fmt: skip
+        unreadable = ""
+        try:
+            found = recover()
+        except (UnreadableCursor, Corrupt) as reason:
+            unreadable = str(reason)
+            found = recover(with_holes=False)
+        state = found.state
+        if state.next_unacked < trimmed:
+            try:
+                state.acknowledge_cumulative(trimmed - 1)
+            except UnreadableCursor as reason:
+                unreadable = str(reason)
+                state.reset(trimmed)
+        suspects = 0 if state.deliveries is None else len(state.deliveries.suspects)
+        return Seen(state.next_unacked, len(state.deleted), state.deleted.count_gaps(), suspects, unreadable)
+
+    def _commit(self, group: str, identity: CursorIdentity) -> GroupCommit | None:
+        return self._logs.groups.commits.get(CommitPlace(group, identity.kafka_topic, identity.partition))
+
+    def _checkpoint(self, identity: CursorIdentity) -> CursorCheckpoint | None:
+        return self._logs.checkpoints[CURSOR_CHECKPOINTS.partition_for(identity.topic)].newest(identity.name)
+
+    def _read_segments(self, deadline: Deadline) -> bool:
+        """Read what cursors were found to need; whether anything was."""
+        at_hand = self._segments.at_hand
+        room = max(0, _MOST_SEGMENTS - len(at_hand))
+        wanted = sorted(self._segments.wanted)[:room]
+        self._segments.wanted.clear()
+        name = self._services.log.kafka_name(CURSORS)
+
+        def take(number: int, records: list[KafkaRecord]) -> None:
+            at_hand[wanted[number]] = log_record(records[0])
+
+        ranges = [OffsetRange(name, partition, offset, offset + 1) for partition, offset in wanted]
+        failed = self._reader.read(ranges, take, deadline) if wanted else {}
+        for number, where in enumerate(wanted):
+            if number not in failed or isinstance(failed[number], OffsetOutOfRange):
+                at_hand.setdefault(where, None)
+        return len(failed) < len(wanted)
+
+    # Times --------------------------------------------------------------------------------------------------------
+
+    def _ask_times(
+        self,
+        subscriptions: Iterable[tuple[Subscription, SubscriptionRecord]],
+        now_ms: int,
+        deadline: Deadline,
+    ) -> bool:
+        """Ask, of each partition once, when its oldest unacknowledged entry was published; whether Kafka told."""
+        wanted: dict[Place, int] = {}
+        for subscription, _ in subscriptions:
+            for number in subscription.served:
+                place = subscription.topic.kafka_topic, number
+                log, cursor = self._partitions.get(place), self._cursors.get(cursor_identity(subscription, number))
+                if log is None or cursor is None or place in wanted:
+                    continue
+                first = max(log.start, cursor.seen.next_unacked)
+                published = log.landmarks.of(first) if first < log.growth.end else None
+                within_ms = round(EVERY_S * 1000) if self._passes else 1000
+                if published is not None:
+                    time_ms = worth_asking(published, now_ms, within_ms)
+                    if time_ms is not None:
+                        wanted[place] = time_ms
+        if not wanted:
+            return False
+        found = self._services.admin.offsets_at_times(wanted, deadline, NotAuthorized)
+        for place, offset in found.items():
+            log = self._partitions[place]
+            log.landmarks.note(wanted[place], log.growth.end if offset is None else offset)
+        return bool(found)
+
+    # Telling ------------------------------------------------------------------------------------------------------
+
+    def _overview(
+        self,
+        topics: Mapping[str, tuple[Topic, TopicRecord]],
+        subscriptions: Iterable[tuple[Subscription, SubscriptionRecord]],
+        now_ms: int,
+    ) -> partial[Overview]:
+        told = {name: self._topic(topic) for name, (topic, _) in sorted(topics.items())}
+        namespaces = {
+            record.name
+            for state in states_of(self._logs.namespaces).values()
+            if (record := self._decode(state, decode_namespace)) is not None and record.state is LifeState.ACTIVE
+        }
+        names = sorted({name for name in {*namespaces, *BUILT_IN} if "/" in name})
+        logs = self._logs
+        incomplete = [f"{topic}: {reason}" for topic, reason in logs.failures.items()]
+        incomplete += logs.unreadable()
+        silent = sum(
+            (topic.kafka_topic, number) not in self._partitions
+            for topic, _ in topics.values()
+            for number in range(topic.partitions)
+        )
+        if silent:
+            incomplete.append(f"{silent} partitions have no leader now, or may not be seen")
+        found = tuple(self._subscription(each, told) for each, _ in subscriptions)
+        tenants = tuple(sorted({name.partition("/")[0] for name in names}))
+
+        def made(took_s: float) -> Overview:
+            return Overview(
+                self._services.cluster_id, now_ms, took_s, logs.reads_commits, tenants, tuple(names),
+                tuple(told.values()), found, tuple(incomplete),
+            )  # fmt: skip
+
+        return partial(made)
+
+    def _topic(self, topic: Topic) -> TopicOverview:
+        name = str(topic.name)
+        logs = [self._partitions.get((topic.kafka_topic, number)) for number in range(topic.partitions)]
+        known = [log for log in logs if log is not None]
+        buffer = self._logs.buffers[TRANSACTION_BUFFER_SNAPSHOT.partition_for(name)]
+        open_ones = sum(
+            len(buffer.open_bounds(DataPartition(name, number, topic.layout.incarnation)))
+            for number in range(topic.partitions)
+        )
+        rates = [log.growth.per_s for log in known if log.growth.per_s is not None]
+        return TopicOverview(
+            name,
+            topic.partitions,
+            sum(max(0, log.growth.end - log.start) for log in known),
+            sum(log.growth.total for log in known),
+            sum(rates) if rates else None,
+            open_ones,
+        )
+
+    def _subscription(self, subscription: Subscription, topics: Mapping[str, TopicOverview]) -> SubscriptionOverview:
+        members, owners = [], dict[int, str]()
+        for member, only in self._members(subscription):
+            who = f"{member.client_id} {member.host}"
+            members.append(who)
+            for kafka_topic, number in member.assigned:
+                if kafka_topic == subscription.topic.kafka_topic and only in (None, number):
+                    owners[number] = who
+        name, kind = str(subscription.topic.name), subscription.type.value
+        if subscription.by_partition:
+            kind = " and ".join(sorted({each.value for each in subscription.partition_types.values()}))
+        return SubscriptionOverview(
+            name,
+            subscription.name,
+            kind,
+            not subscription.non_durable,
+            subscription.replicated,
+            tuple(members),
+            sum(topics[letters].entries for letters in _dead_letter_topics(subscription) if letters in topics),
+            tuple(
+                told
+                for number in subscription.served
+                if (told := self._partition(subscription, number, owners.get(number, ""))) is not None
+            ),
+        )
+
+    def _partition(self, subscription: Subscription, number: int, owner: str) -> PartitionOverview | None:
+        identity = cursor_identity(subscription, number)
+        log, cursor = self._partitions.get((identity.kafka_topic, number)), self._cursors.get(identity)
+        if log is None or cursor is None:
+            return None
+        seen, progress, end = cursor.seen, cursor.progress, log.growth.end
+        backlog = max(0, end - seen.next_unacked - seen.acknowledged)
+        published = log.landmarks.of(seen.next_unacked) if backlog else None
+        oldest_ms = None if published is None else published.before_ms
+        return PartitionOverview(
+            number,
+            log.start,
+            end,
+            seen.next_unacked - 1,
+            backlog,
+            seen.acknowledged,
+            seen.holes,
+            seen.suspects,
+            oldest_ms,
+            stuck_since(backlog, progress.moved_ms, oldest_ms),
+            progress.per_s,
+            log.growth.per_s,
+            progress.total,
+            len(self._transactions(identity)),
+            cursor.saved_ms,
+            owner,
+            seen.unreadable,
+        )
+
+    def _transactions(self, identity: CursorIdentity) -> set[TxnId]:
+        """Those that hold acknowledgements of a cursor and are not ended."""
+        log = self._logs.pending_acks[TRANSACTION_PENDING_ACK.partition_for(identity.topic)]
+        acks = log.cursor(CursorName(*identity.name))
+        return set(acks.life(identity.life).transactions()) - acks.ends.keys()
+
+    def _forget(
+        self,
+        topics: Iterable[tuple[Topic, TopicRecord]],
+        subscriptions: Iterable[tuple[Subscription, SubscriptionRecord]],
+    ) -> None:
+        """What is gone; and landmarks that nobody will ask of."""
+        first: dict[Place, int] = {}
+        cursors = {}
+        for subscription, _ in subscriptions:
+            for number in subscription.served:
+                identity = cursor_identity(subscription, number)
+                known = self._cursors.get(identity)
+                if known is not None:
+                    cursors[identity] = known
+                    place = identity.kafka_topic, number
+                    first[place] = min(first.get(place, known.seen.next_unacked), known.seen.next_unacked)
+        places = {(topic.kafka_topic, number) for topic, _ in topics for number in range(topic.partitions)}
+        self._cursors = cursors
+        self._partitions = {place: log for place, log in self._partitions.items() if place in places}
+        for place, log in self._partitions.items():
+            log.landmarks.forget_below(first.get(place, log.growth.end))
+
+
+def _dead_letter_topics(subscription: Subscription) -> list[str]:
+    """As they are named where a policy says nothing else: one, or one for each partition."""
+    base = str(subscription.topic.name)
+    names = [base, *(f"{base}-partition-{number}" for number in subscription.served if subscription.topic.partitioned)]
+    return [f"{name}-{subscription.name}{DLQ_SUFFIX}" for name in names]

@@ -1,0 +1,93 @@
+"""When entries of a partition were published, told from a few landmarks in its log. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from math import sqrt
+from typing import Final, NamedTuple
+
+MOST_LANDMARKS: Final = 12
+_NEAR_ENOUGH: Final = 1.1
+"""How much older an entry may be than it is said to be: a tenth."""
+_LONGEST_MS: Final = 10 * 365 * 86_400_000
+
+
+class Published(NamedTuple):
+    """An entry was published at or after `after_ms` (None: nobody knows) and before `before_ms`."""
+
+    after_ms: int | None
+    before_ms: int
+
+
+class Landmarks:
+    """At a landmark's time the log ended at its offset: what lies below was published before that time, what lies at or
+    above it was published then or later.
+
+    The log's end, noted again and again, gives landmarks; so does Kafka's answer to which entry is the first one that
+    was published at some time. Memory: `MOST_LANDMARKS`, of which those go that say least; so an age is told the less
+    exactly the greater it is.
+    """
+
+    __slots__ = ("_offsets", "_times_ms")
+
+    def __init__(self) -> None:
+        self._times_ms: list[int] = []
+        self._offsets: list[int] = []
+
+    def note(self, time_ms: int, offset: int) -> None:
+        """Producers' clocks may differ: an offset that would contradict others is taken for the nearest that does
+        not."""
+        at = bisect_left(self._times_ms, time_ms)
+        below = self._offsets[at - 1] if at else 0
+        above = self._offsets[at] if at < len(self._offsets) else offset
+        offset = max(below, min(offset, above))
+        if at < len(self._times_ms) and self._times_ms[at] == time_ms:
+            self._offsets[at] = offset
+            return
+        self._times_ms.insert(at, time_ms)
+        self._offsets.insert(at, offset)
+        self._forget_what_says_nothing(at)
+        if len(self._times_ms) > MOST_LANDMARKS:
+            self._forget_least()
+
+    def forget_below(self, offset: int) -> None:
+        """Nobody will ask for entries below this one."""
+        needless = bisect_right(self._offsets, offset) - 1
+        if needless > 0:
+            del self._times_ms[:needless]
+            del self._offsets[:needless]
+
+    def of(self, offset: int) -> Published | None:
+        """None for an entry that came after the last landmark."""
+        at = bisect_right(self._offsets, offset)
+        if at == len(self._offsets):
+            return None
+        return Published(self._times_ms[at - 1] if at else None, self._times_ms[at])
+
+    def _forget_what_says_nothing(self, near: int) -> None:
+        """Of several with one offset the first and the last say all."""
+        for at in (near + 1, near, near - 1):
+            if 0 < at < len(self._offsets) - 1 and self._offsets[at - 1] == self._offsets[at] == self._offsets[at + 1]:
+                del self._times_ms[at]
+                del self._offsets[at]
+                return
+
+    def _forget_least(self) -> None:
+        newest = self._times_ms[-1] + 1
+
+        def told_by_others(at: int) -> float:
+            return (newest - self._times_ms[at - 1]) / (newest - self._times_ms[at + 1])
+
+        least = min(range(1, len(self._times_ms) - 1), key=told_by_others)
+        del self._times_ms[least]
+        del self._offsets[least]
+
+
+def worth_asking(published: Published, now_ms: int, within_ms: int) -> int | None:
+    """A time of which to ask what was published first, so as to know better how old an entry is; None when it is known
+    well enough: within a tenth of its age, or `within_ms`. No entry is taken for more than ten years old."""
+    youngest = max(1, now_ms - published.before_ms)
+    eldest = max(youngest, _LONGEST_MS if published.after_ms is None else now_ms - published.after_ms)
+    if eldest - youngest <= within_ms or eldest <= youngest * _NEAR_ENOUGH:
+        return None
+    return now_ms - round(sqrt(eldest * max(youngest, within_ms / 2)))
