@@ -268,10 +268,11 @@ def test_nobody_answers(admin: AdminClient, service_url: str, process: Process,
     send(other, topic, 2)
     receive(consumer, 2)
     other._session.node().memberships.deliveries.close(Deadline.after(10))
-    with AdminClient(service_url, operation_timeout_seconds=2) as hasty:
+    with AdminClient(service_url, operation_timeout_seconds=6) as hasty:
         with pytest.raises(pulsar.Timeout, match=r"partitions \[0\] of subscription s.*pulsar-on-kafka"):
             hasty.reset_cursor(topic, "s", timestamp_ms=1)
-        with pytest.raises(pulsar.Timeout, match="live members"):
+        # What it waits for when its time is over: members that stay, or what Kafka says of them on a busy machine.
+        with pytest.raises(pulsar.Timeout, match="live members|describing group"):
             hasty.unsubscribe(topic, "s", force=True)
     assert admin.list_subscriptions(topic) == ["s"]
 
