@@ -58,6 +58,9 @@ def _ack_rate(*, with_holes: bool) -> dict[str, Any]:
 CURSOR_WORKERS: Final = frozenset({"holes", "ack_rate", "many_cursors"})
 """They are in `cursor_workers`."""
 
+HUNG_WORKERS: Final = frozenset({"key_shared_hung", "key_shared_waiting"})
+"""They are in `hung_workers`."""
+
 FLEET_WORKERS: Final = frozenset({"fleet", "share_group_fleet"})
 """They are in `fleet_workers`."""
 
@@ -101,6 +104,8 @@ def _fleets(processes: int) -> tuple[Cell, ...]:
         Cell(f"share-group-{processes}", System.RAW, "share_group_fleet", 3_000 * processes, args),
     )
 
+
+_HUNG: Final[dict[str, int]] = {"rate": 20_000, "consumers": 20, "keys": 1000}
 
 _FLEET_OF_EIGHT: Final = {"processes": 8, "work_ms": 0.0, "rate": 1000}
 
@@ -198,6 +203,22 @@ GROUPS: Final = (
             Cell("layer", System.LAYER, "key_shared", 500_000, {"size": 200, "keys": 1000, "consumers": 2}),
             Cell("pulsar", System.PULSAR, "key_shared", 100_000, {"size": 200, "keys": 1000, "consumers": 2}),
         ),
+    ),
+    Group(
+        "key-shared-hung",
+        "Key_Shared, 200 B, 1,000 keys, 20 consumers, of which one hangs for ten minutes; figures of the other 19",
+        rounds=1,
+        cells=(
+            Cell("none-hangs", System.LAYER, "key_shared_hung", 600 * _HUNG["rate"], {**_HUNG, "hangs": False}),
+            Cell("layer", System.LAYER, "key_shared_hung", 600 * _HUNG["rate"], {**_HUNG, "hangs": True}),
+            Cell("pulsar", System.PULSAR, "key_shared_hung", 60 * _HUNG["rate"], {**_HUNG, "hangs": True}),
+        ),
+    ),
+    Group(
+        "key-shared-waiting",
+        "Key_Shared, 200 B, 1,000 keys, ten million messages wait for a consumer that hangs; then it goes on",
+        rounds=1,
+        cells=(Cell("layer", System.LAYER, "key_shared_waiting", 10_600_000, {"keys": 1000}),),
     ),
     Group(
         "delayed",
@@ -399,6 +420,29 @@ REQUIREMENTS: Final = (
     Requirement("producer until first delivery, ms", "open/layer", "producer_ms", Rule.ADDS_AT_MOST, 100, "open/raw"),
     Requirement("consumer until first message, ms", "open/layer", "consumer_ms", Rule.ADDS_AT_MOST, 100, "open/raw"),
     Requirement("Key_Shared beside Pulsar", "key-shared/layer", "per_s", Rule.RATIO_AT_LEAST, 2, "key-shared/pulsar"),
+    Requirement(
+        "one of 20 consumers hangs: messages a second of the others, beside the same when none hangs",
+        "key-shared-hung/layer",
+        "others_per_s",
+        Rule.RATIO_AT_LEAST,
+        0.95,
+        "key-shared-hung/none-hangs",
+    ),
+    Requirement(
+        "one of 20 consumers hangs: latency p99 of the others, beside the same when none hangs",
+        "key-shared-hung/layer",
+        "p99_ms",
+        Rule.RATIO_AT_MOST,
+        2,
+        "key-shared-hung/none-hangs",
+    ),
+    Requirement(
+        "ten million messages wait for a consumer that hangs, MB",
+        "key-shared-waiting/layer",
+        "peak_mb",
+        Rule.BELOW,
+        300,
+    ),
     Requirement("delayed delivery beside Pulsar", "delayed/layer", "per_s", Rule.RATIO_AT_LEAST, 2, "delayed/pulsar"),
     *(
         Requirement(

@@ -18,6 +18,7 @@ from tests.benchmarks.plan import (
     CURSOR_WORKERS,
     DEATH_WORKERS,
     FLEET_WORKERS,
+    HUNG_WORKERS,
     MAINTENANCE_WORKERS,
     SCHEMA_WORKERS,
     SERVICE_WORKERS,
@@ -124,6 +125,8 @@ class Session:
             return "cursor_workers"
         if cell.worker in FLEET_WORKERS:
             return "fleet_workers"
+        if cell.worker in HUNG_WORKERS:
+            return "hung_workers"
         if cell.worker in DEATH_WORKERS:
             return "death_workers"
         if cell.worker in SCHEMA_WORKERS:
