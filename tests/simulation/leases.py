@@ -130,6 +130,9 @@ class World:
         self.elsewhere = random.Random(f"elsewhere {rng.getstate()}")
         """When members own partitions of other numbers for a while, and want nothing of this one's owner."""
         self.often_elsewhere = self.elsewhere.choice((0.0, 0.05))
+        self.hangs = random.Random(f"hangs {rng.getstate()}")
+        """When consumers hang: they receive nothing, and say nothing of what they have."""
+        self.often_hangs = self.hangs.choice((0.0, 0.02, 0.05))
         self.delivered: Counter[int] = Counter()
         """How often applications received a message; not what their consumers held when they were closed in good
         order, as in Pulsar."""
@@ -371,6 +374,7 @@ class Inbox(Endpoint):
         self.run_end: int | None = None
         """Behind the last message that came since the inbox was emptied."""
         self.received: set[int] = set()
+        self.hangs = False
         super().__init__(
             name,
             world.rng.randrange(1, 15),
@@ -616,13 +620,13 @@ class Process:
         rng, world = self.world.rng, self.world
         inbox = cast("Inbox", rng.choice([each for each in self.consumers if not each.is_remote]))
         for _ in range(rng.randrange(5)):
-            if not inbox.queue:
+            if not inbox.queue or inbox.hangs:
                 break
             self.receive(inbox, inbox.queue.popleft())
         if world.asks_again.random() < world.often_again:
             self.redeliver_all(inbox)
-        while self.held and rng.random() < 0.6:
-            delivery = self.held.pop(rng.randrange(len(self.held)))
+        while (ready := self.in_working_hands()) and rng.random() < 0.6:
+            delivery = self.held.pop(ready[rng.randrange(len(ready))])
             offset, endpoint = delivery.offset, cast("Inbox", delivery.feed.endpoint)
             mine = world.holders.get(offset, (None, 0))[0] is endpoint
             if mine:
@@ -644,6 +648,18 @@ class Process:
                 if not mine:
                     world.refused_late.add(offset)
                 delivery.feed.slot.nacks.append((world.now_s, rng.choice((0.0, 0.3, 3.0)), offset, endpoint))
+
+    def inboxes(self) -> list[Inbox]:
+        return [each for each in self.consumers if isinstance(each, Inbox)]
+
+    def wake_up(self) -> None:
+        self.paused = False
+        for inbox in self.inboxes():
+            inbox.hangs = False
+
+    def in_working_hands(self) -> list[int]:
+        """Places in `held` of what is some consumer's that does not hang."""
+        return [at for at, each in enumerate(self.held) if not cast("Inbox", each.feed.endpoint).hangs]
 
     def redeliver_all(self, inbox: Inbox) -> None:
         """Of what it refused the count is raised once."""
