@@ -76,6 +76,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Skip,
     TellConsumers,
     ToldConsumer,
+    ToldWaiting,
     encode_answer,
     encode_request,
     encode_told,
@@ -412,6 +413,9 @@ VALUES: Final[Mapping[str, Case]] = {
     "answer that refuses": Case(encode_answer, decode_request, Answer(b"12345678", 0, "busy", "InvalidTxnStatus")),
     "consumers told": Case(
         encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (ToldConsumer("a", 1, 12, 3, 400, 2.5, -1),))
+    ),
+    "consumers told that are waited for": Case(
+        encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (), (ToldWaiting("pok-2", "b", 7, 1.5),))
     ),
     "lease's take-over": Case(encode_lease, decode_lease, TakeOver(_LIFE, _SESSION, 300)),
     "lease": Case(

@@ -81,6 +81,10 @@ class ConsumerStats:
     """The same for each of the last seconds, 5 to 10."""
     lease_age_s: float
     """Since it was leased a message of a partition that another process owns; -1 when it never was."""
+    waiting: int = 0
+    """Messages that wait for it, to take them or to be done with their keys (Key_Shared)."""
+    waiting_s: float = 0.0
+    """Since the last moment at which nothing waited for it; 0 when nothing does."""
 
 
 @dataclass(frozen=True, slots=True)

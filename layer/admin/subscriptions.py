@@ -117,13 +117,29 @@ class SubscriptionAdmin(AdminContext):
         found = self._subscription(topic, subscription, deadline)
         told = self.node.memberships.live_cursors.consumers(found, deadline)
         stats: list[ConsumerStats] = []
-        for process, consumers in told.items():
-            if consumers is None:
+        waiting: dict[tuple[str, str], tuple[int, float]] = {}
+        for process, of_it in told.items():
+            for each in () if of_it is None else of_it.waiting:
+                who = (each.member or process, each.name)
+                messages, for_s = waiting.get(who, (0, 0.0))
+                waiting[who] = (messages + each.messages, max(for_s, each.for_s))
+        for process, of_it in told.items():
+            if of_it is None:
                 stats.append(ConsumerStats("", process, -1, -1, -1, -1, -1.0, -1.0))
                 continue
             stats += [
-                ConsumerStats(c.name, process, c.priority, c.permits, c.unacked, c.delivered, c.rate, c.lease_age_s)
-                for c in consumers
+                ConsumerStats(
+                    c.name,
+                    process,
+                    c.priority,
+                    c.permits,
+                    c.unacked,
+                    c.delivered,
+                    c.rate,
+                    c.lease_age_s,
+                    *waiting.get((process, c.name), (0, 0.0)),
+                )
+                for c in of_it.consumers
             ]
         return stats
 

@@ -86,6 +86,30 @@ _SENDING: Final[tuple[Row[tuple[SendCounts, int]], ...]] = (
 )
 
 
+_AWAITED: Final[tuple[Row[tuple[int, float]], ...]] = (
+    (GAUGE, "pok_waiting_for_consumer", "Entries that wait for a Key_Shared consumer, of this process's partitions.",
+     lambda of: of[0]),
+    (GAUGE, "pok_waiting_for_consumer_seconds", "Since the last moment at which nothing waited for it.",
+     lambda of: of[1]),
+)  # fmt: skip
+_MOST_AWAITED: Final = 20
+"""Consumers of one subscription that have a label of their own."""
+_OTHERS: Final = "(others)"
+
+
+def awaited(found: list[PartitionStats]) -> dict[str, tuple[int, float]]:
+    """By name the consumers for which most waits, and the others together."""
+    by_name: dict[str, tuple[int, float]] = {}
+    for waiting in (each for stats in found for each in stats.waiting):
+        messages, for_s = by_name.get(waiting.consumer, (0, 0.0))
+        by_name[waiting.consumer] = (messages + waiting.messages, max(for_s, waiting.for_s))
+    most = sorted(by_name, key=lambda name: by_name[name], reverse=True)
+    shown = {name: by_name[name] for name in most[:_MOST_AWAITED]}
+    if others := [by_name[name] for name in most[_MOST_AWAITED:]]:
+        shown[_OTHERS] = (sum(messages for messages, _ in others), max(for_s for _, for_s in others))
+    return shown
+
+
 class MetricsCollector(Collector):
     """Everything that this process does on every cluster. For a registry of the application's:
 
@@ -144,6 +168,8 @@ def _receiving(nodes: list[Node], deadline: Deadline) -> Iterator[Metric]:
     yield from families(_COUNTS, _SUBSCRIPTION, counted)
     yield from (rebalances, saves)
     yield from families(_GAUGES, _SUBSCRIPTION, answered)
+    waiting = [([*labels, name], of) for labels, stats in answered for name, of in awaited(stats).items()]
+    yield from families(_AWAITED, (*_SUBSCRIPTION, "consumer"), waiting)
 
 
 _READ: Final[tuple[Row[tuple[ReadCounts, int]], ...]] = (

@@ -29,6 +29,7 @@ from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.subscriptions.partition.holding_for_transactions import deliver_again
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.partition.terms import WaitingFor
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, HeldMessages, Known, joint_rules
 from pulsar_on_kafka.subscriptions.records.endpoint import DEFAULT_MAX_UNACKED, Endpoint
@@ -73,7 +74,9 @@ class Dispatcher:
             clock, owned, endpoints, self._nacks, self._dead_lettering, self.log_end, by_slot=key_shared
         )
         self._keys = (
-            KeyShared(self._read_again, self._dead_lettering, self.counting, owned, endpoints) if key_shared else None
+            KeyShared(clock, self._read_again, self._dead_lettering, self.counting, owned, endpoints)
+            if key_shared
+            else None
         )
         self._blocked = False
         self.late_elsewhere: Callable[[int, BitMap64, Endpoint], None] = lambda partition, offsets, endpoint: None
@@ -96,6 +99,10 @@ class Dispatcher:
         if self._keys is not None:
             return self._keys.is_stuck()
         return any(owned.waits_for_room() for owned in self._owned.values())
+
+    def waiting(self, owned: OwnedPartition) -> tuple[WaitingFor, ...]:
+        """Which consumers messages of a partition wait for (Key_Shared)."""
+        return () if self._keys is None else self._keys.waiting(owned)
 
     def next_due(self) -> float | None:
         """When, on the monotonic clock, the next delayed message or redelivery is due."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pyroaring import BitMap64
 
+from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import ORDERING_KEY
@@ -18,8 +19,10 @@ from pulsar_on_kafka.subscriptions.dispatching.counting import DeadLettering, De
 from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import RecordsFound, RedeliveryReads
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder, Waiting
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.partition.terms import WaitingFor
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from pulsar_on_kafka.subscriptions.records.hash_ranges import HashRanges, KeySharedRule
+from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
 
 LOOK_AHEAD_PER_CONSUMER: Final = 2_000
 """Pulsar's `keySharedLookAheadMsgInReplayThresholdPerConsumer`."""
@@ -54,12 +57,14 @@ class KeyShared:
 
     def __init__(
         self,
+        clock: Clock,
         read_again: RedeliveryReads,
         dead_lettering: DeadLettering,
         counting: DeliveryCounting,
         owned: Mapping[int, OwnedPartition],
         endpoints: list[Endpoint],
     ) -> None:
+        self._clock = clock
         self._read_again = read_again
         self._dead_lettering = dead_lettering
         self._counting = counting
@@ -67,6 +72,8 @@ class KeyShared:
         self._endpoints = endpoints
         self._ranges: HashRanges[Endpoint] = HashRanges()
         self._slots: dict[bytes, int] = {}
+        self._since: dict[tuple[int, Endpoint], float] = {}
+        """Since when, on the monotonic clock, something of a partition waits for a consumer."""
         self._turn = 0
         self._only_again = False
         self._held_back: set[int] = set()
@@ -85,6 +92,7 @@ class KeyShared:
 
     def detach(self, endpoint: Endpoint) -> None:
         """Give its keys to the others. What it held was given back to the partitions before."""
+        self._since = {key: since for key, since in self._since.items() if key[1] is not endpoint}
         self._ranges.remove(endpoint)  # first: what comes again waits for those who stay
         self._assign()
         for owned in self._owned.values():
@@ -109,6 +117,7 @@ class KeyShared:
     def _order(self, owned: OwnedPartition) -> KeyOrder[Endpoint]:
         if owned.keys is None:
             owned.keys = KeyOrder(keep_order=True)
+            self._since = {key: since for key, since in self._since.items() if key[0] != owned.number}
             self._assign_in(owned.keys)
         return owned.keys
 
@@ -171,7 +180,31 @@ class KeyShared:
                 break
         if keys.waiting_bytes > _MAX_WAITING_BYTES:
             keys.shed()
+        self._note_who_is_awaited(owned, keys)
         return handed
+
+    def _note_who_is_awaited(self, owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> None:
+        now_s, holders = self._clock.monotonic(), keys.holders_awaited()
+        for endpoint in self._endpoints:
+            if endpoint in holders or keys.has_for(endpoint):
+                self._since.setdefault((owned.number, endpoint), now_s)
+            elif self._since:
+                self._since.pop((owned.number, endpoint), None)
+
+    def waiting(self, owned: OwnedPartition) -> tuple[WaitingFor, ...]:
+        """Who is waited for, and since when."""
+        if owned.keys is None:
+            return ()
+        now_s = self._clock.monotonic()
+        return tuple(
+            WaitingFor(
+                endpoint.name,
+                endpoint.node if isinstance(endpoint, RemoteEndpoint) else "",
+                messages,
+                round(now_s - self._since.get((owned.number, endpoint), now_s), 1),
+            )
+            for endpoint, messages in owned.keys.awaited().items()
+        )
 
     def _serve(self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint) -> bool:
         handed = False

@@ -23,6 +23,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     CursorTransactionRequest,
     Request,
     ToldConsumer,
+    ToldWaiting,
 )
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
@@ -186,9 +187,10 @@ class SubscriptionMember:
         """`stats` for somebody who asks several members at once."""
         return self.run(lambda: self._serving.stats())
 
-    def ask_consumers(self) -> Future[tuple[ToldConsumer, ...]]:
-        """This process's consumers, as operators see them; the first 1,000."""
-        return self.run(lambda: self._serving.tell_consumers())
+    def ask_consumers(self) -> Future[tuple[tuple[ToldConsumer, ...], tuple[ToldWaiting, ...]]]:
+        """This process's consumers, as operators see them, and whom its partitions' messages wait for; the first 1,000
+        of each."""
+        return self.run(lambda: (self._serving.tell_consumers(), self._serving.tell_waiting()))
 
     def delivered(self) -> int:
         return sum(endpoint.delivered for endpoint in self._own_consumers())

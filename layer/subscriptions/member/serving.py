@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import islice
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
@@ -17,7 +18,11 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.saved import UnreadableCursor
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorTransactionRequest, ToldConsumer
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
+    CursorTransactionRequest,
+    ToldConsumer,
+    ToldWaiting,
+)
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
@@ -392,6 +397,16 @@ class Serving:
         """Leave the group after this step, and let every consumer's `receive` raise `failure`."""
         self._over = failure
 
+    def tell_waiting(self) -> tuple[ToldWaiting, ...]:
+        """Consumers of any process that messages of this one's partitions wait for; the first 1,000."""
+        found: dict[tuple[str, str], tuple[int, float]] = {}
+        for owned in self._owned.values():
+            for each in self.dispatcher.waiting(owned):
+                messages, for_s = found.get((each.member, each.consumer), (0, 0.0))
+                found[each.member, each.consumer] = (messages + each.messages, max(for_s, each.for_s))
+        told = (ToldWaiting(*who, messages, for_s) for who, (messages, for_s) in found.items())
+        return tuple(islice(told, _MOST_TOLD))
+
     def tell_consumers(self) -> tuple[ToldConsumer, ...]:
         """This process's consumers, as operators see them; the first 1,000."""
         own = [endpoint for endpoint in self._endpoints if not endpoint.is_remote]
@@ -411,7 +426,10 @@ class Serving:
 
     def stats(self) -> list[PartitionStats]:
         self._drain()
-        return [owned.stats(self._consumer.known_end(number)) for number, owned in sorted(self._owned.items())] + [
+        return [
+            owned.stats(self._consumer.known_end(number), self.dispatcher.waiting(owned))
+            for number, owned in sorted(self._owned.items())
+        ] + [
             PartitionStats(number, -1, 0, 0, 0, 0, 0, 0, reason)
             for number, reason in sorted(self.ownership.unreadable.items())
         ]

@@ -284,6 +284,27 @@ class KeyOrder(Generic[C]):
         """The same, and it is not parked."""
         return self._lanes[consumer].at_hand
 
+    def awaited(self) -> dict[C, int]:
+        """How many messages wait for a consumer: to take them, or to be done with what it holds of their slots. With
+        what was acknowledged while it waits."""
+        found: dict[C, int] = {}
+        for consumer, lane in self._lanes.items():
+            if consumer is not None and (lane.at_hand or lane.has_parked):
+                found[consumer] = len(lane.fresh) + len(lane.again)
+        for slot, entries in self._stuck.items():
+            if entries:
+                holder = self._held[slot][0]
+                found[holder] = found.get(holder, 0) + len(entries)
+        for slot, parked in self._parked.items():
+            waits_for = self._held[slot][0] if slot in self._stuck else self._owner[slot]
+            if waits_for is not None:
+                found[waits_for] = found.get(waits_for, 0) + parked.count
+        return found
+
+    def holders_awaited(self) -> set[C]:
+        """Those that hold slots of which something waits for another owner."""
+        return {self._held[slot][0] for slot, entries in self._stuck.items() if entries or slot in self._parked}
+
     def coming_again(self) -> int:
         """How many messages wait that came back, or wait for another holder than their owner, and are not parked."""
         return sum(len(lane.again) for lane in self._lanes.values()) + sum(map(len, self._stuck.values()))

@@ -31,7 +31,7 @@ from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.subscriptions.partition.intake import Intake, ReadAhead, without_acknowledged
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.subscriptions.partition.partition_saves import PartitionSaves, counts_to_save
-from pulsar_on_kafka.subscriptions.partition.terms import PartitionStats, PartitionTerms
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionStats, PartitionTerms, WaitingFor
 from pulsar_on_kafka.subscriptions.records.batches import report_beyond_end
 from pulsar_on_kafka.subscriptions.records.chunks import Known, WholeMessage
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
@@ -123,7 +123,7 @@ class OwnedPartition:
         """The cursor's version: higher with every owner."""
         return self.saves.saved.lineage.version
 
-    def stats(self, known_end: int) -> PartitionStats:
+    def stats(self, known_end: int, waiting: tuple[WaitingFor, ...] = ()) -> PartitionStats:
         """What operators see of it; `known_end` is the log's end, as Kafka told it last."""
         cursor = self.cursor
         return PartitionStats(
@@ -143,6 +143,7 @@ class OwnedPartition:
             ledgers_in_memory=len(cursor.ledgers_here()),
             given_up_chunks=self.chunks.given_up_chunks,
             suspects=0 if self.guard is None else self.guard.suspects,
+            waiting=waiting,
         )
 
     # What comes from Kafka ----------------------------------------------------------------------------------------

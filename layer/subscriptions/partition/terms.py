@@ -53,6 +53,18 @@ class PartitionTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class WaitingFor:
+    """Messages of one partition that wait for one Key_Shared consumer."""
+
+    consumer: str
+    member: str
+    """Client id of another process's membership; '' for a consumer of this process."""
+    messages: int
+    for_s: float
+    """Since the last moment at which nothing waited for it."""
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionStats:
     """One owned partition at one moment. Offsets are Kafka's; `in_flight` counts messages, the others entries.
 
@@ -81,3 +93,4 @@ class PartitionStats:
     given_up_chunks: int = 0
     suspects: int = 0
     """Messages that a consumer which died may have had, and nobody acknowledged or refused since."""
+    waiting: tuple[WaitingFor, ...] = ()

@@ -40,7 +40,6 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Seek,
     Skip,
     TellConsumers,
-    ToldConsumer,
     Wish,
     encode_request,
 )
@@ -168,9 +167,9 @@ class LiveCursors:
             if deadline.passed():
                 raise errors.DeadlineExceeded(_late(subscription, [], members))
 
-    def consumers(self, subscription: Subscription, deadline: Deadline) -> dict[str, tuple[ToldConsumer, ...] | None]:
-        """The consumers of every live process, by the client id of its membership; None for one that does not tell in
-        time: it hangs, or may not read `deliveries`.
+    def consumers(self, subscription: Subscription, deadline: Deadline) -> dict[str, ConsumersTold | None]:
+        """What every live process tells of its consumers, by the client id of its membership; None for one that does
+        not tell in time: it hangs, or may not read `deliveries`.
 
         Raises:
             NotAuthorized: `deliveries` may not be read or written by this client.
@@ -180,14 +179,14 @@ class LiveCursors:
         }
         if not members:
             return {}
-        topic, told = str(subscription.topic.name), dict[str, tuple[ToldConsumer, ...]]()
+        topic, told = str(subscription.topic.name), dict[str, ConsumersTold]()
         request = _request(subscription, subscription.incarnation, TellConsumers())
         complete = threading.Event()
 
         def heard(records: Sequence[Heard]) -> None:
             for _, found in self._channel.decoded(records, subscription.name):
                 if isinstance(found, ConsumersTold) and found.id == request.id:
-                    told[found.member] = found.consumers
+                    told[found.member] = found
             if told.keys() >= members:
                 complete.set()
 

@@ -20,6 +20,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Request,
     TellConsumers,
     ToldConsumer,
+    ToldWaiting,
     encode_answer,
     encode_told,
 )
@@ -148,9 +149,9 @@ class OwnerEar:
         if request.life.subscription_incarnation != self._subscription.incarnation:
             return
 
-        def told(done: Future[tuple[ToldConsumer, ...]]) -> None:
+        def told(done: Future[tuple[tuple[ToldConsumer, ...], tuple[ToldWaiting, ...]]]) -> None:
             if done.exception() is None:
-                self._answering.write([(key, ConsumersTold(request.id, self._client_id, done.result()))])
+                self._answering.write([(key, ConsumersTold(request.id, self._client_id, *done.result()))])
 
         self._member.ask_consumers().add_done_callback(told)
 

@@ -158,12 +158,25 @@ class ToldConsumer:
 
 
 @dataclass(frozen=True, slots=True)
+class ToldWaiting:
+    """Messages wait for a Key_Shared consumer, for seconds. `member`: client id of its process; '' for the one that
+    tells."""
+
+    member: str
+    name: str
+    messages: Int64
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumersTold:
     """A process, known by the client id of its membership, answers the request with this id."""
 
     id: bytes
     member: str
     consumers: tuple[ToldConsumer, ...]
+    waiting: tuple[ToldWaiting, ...] = ()
+    """Of the partitions that it owns."""
 
 
 # In JSON ids are hexadecimal, and what is binary is base64.
@@ -205,11 +218,11 @@ class _Answer(msgspec.Struct, omit_defaults=True):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(msgspec.Struct, omit_defaults=True):
     told: str
     member: str
     consumers: tuple[ToldConsumer, ...]
+    waiting: tuple[ToldWaiting, ...] = ()
 
 
 _SaidWish: TypeAlias = Seek | AcknowledgeUpTo | _Acknowledge | Skip | SaveNow | CloseConsumers | TellConsumers | _Hold
@@ -249,7 +262,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def encode_told(told: ConsumersTold) -> bytes:
-    return _TOLD.encode(_Told(told.id.hex(), told.member, told.consumers))
+    return _TOLD.encode(_Told(told.id.hex(), told.member, told.consumers, told.waiting))
 
 
 def decode(value: bytes) -> Request | CursorTransactionRequest | Answer | ConsumersTold | None:
@@ -268,7 +281,7 @@ def decode(value: bytes) -> Request | CursorTransactionRequest | Answer | Consum
         return Answer(_id(answer.answer), answer.result, answer.refused, answer.reason)
     if head.told is not None:
         told = _TOLD.decode(value)
-        return ConsumersTold(_id(told.told), told.member, told.consumers)
+        return ConsumersTold(_id(told.told), told.member, told.consumers, told.waiting)
     return _request(value) if isinstance(head.ask, str) and head.ask in _WISHES else None
 
 

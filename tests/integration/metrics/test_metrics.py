@@ -6,6 +6,7 @@ import logging
 import re
 import urllib.request
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -15,6 +16,8 @@ from typer.testing import CliRunner
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.metrics import MetricsCollector
+from pulsar_on_kafka.node.metrics.collector import awaited
+from pulsar_on_kafka.subscriptions.partition.terms import PartitionStats, WaitingFor
 from tests.steps import Unique, receive, send
 from tests.waiting import until
 
@@ -79,6 +82,27 @@ def test_a_process_counts_what_it_sends_receives_acknowledges_and_saves(service_
     client.close()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics")
+
+
+def test_who_is_waited_for_is_a_label_of_some(client: pulsar.Client, unique: Unique) -> None:
+    topic, name = unique(), unique("metered")
+    client.subscribe(topic, name, pulsar.ConsumerType.KeyShared, consumer_name="slow", receiver_queue_size=1)
+    send(client, topic, 10)
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector())
+    labels = {"cluster": client._session.node().cluster_id, "topic": f"persistent://public/default/{topic}"}
+    labels |= {"subscription": name, "consumer": "slow"}
+    until(lambda: registry.get_sample_value("pok_waiting_for_consumer", labels) == 9, "nine to wait")
+    assert registry.get_sample_value("pok_waiting_for_consumer_seconds", labels) is not None
+
+
+def test_of_many_consumers_those_for_which_most_waits_have_labels() -> None:
+    stats = PartitionStats(0, -1, 0, 0, 0, 0, 0, 0, None)
+    waiting = tuple(WaitingFor(f"c{number}", "", number, 2.0 * number) for number in range(1, 24))
+    found = awaited([replace(stats, waiting=waiting), replace(stats, waiting=(WaitingFor("c23", "", 7, 1.0),))])
+    assert list(found.items())[:2] == [("c23", (30, 46.0)), ("c22", (22, 44.0))]
+    assert len(found) == 21
+    assert found["(others)"] == (1 + 2 + 3, 6.0)
 
 
 def of_topic(topic: str) -> Samples:

@@ -9,8 +9,8 @@ from pulsar_on_kafka.mapping.state.state_keys import decode_key, encode_key
 from tests.state_values import VALUES
 from tests.written_by_0_2_0 import KEYS, WRITTEN
 
-SINCE = {"commit with floors"}
-"""What 0.2.0 did not write and refuses to read (CHANGELOG)."""
+SINCE = {"commit with floors", "consumers told that are waited for"}
+"""What 0.2.0 did not write. It refuses to read floors (CHANGELOG), and passes over who is waited for."""
 THEN = sorted(VALUES.keys() - SINCE)
 
 

@@ -18,6 +18,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching import dispatcher, key_shared
 from pulsar_on_kafka.subscriptions.partition import holding_for_transactions, key_order
+from pulsar_on_kafka.subscriptions.partition.terms import WaitingFor
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from tests.unit.subscriptions.dispatching.served import Letters, Record, Served, records
 
@@ -137,6 +138,37 @@ def test_a_consumer_that_hangs_stops_nobody_else(near: int) -> None:
     assert (keys.waiting, keys.parked) == (near - 1, 11)
     assert not served.dispatcher.has_undelivered(), "high takes more"
     assert not served.dispatcher.takes_any(), "low is full, for high is nothing here"
+
+
+def test_who_is_waited_for_and_since_when_is_told(near: int) -> None:
+    served, low, _ = halves(low=2)
+    served.publish(*of_keys(LOW, LOW))
+    served.turn()
+    assert served.dispatcher.waiting(served.owned[0]) == ()
+    served.publish(*of_keys(*[LOW, HIGH] * 6))
+    served.turn()
+    served.clock.seconds += 5
+    served.publish(*of_keys(LOW))
+    served.turn()
+    assert served.dispatcher.waiting(served.owned[0]) == (WaitingFor("low", "", 7, 5.0),)
+    low.resize(20)
+    served.received(low, 0.0)
+    assert served.dispatcher.waiting(served.owned[0]) == ()
+    assert served.owned[0].keys is not None
+
+
+def test_a_former_owner_of_keys_is_waited_for_until_it_is_done_with_them() -> None:
+    served = Served(SubscriptionType.KEY_SHARED)
+    first = served.consumer("first", 2)
+    served.publish(*[Record(b"%d" % number) for number in range(40)] * 2)
+    served.turn()
+    second = served.consumer("second", 1000)
+    served.turn()
+    served.clock.seconds += 3
+    told = served.dispatcher.waiting(served.owned[0])
+    assert [(each.consumer, each.for_s) for each in told] == [("first", 3.0)]
+    assert told[0].messages == 80 - 2 - second.unacked
+    assert first.unacked == 2
 
 
 def test_what_was_parked_comes_in_its_turn(near: int) -> None:
