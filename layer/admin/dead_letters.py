@@ -7,8 +7,9 @@ acknowledged there. Decision: mapping/decisions/0027.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
+from itertools import islice
 
 from pyroaring import BitMap64
 
@@ -31,10 +32,11 @@ from pulsar_on_kafka.client.consumer.letters import DLQ_SUFFIX, REAL_SUBSCRIPTIO
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
-from pulsar_on_kafka.mapping.errors import CorruptRecord, InvalidTopicName
+from pulsar_on_kafka.mapping.errors import InvalidTopicName
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.message_record import decode_headers
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
@@ -76,13 +78,13 @@ class DeadLetterAdmin(MessageAdmin):
         Raises:
             TopicNotFound: there is none.
         """
-        found: list[DeadLetter] = []
-        if count > 0:
-            for message in self._letters_left(topic, wanted or LetterFilter()):
-                found.append(dead_letter(message))
-                if len(found) == count:
-                    break
-        return found
+        with closing(self._letters_left(topic, wanted or LetterFilter())) as letters:
+            return [dead_letter(message) for message in islice(letters, count)]
+
+    def count_dead_letters(self, topic: str, wanted: LetterFilter | None = None, *, most: int | None = None) -> int:
+        """How many letters are left, `most` of them at most: they are read. Raises as `dead_letters`."""
+        with closing(self._letters_left(topic, wanted or LetterFilter())) as letters:
+            return sum(1 for _ in islice(letters, most))
 
     def plan_redrive(
         self, topic: str, wanted: LetterFilter | None = None, *, to: str | None = None, count: int | None = None
@@ -90,15 +92,15 @@ class DeadLetterAdmin(MessageAdmin):
         """What `redrive_dead_letters` would do. Changes nothing. Raises as that."""
         planned = Redriven()
         targets = Targets(self._topic_around, topic, to, self._timeout_s)
-        if count is None or count > 0:
-            for message in self._letters_left(topic, wanted or LetterFilter()):
+        with closing(self._letters_left(topic, wanted or LetterFilter())) as letters:
+            for message in letters:
+                if planned.letters == count:
+                    break
                 target = targets.of(message)
                 if target is None:
                     planned.without_origin += 1
                     continue
                 planned.to[target] += 1
-                if planned.letters == count:
-                    break
         return planned
 
     def redrive_dead_letters(
@@ -173,7 +175,8 @@ class DeadLetterAdmin(MessageAdmin):
         if topic is None:
             return []  # it was deleted meanwhile
         starts, ends = self._log_ends(topic, deadline)
-        cursors = self._redrive_cursors(topic, starts, deadline)
+        redrive = self.node.subscriptions.find(topic, REDRIVE, deadline)
+        cursors = self._cursors_of(topic, redrive, starts, deadline)
         left, oldest = 0, None
         for partition, state in cursors.items():
             backlog = state.backlog(ends[partition])
@@ -182,17 +185,14 @@ class DeadLetterAdmin(MessageAdmin):
                 record = self._first_left(topic, partition, state, ends[partition], deadline)
                 if record is not None and (oldest is None or _sent_ms(record) < _sent_ms(oldest)):
                     oldest = record
-        if oldest is None:
-            return [DeadLetterTopic(name, "", "", left, None)]
-        try:
-            properties = decode_headers(headers_of(oldest) or []).properties
-        except CorruptRecord:
-            properties = {}
-        origin = properties.get(REAL_TOPIC, "")
-        subscription = properties.get(REAL_SUBSCRIPTION) or subscription_in(name, origin)
-        if not (origin or name.endswith(DLQ_SUFFIX)):
+        origin = subscription = ""
+        if oldest is not None:
+            properties = _properties(oldest)
+            origin = properties.get(REAL_TOPIC, "")
+            subscription = properties.get(REAL_SUBSCRIPTION) or subscription_in(name, origin)
+        if not (origin or redrive or name.endswith(DLQ_SUFFIX)):
             return []  # an ordinary topic
-        return [DeadLetterTopic(name, origin, subscription, left, _sent_ms(oldest))]
+        return [DeadLetterTopic(name, origin, subscription, left, None if oldest is None else _sent_ms(oldest))]
 
     def _first_left(
         self, topic: Topic, partition: int, state: CursorState, end: int, deadline: Deadline
@@ -204,11 +204,17 @@ class DeadLetterAdmin(MessageAdmin):
         return None
 
     def _redrive_cursors(self, topic: Topic, starts: Mapping[int, int], deadline: Deadline) -> dict[int, CursorState]:
+        redrive = self.node.subscriptions.find(topic, REDRIVE, deadline)
+        return self._cursors_of(topic, redrive, starts, deadline)
+
+    def _cursors_of(
+        self, topic: Topic, redrive: Subscription | None, starts: Mapping[int, int], deadline: Deadline
+    ) -> dict[int, CursorState]:
         """As last saved; a topic from which nothing was ever taken has everything left."""
-        found = self.node.subscriptions.find(topic, REDRIVE, deadline)
         states: dict[int, CursorState] = {}
-        if found is not None:
-            for partition, cursor in self.node.memberships.cursors.read(found, deadline).items():
+        if redrive is not None:
+            for partition, cursor in self.node.memberships.cursors.read(redrive, deadline).items():
+                self.node.store.load_all(cursor_identity(redrive, partition), cursor, deadline)
                 states[partition] = cursor.state
         size = topic.layout.entries_per_ledger
         for partition, start in starts.items():
@@ -216,7 +222,7 @@ class DeadLetterAdmin(MessageAdmin):
             state.acknowledge_cumulative(start - 1)
         return states
 
-    def _letters_left(self, topic: str, wanted: LetterFilter) -> Iterator[Message]:
+    def _letters_left(self, topic: str, wanted: LetterFilter) -> Generator[Message, None, None]:
         with self._session() as session:
             with pulsar_errors():
                 deadline = self._deadline()
@@ -269,6 +275,11 @@ def _base(topic: str) -> str:
         return str(TopicName.parse(topic).base)
     except InvalidTopicName:
         return ""
+
+
+def _properties(record: KafkaRecord) -> Mapping[str, str]:
+    """Of the record itself; those of messages in a batch are not looked at."""
+    return decode_headers(headers_of(record) or [], left_out=lambda reason: None).properties
 
 
 def _sent_ms(record: KafkaRecord) -> int:

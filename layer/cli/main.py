@@ -35,7 +35,14 @@ class _Commands(OnDemandGroup):
         ),
         "consume": OnDemand(
             "pulsar_on_kafka.cli.commands.consume:consume",
-            "Print messages as id, key, properties and payload with tabs between, or as a JSON object each.",
+            "Print messages as id, key, properties and value with tabs between, or as a JSON object each.",
+        ),
+        "peek": OnDemand(
+            "pulsar_on_kafka.cli.commands.peek:peek",
+            "Print messages without a subscription, as `pok consume` does.",
+        ),
+        "dlq": OnDemand(
+            "pulsar_on_kafka.cli.commands.dlq:app", "Find dead letters, look at them, put them back or drop them."
         ),
         "doctor": OnDemand(
             "pulsar_on_kafka.cli.doctor.command:doctor",

@@ -162,7 +162,10 @@ def test_every_command_is_told_of_as_it_tells_of_itself() -> None:
     ("arguments", "said"),
     [
         (("--output", "yaml", "topics", "list"), "Invalid value for '--output': 'yaml' is not one of 'table', 'json'."),
-        (("consume", "t", "-s", "s", "--type", "x"), "'x' is not one of 'exclusive', 'shared', 'failover'."),
+        (
+            ("consume", "t", "-s", "s", "--type", "x"),
+            "'x' is not one of 'exclusive', 'shared', 'failover', 'key_shared'.",
+        ),
         (("topics", "create", "t", "--partitions", "many"), "got 'many'"),
         (("consume", "t", "-s", "s", "-n", "-4"), "got '-4'"),
         (("serve", "--only", "cooking"), "'cooking' is not one of 'maintenance', "),

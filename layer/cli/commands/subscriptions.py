@@ -267,7 +267,7 @@ def reset(
         typer.Option(
             "--message-id",
             metavar="ID",
-            help="This message comes next: ledger:entry[:partition] as produce and consume print it; earliest; latest.",
+            help="This message comes next: ledger:entry[:partition[:index]] as it is printed; earliest; latest.",
             show_default=False,
         ),
     ] = None,

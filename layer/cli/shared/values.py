@@ -18,7 +18,7 @@ _RELATIVE: Final = re.compile(r"(?:\d+(?:ms|s|m|h|d|w))+")
 _PART: Final = re.compile(r"(\d+)(ms|s|m|h|d|w)")
 _SECONDS: Final = range(10**8, 10**11)
 """As milliseconds these lie in 1970 to 1973, as seconds in 1973 to 5138: they are meant as seconds."""
-_MESSAGE_ID: Final = re.compile(r"(\d+):(\d+)(?::(-1|\d+))?")
+_MESSAGE_ID: Final = re.compile(r"(\d+):(\d+)(?::(-1|\d+)(?::(\d+))?)?")
 _UNPRINTABLE: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -108,7 +108,8 @@ def member_text(member: str) -> str:
 
 
 def parse_message_id(text: str) -> NativeMessageId:
-    """`ledger:entry`, `ledger:entry:partition`, `earliest` or `latest`. The ledger tells a partition left out.
+    """`ledger:entry`, `ledger:entry:partition`, `ledger:entry:partition:index` of a message of a batch, `earliest` or
+    `latest`. The ledger tells a partition that is left out, or -1.
 
     Raises:
         ValueError: something else; the message says what was expected.
@@ -118,13 +119,13 @@ def parse_message_id(text: str) -> NativeMessageId:
         return MessageId.earliest if text == "earliest" else MessageId.latest
     found = _MESSAGE_ID.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text!r} is no message id; expected ledger:entry[:partition], earliest or latest")
+        raise ValueError(f"{text!r} is no message id; expected ledger:entry[:partition[:index]], earliest or latest")
     ledger_id, entry_id = int(found[1]), int(found[2])
     try:
         partition = unpack_ledger_id(ledger_id).partition if found[3] in (None, "-1") else int(found[3])
     except InvalidMessageId as error:
         raise ValueError(str(error)) from error
-    return NativeMessageId(partition, ledger_id, entry_id, -1)
+    return NativeMessageId(partition, ledger_id, entry_id, -1 if found[4] is None else int(found[4]))
 
 
 def message_id_text(message_id: NativeMessageId) -> str:
@@ -134,6 +135,8 @@ def message_id_text(message_id: NativeMessageId) -> str:
     if message_id == MessageId.latest:
         return "latest"
     short = f"{message_id.ledger_id()}:{message_id.entry_id()}"
+    if message_id.batch_index() >= 0:
+        return f"{short}:{message_id.partition()}:{message_id.batch_index()}"
     return short if message_id.partition() < 0 else f"{short}:{message_id.partition()}"
 
 

@@ -117,7 +117,7 @@ def test_version_and_help_need_no_cluster() -> None:
         ["consume", "x"],
         ["consume", "x", "-s", ""],
         ["subscriptions", "create", "x", "-s", ""],
-        ["consume", "x", "-s", "s", "--type", "key_shared"],
+        ["consume", "x", "-s", "s", "--type", "keyshared"],
         ["subscriptions", "reset", "x", "-s", "s"],
         ["subscriptions", "reset", "x", "-s", "s", "--time", "1h", "--message-id", "earliest"],
         ["subscriptions", "reset", "x", "-s", "s", "--time", "soon"],

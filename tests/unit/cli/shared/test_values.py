@@ -80,6 +80,16 @@ def test_a_message_id_is_read_as_it_is_printed() -> None:
         assert found.partition() == max(0, partition)
 
 
+@pytest.mark.parametrize("partition", [-1, 0, 7])
+def test_an_id_in_a_batch_has_its_index(partition: int) -> None:
+    ledger_id = LedgerLayout(5, 100).ledger_id(max(0, partition), 1)
+    text = message_id_text(NativeMessageId(partition, ledger_id, 34, 2))
+    assert text == f"{ledger_id}:34:{partition}:2"
+    found = parse_message_id(text)
+    assert (found.ledger_id(), found.entry_id(), found.partition()) == (ledger_id, 34, max(0, partition))
+    assert found.batch_index() == 2
+
+
 def test_a_partition_left_out_is_told_by_the_ledger() -> None:
     ledger_id = LedgerLayout(5, 100).ledger_id(3, 1)
     assert parse_message_id(f"{ledger_id}:9").partition() == 3
@@ -93,7 +103,7 @@ def test_the_ends_have_names() -> None:
     assert message_id_text(MessageId.latest) == "latest"
 
 
-@pytest.mark.parametrize("text", ["", "7", "7:", ":7", "7:1:2:3", "a:b", "-1:2", "7:1:x", f"{2**63}:0"])
+@pytest.mark.parametrize("text", ["", "7", "7:", ":7", "7:1:2:3:4", "7:1::3", "a:b", "-1:2", "7:1:x", f"{2**63}:0"])
 def test_what_is_no_message_id_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected"):
         parse_message_id(text)
