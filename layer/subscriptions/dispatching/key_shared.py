@@ -17,6 +17,7 @@ from pulsar_on_kafka.mapping.records.record_headers import ORDERING_KEY
 from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS, sticky_key_hash
 from pulsar_on_kafka.subscriptions.dispatching.counting import DeadLettering, DeliveryCounting
 from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import RecordsFound, RedeliveryReads
+from pulsar_on_kafka.subscriptions.partition.delayed import MAX_DELAYED
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder, Waiting
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import WaitingFor
@@ -28,7 +29,7 @@ LOOK_AHEAD_PER_CONSUMER: Final = 2_000
 """Pulsar's `keySharedLookAheadMsgInReplayThresholdPerConsumer`."""
 LOOK_AHEAD: Final = 20_000
 """Pulsar's `keySharedLookAheadMsgInReplayThresholdPerSubscription`; here for each partition, as there, and only of
-delayed messages that are due."""
+delayed messages that are due and wait for a consumer to be done with keys that are another's now."""
 MOST_PARKED: Final = 100_000_000
 
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
@@ -150,6 +151,10 @@ class KeyShared:
             not keys.has_for(endpoint) and endpoint.shared_permits() > 0 for endpoint in self._endpoints
         )
 
+    def _takes_due(self, keys: KeyOrder[Endpoint]) -> bool:
+        """So few delayed messages are due and wait that more may be looked at."""
+        return keys.stuck() < self._look_ahead() and keys.coming_again() < MAX_DELAYED
+
     def _look_ahead(self) -> int:
         return min(LOOK_AHEAD, LOOK_AHEAD_PER_CONSUMER * len(self._endpoints))
 
@@ -168,7 +173,7 @@ class KeyShared:
 
     def _dispatch(self, owned: OwnedPartition) -> bool:
         keys = self._order(owned)
-        if not owned.replay and owned.has_due and keys.coming_again() < self._look_ahead():
+        if not owned.replay and owned.has_due and self._takes_due(keys):
             owned.release_due(_AT_ONCE)
         if owned.replay:
             self._take_back(owned, keys)
@@ -231,7 +236,7 @@ class KeyShared:
                 admitted: list[Waiting] = []
                 for entry in zip(offsets, slots, records, strict=True):
                     if entry[0] in suspects:
-                        keys.readmit(*entry)
+                        owned.entries.forget(keys.readmit(*entry))
                     else:
                         admitted.append(entry)
                 offsets, slots, records = ([entry[part] for entry in admitted] for part in range(3))
@@ -349,7 +354,7 @@ class KeyShared:
             owned.set_aside_again(found.records)
             for offset in owned.readable(found.records):
                 record = found.records[offset]
-                keys.readmit(offset, self._slot(offset, record), record)
+                owned.entries.forget(keys.readmit(offset, self._slot(offset, record), record))
         else:
             owned.replay.clear()
 

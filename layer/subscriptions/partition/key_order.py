@@ -17,10 +17,13 @@ Source: PersistentStickyKeyDispatcherMultipleConsumers and DrainingHashesTracker
 
 from __future__ import annotations
 
+from array import array
+from bisect import insort
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush, merge
 from itertools import takewhile
+from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from pyroaring import BitMap64
@@ -31,6 +34,7 @@ C = TypeVar("C", bound=Hashable)
 
 NEAR: Final = 2_000
 """Messages of a lane that are kept with what was read of them; what waits beyond them is parked."""
+_SLOT_BITS: Final = 16
 KNOWN: Final = 1_000_000
 """Parked messages of a partition that are known by offset; beyond them all that was admitted with one is looked at."""
 _LOOKED_AT: Final = 20_000
@@ -63,17 +67,19 @@ class Look(NamedTuple):
 
 class _Lane:
     """Messages that wait for one owner. Of one slot, all in `again` is below all in `fresh`, and that below all that is
-    parked; each is handed out by ascending offset.
+    parked; each is handed out by ascending offset. All in `again` is below all in `behind`, which is its continuation.
 
     What is parked of slots that another consumer holds does not count here.
     """
 
-    __slots__ = ("again", "end", "fresh", "known", "next", "ranges_end")
+    __slots__ = ("again", "behind", "end", "fresh", "known", "next", "ranges_end")
 
     def __init__(self) -> None:
         self.fresh: deque[Waiting] = deque()
         self.again: list[Waiting] = []
         """A heap: what came back, and what waited for another holder."""
+        self.behind: array[int] = array("Q")
+        """More of that, by ascending offset: 48 bits of it, and 16 of the slot."""
         self.known = BitMap64()
         """Parked messages, by offset."""
         self.next = self.end = 0
@@ -83,11 +89,35 @@ class _Lane:
 
     @property
     def at_hand(self) -> bool:
-        return bool(self.fresh) or bool(self.again)
+        return bool(self.fresh) or bool(self.again) or bool(self.behind)
 
     @property
     def has_parked(self) -> bool:
         return self.next < self.end
+
+    def push(self, entry: Waiting) -> list[Waiting]:
+        """One that comes again; gives those that went behind the others, without their records."""
+        if self.behind and entry[0] > self.behind[0] >> _SLOT_BITS:
+            insort(self.behind, entry[0] << _SLOT_BITS | entry[1])
+            return [entry]
+        heappush(self.again, entry)
+        if len(self.again) <= 2 * NEAR:
+            return []
+        self.again.sort()
+        last = self.again[NEAR:]
+        del self.again[NEAR:]
+        self.behind[:0] = array("Q", (offset << _SLOT_BITS | slot for offset, slot, _ in last))
+        return last
+
+    def all_again(self) -> Iterator[Waiting]:
+        yield from self.again
+        for packed in self.behind:
+            yield packed >> _SLOT_BITS, packed & SLOTS - 1, None
+
+    def fetch_again(self) -> None:
+        """Have the first of those behind in `again`, which is empty."""
+        self.again += [(packed >> _SLOT_BITS, packed & SLOTS - 1, None) for packed in self.behind[:NEAR]]
+        del self.behind[:NEAR]
 
     def pop(self) -> Waiting:
         if self.again and (not self.fresh or self.again[0] < self.fresh[0]):
@@ -103,8 +133,9 @@ class _Lane:
 class KeyOrder(Generic[C]):
     """With `keep_order` off only the owner of a slot is minded (allow_out_of_order_delivery).
 
-    Memory: two small entries for each message in flight, one for each that came back or lies among the next 2,000 of
-    its owner, with what was read of it (`shed` drops the payloads). Of parked ones three numbers for each slot, and a
+    Memory: two small entries for each message in flight, one for each that lies among the next 2,000 of its owner, and
+    for the first 4,000 of it that came back, with what was read of them (`shed` drops the payloads); 8 bytes for each
+    further one that came back. Of parked ones three numbers for each slot, and a
     bitmap of at most a million; beyond these at most a bit for each offset that was read since the first of them, and
     nearly nothing where what comes in another way is rare.
     """
@@ -134,7 +165,7 @@ class KeyOrder(Generic[C]):
     def assign(self, owner: Sequence[C | None], consumers: Iterable[C]) -> None:
         """The consumers are these now, and `owner` says which slots each has. Holders stay what they are."""
         fresh = sorted(entry for lane in self._lanes.values() for entry in lane.fresh)
-        again = [entry for lane in self._lanes.values() for entry in lane.again]
+        again = [entry for lane in self._lanes.values() for entry in lane.all_again()]
         again += [entry for entries in self._stuck.values() for entry in entries]
         for lane in self._lanes.values():
             self._ranges |= lane.known
@@ -143,8 +174,8 @@ class KeyOrder(Generic[C]):
         self._stuck = {slot: [] for slot, (holder, _) in self._held.items() if owner[slot] is not holder}
         for entry in fresh:
             self._lanes[owner[entry[1]]].fresh.append(entry)
-        for entry in again:
-            heappush(self._lanes[owner[entry[1]]].again, entry)
+        for entry in sorted(again, key=itemgetter(0)):
+            self._push(entry)
         for slot in self._parked:
             if slot not in self._stuck:
                 self._cover(slot)
@@ -290,7 +321,7 @@ class KeyOrder(Generic[C]):
         found: dict[C, int] = {}
         for consumer, lane in self._lanes.items():
             if consumer is not None and (lane.at_hand or lane.has_parked):
-                found[consumer] = len(lane.fresh) + len(lane.again)
+                found[consumer] = len(lane.fresh) + len(lane.again) + len(lane.behind)
         for slot, entries in self._stuck.items():
             if entries:
                 holder = self._held[slot][0]
@@ -305,9 +336,13 @@ class KeyOrder(Generic[C]):
         """Those that hold slots of which something waits for another owner."""
         return {self._held[slot][0] for slot, entries in self._stuck.items() if entries or slot in self._parked}
 
+    def stuck(self) -> int:
+        """How many messages wait for another holder than their owner, and are not parked."""
+        return sum(map(len, self._stuck.values()))
+
     def coming_again(self) -> int:
-        """How many messages wait that came back, or wait for another holder than their owner, and are not parked."""
-        return sum(len(lane.again) for lane in self._lanes.values()) + sum(map(len, self._stuck.values()))
+        """How many messages wait that came back, or did wait for another holder."""
+        return sum(len(lane.again) + len(lane.behind) for lane in self._lanes.values())
 
     def take(self, consumer: C, limit: int, *, only_again: bool = False) -> list[Waiting]:
         """Up to `limit` messages that `consumer` may get now, lowest first. It holds them from now on.
@@ -319,7 +354,10 @@ class KeyOrder(Generic[C]):
         keep_order = self.keep_order
         taken: list[Waiting] = []
         moved_bytes = 0
-        while (lane.again or (not only_again and lane.fresh)) and len(taken) < limit:
+        behind = lane.behind
+        while (lane.again or behind or (not only_again and lane.fresh)) and len(taken) < limit:
+            if behind and not lane.again:
+                lane.fetch_again()
             entry = heappop(lane.again) if only_again else lane.pop()
             offset, slot, record = entry
             if keep_order:
@@ -359,7 +397,7 @@ class KeyOrder(Generic[C]):
         found = BitMap64()
         for lane in self._lanes.values():
             found.update(entry[0] for entry in lane.fresh)
-            found.update(entry[0] for entry in lane.again)
+            found.update(entry[0] for entry in lane.all_again())
         for entries in self._stuck.values():
             found.update(entry[0] for entry in entries)
         return found
@@ -382,8 +420,9 @@ class KeyOrder(Generic[C]):
             self._wait_again((offset, slot, None))
         return slot is not None
 
-    def readmit(self, offset: int, slot: int, record: Any) -> None:
-        self._wait_again((offset, slot, record))
+    def readmit(self, offset: int, slot: int, record: Any) -> list[int]:
+        """Gives those of which only the offset is known from now on."""
+        return [entry[0] for entry in self._wait_again((offset, slot, record))]
 
     def acknowledged(self, offsets: Iterable[int]) -> None:
         for offset in offsets:
@@ -404,6 +443,7 @@ class KeyOrder(Generic[C]):
         for lane in self._lanes.values():
             lane.fresh.clear()
             lane.again.clear()
+            del lane.behind[:]
             lane.known.clear()
             lane.next = lane.end = lane.ranges_end = 0
         self._stuck.clear()
@@ -424,15 +464,19 @@ class KeyOrder(Generic[C]):
         else:
             del self._held[slot]
             if slot in self._stuck:
-                lane = self._lanes[self._owner[slot]]
                 for entry in self._stuck.pop(slot):
-                    heappush(lane.again, entry)
+                    self._push(entry)
                 if slot in self._parked:
                     self._cover(slot)
         return slot
 
-    def _wait_again(self, entry: Waiting) -> None:
-        heappush(self._lanes[self._owner[entry[1]]].again, entry)
+    def _wait_again(self, entry: Waiting) -> list[Waiting]:
         self.waiting += 1
         if entry[2] is not None:
             self.waiting_bytes += len(entry[2])
+        return self._push(entry)
+
+    def _push(self, entry: Waiting) -> list[Waiting]:
+        behind = self._lanes[self._owner[entry[1]]].push(entry)
+        self.waiting_bytes -= sum(len(record) for _, _, record in behind if record is not None)
+        return behind

@@ -504,8 +504,51 @@ def test_delayed_messages_come_at_their_time_while_another_consumer_hangs(
     assert served.received(high, 0.0) == [10]
 
 
+def test_due_messages_of_a_consumer_that_hangs_do_not_stop_those_of_others(
+    near: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_shared, "LOOK_AHEAD", 3)
+    monkeypatch.setattr(key_shared, "_AT_ONCE", 2)
+    served, low, high = halves(low=1)
+    due_ms = served.clock.now_ms() + 1000
+    served.publish(Record(LOW), *[Record(key, deliver_at_ms=due_ms) for key in (*[LOW] * 10, *[HIGH] * 3)])
+    served.turn()
+    served.turn(1.1)
+    for _ in range(9):
+        served.turn()
+    assert served.received(high, 0.0) == [11, 12, 13]
+    low.resize(20)
+    assert served.received(low, 0.0) == [0, *range(1, 11)]
+
+
+def test_due_messages_wait_while_keys_are_another_consumers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_shared, "LOOK_AHEAD", 3)
+    monkeypatch.setattr(key_shared, "_AT_ONCE", 2)
+    served = Served(SubscriptionType.KEY_SHARED)
+    served.consumer("first", 1)
+    due_ms = served.clock.now_ms() + 1000
+    served.publish(Record(LOW), *[Record(LOW, deliver_at_ms=due_ms) for _ in range(9)])
+    served.turn()
+    second = next(each for n in range(9) if owns(served, each := served.consumer(f"c{n}", 1000), LOW))
+    for _ in range(9):
+        served.turn(0.5)
+    keys, delayed = served.owned[0].keys, served.owned[0].delayed
+    assert keys is not None
+    assert delayed is not None
+    assert (keys.stuck(), len(delayed)) == (4, 5)
+    served.ack(0)
+    found = [offset for _ in range(9) for offset in served.received(second, 0.0)]
+    assert found == [*range(1, 10)]
+
+
+def owns(served: Served, consumer: Endpoint, key: bytes) -> bool:
+    keys = served.dispatcher._keys
+    assert keys is not None
+    return keys._ranges.table[sticky_key_hash(key)] is consumer
+
+
 def test_no_more_delayed_messages_are_taken_in_than_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_shared, "LOOK_AHEAD", 4)
+    monkeypatch.setattr(key_shared, "MAX_DELAYED", 4)
     monkeypatch.setattr(key_shared, "_AT_ONCE", 2)
     served, low, high = halves(low=1)
     due_ms = served.clock.now_ms() + 1000

@@ -385,7 +385,8 @@ class History:
         assert len(self.done) == self.total, f"starved: {sorted(self.waiting)}"
         for name in self.consumers:
             assert not [offset for offset in offsets(self.keys.take(name, 999)) if offset not in self.done]
-        assert (self.keys.waiting, self.keys.coming_again()) == (0, 0)
+        assert (self.keys.waiting, self.keys.waiting_bytes) == (0, 0)
+        assert (self.keys.stuck(), self.keys.coming_again()) == (0, 0)
         for name in self.consumers:  # of what was acknowledged while it was parked nothing is left
             while (look := self.look(name, self.total)) is not None:
                 self.keys.read_back(name, look.upto, [])
