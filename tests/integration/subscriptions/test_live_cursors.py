@@ -272,7 +272,7 @@ def test_nobody_answers(admin: AdminClient, service_url: str, process: Process,
         with pytest.raises(pulsar.Timeout, match=r"partitions \[0\] of subscription s.*pulsar-on-kafka"):
             hasty.reset_cursor(topic, "s", timestamp_ms=1)
         # What it waits for when its time is over: members that stay, or what Kafka says of them on a busy machine.
-        with pytest.raises(pulsar.Timeout, match="live members|describing group"):
+        with pytest.raises(pulsar.Timeout, match=r"live members|describing group"):
             hasty.unsubscribe(topic, "s", force=True)
     assert admin.list_subscriptions(topic) == ["s"]
 
