@@ -15,7 +15,7 @@ from pulsar_on_kafka.admin.stats import (
 )
 from pulsar_on_kafka.admin.transactions import TransactionDetails, VerifiedBuffer
 from pulsar_on_kafka.ledgers.inspection import LedgerInfo
-from pulsar_on_kafka.metadata.namespaces import CLUSTER
+from pulsar_on_kafka.metadata.policies import CLUSTER
 from pulsar_on_kafka.registry.model import SchemaEntry, StoredSchema
 from pulsar_on_kafka.transactions.records.inspection import (
     CoordinatorStats,

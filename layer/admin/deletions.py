@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.consumer.letters import RECONSUMETIMES
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
+from pulsar_on_kafka.ledgers.deletion import DELETIONS_SHOWN
 from pulsar_on_kafka.ledgers.deletion_topics import (
     DEAD_LETTERS,
     EVENTS,
@@ -25,8 +25,6 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.message_record import decode_headers
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-
-DEFAULT_LIMIT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +61,14 @@ class Deletions:
 class DeletionAdmin(AdminContext):
     """Deletions are shown as last saved, up to a second old. Ours, not Pulsar's."""
 
-    def list_deletions(self, limit: int = DEFAULT_LIMIT) -> Deletions:
+    def list_deletions(self, limit: int = DELETIONS_SHOWN) -> Deletions:
         """What was asked for and is not done: new events, then those that wait for their next attempt."""
         deadline = self._deadline()
         new = self._unacknowledged(EVENTS, WORKER, limit, deadline)
         put_off = self._unacknowledged(RETRIES, WORKER, limit - len(new.first), deadline)
         return Deletions(new.count + put_off.count, new.first + put_off.first)
 
-    def dead_deletions(self, limit: int = DEFAULT_LIMIT) -> Deletions:
+    def dead_deletions(self, limit: int = DELETIONS_SHOWN) -> Deletions:
         """What was given up, and has not been replayed."""
         return self._unacknowledged(DEAD_LETTERS, OPERATOR, limit, self._deadline())
 

@@ -11,8 +11,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.clusters import check_replication_clusters
-from pulsar_on_kafka.metadata.namespaces import CLUSTER
 from pulsar_on_kafka.metadata.policies import (
+    CLUSTER,
     REPLICATION_CLUSTERS,
     SCHEMA_COMPATIBILITY_STRATEGY,
     applied,

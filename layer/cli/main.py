@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar
 
 import typer
 
+from pulsar_on_kafka.cli.shared.completing import complete_profile
 from pulsar_on_kafka.cli.shared.on_demand import OnDemand, OnDemandGroup
 from pulsar_on_kafka.cli.shared.settings import (
     DEBUG_HELP,
@@ -125,7 +126,14 @@ def root(
     ] = None,
     profile: Annotated[
         str | None,
-        typer.Option("--profile", envvar=PROFILE_VARIABLE, help=PROFILE_HELP, metavar="NAME", show_default=False),
+        typer.Option(
+            "--profile",
+            envvar=PROFILE_VARIABLE,
+            help=PROFILE_HELP,
+            metavar="NAME",
+            show_default=False,
+            autocompletion=complete_profile,
+        ),
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
@@ -20,6 +20,9 @@ from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout, unpack_ledger_id
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
+
+DELETIONS_SHOWN: Final = 100
+"""A list of deletions shows so many, the oldest ones, unless it is told another number."""
 
 
 class DeletionVerdict(str, Enum):

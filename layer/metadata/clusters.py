@@ -18,7 +18,7 @@ from pulsar_on_kafka.mapping.state.clusters.cluster_registry import (
 )
 from pulsar_on_kafka.mapping.state.state_keys import ClusterRegistryKey
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned
-from pulsar_on_kafka.metadata.namespaces import CLUSTER
+from pulsar_on_kafka.metadata.policies import CLUSTER
 
 REGISTRY: Final = "registry of clusters"
 REGISTRY_KEYS: Final[EntityKeys[str]] = EntityKeys(ClusterRegistryKey, lambda: REGISTRY, lambda _: (), CLUSTER)

@@ -24,13 +24,11 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
 from pulsar_on_kafka.mapping.state.state_keys import NamespaceKey
 from pulsar_on_kafka.mapping.state.state_topics import SYSTEM_NAMESPACE
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned, readable
-from pulsar_on_kafka.metadata.policies import inherited
+from pulsar_on_kafka.metadata.policies import CLUSTER, inherited
 
 _log: Final = logging.getLogger(__name__)
 
 BUILT_IN: Final = ("public/default", "pulsar/system")
-CLUSTER: Final = "*"
-"""In the place of a namespace: the policies of the cluster lie beside those of namespaces. No namespace is named so."""
 CLUSTER_POLICIES_S: Final = 1.0
 """How old the cluster's policies may be when a topic is opened; who has it open looks once a second, too."""
 _ALWAYS: Final = (*BUILT_IN, CLUSTER)

@@ -15,6 +15,8 @@ from typing import Any, Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 
+CLUSTER: Final = "*"
+"""In the place of a namespace: the policies of the cluster lie beside those of namespaces. No namespace is named so."""
 MAX_NUMBER: Final = 2**31 - 1
 """What Pulsar's policies hold."""
 MAX_BYTES: Final = 2**63 - 1

@@ -18,7 +18,7 @@ from pulsar_on_kafka.mapping.state.state_topics import (
     TRANSACTION_COORDINATOR_ASSIGN,
 )
 from pulsar_on_kafka.mapping.state.transactions.transaction_requests import End
-from pulsar_on_kafka.metadata.namespaces import CLUSTER
+from pulsar_on_kafka.metadata.policies import CLUSTER
 from pulsar_on_kafka.node.services import FETCH_QUEUE_KBYTES, Services
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from pulsar_on_kafka.statelog.owned import random_session

@@ -26,8 +26,12 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 LOADED: Final = "; import json, sys; print(); print(json.dumps(sorted(sys.modules)))"
 HEAVY: Final = (
     "asyncio", "confluent_kafka", "cryptography", "fastavro", "kafka", "msgspec", "orjson", "prometheus_client",
-    "pyroaring", "pyspark", "rich",
+    "pydantic", "pyroaring", "pyspark", "rich",
 )  # fmt: skip
+DOING: Final = {"pulsar_on_kafka.admin", "pulsar_on_kafka.client.client", "pulsar_on_kafka.node.node"}
+"""What commands do their work with."""
+NAMELESS: Final = {"compat", "doctor", "lookup", "metrics", "migrate", "serve", "standalone"}
+"""Commands whose arguments are no names that a shell completes."""
 AS_POK: Final = """
 import atexit, json, sys
 atexit.register(lambda: print("\\n" + json.dumps(sorted(sys.modules))))
@@ -144,9 +148,49 @@ def test_a_shell_completes_nouns_without_a_command() -> None:
     assert not _heavy(modules)
 
 
-def test_a_shell_completes_verbs() -> None:
-    said, _ = _loaded(AS_POK, _POK_COMPLETE="complete_bash", COMP_WORDS="pok topics comp", COMP_CWORD="2")
-    assert said.split() == ["compact", "compaction-status"]
+def _offered(line: str) -> tuple[list[str], set[str]]:
+    """What bash offers for the last word of a line, with nobody at the cluster's address, and the modules loaded."""
+    said, modules = _loaded(
+        AS_POK,
+        POK_URL="kafka://127.0.0.1:1",
+        _POK_COMPLETE="complete_bash",
+        COMP_WORDS=f"pok {line}",
+        COMP_CWORD=str(len(line.split())),
+    )
+    assert not modules & DOING, "of a command only its words are needed"
+    return said.split(), modules
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("topics comp", ["compact", "compaction-status"]),
+        ("subscriptions stats orders --subs", ["--subscription"]),
+        ("topics policy get orders message_t", ["message_ttl_in_seconds"]),
+    ],
+)
+def test_a_shell_completes_verbs_options_and_policies_without_a_library_of_kafka_s(
+    line: str, offered: list[str]
+) -> None:
+    said, modules = _offered(line)
+    assert said == offered
+    assert _heavy(modules) <= {"msgspec"}
+
+
+@pytest.mark.parametrize("line", ["topics stats ord", "subscriptions stats orders -s bil", "spark count orders -s bil"])
+def test_a_shell_that_completes_names_loads_what_asks_the_cluster_and_no_more(line: str) -> None:
+    said, modules = _offered(line)
+    assert said == []
+    assert _heavy(modules) <= {"asyncio", "confluent_kafka", "msgspec"}, "asyncio is confluent_kafka's"
+
+
+def test_no_command_that_takes_names_loads_more_than_its_words() -> None:
+    group = get_command(app)
+    assert isinstance(group, OnDemandGroup)
+    homes = {told.where.partition(":")[0] for name, told in group.on_demand.items() if name not in NAMELESS}
+    _, modules = _loaded("".join(f"import {home};" for home in sorted(homes)) + "pass" + LOADED)
+    assert not modules & DOING, "import it under TYPE_CHECKING, or where it is used"
+    assert _heavy(modules) <= {"msgspec", "orjson", "pyroaring"}
 
 
 def test_every_command_is_told_of_as_it_tells_of_itself() -> None:

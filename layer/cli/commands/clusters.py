@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.admin.clusters import ClusterInfo
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, show_list, show_one, show_result
 from pulsar_on_kafka.cli.shared.policies import policies_of
 from pulsar_on_kafka.cli.shared.settings import Settings, read_kafka_config
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterListener
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.admin import AdminClient
+    from pulsar_on_kafka.admin.clusters import ClusterInfo
 
 this_cluster = typer.Typer(no_args_is_help=True)
 policies_of(

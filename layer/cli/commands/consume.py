@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from pulsar_on_kafka.admin.shown_messages import shown
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.base.words import counted
@@ -23,11 +22,12 @@ from pulsar_on_kafka.cli.shared.output import (
     results_scroll_by,
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.client.consumer.consumer import Consumer
 from pulsar_on_kafka.client.values.enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition
-from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import Timeout
-from pulsar_on_kafka.schema.generic import AutoConsumeSchema
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.client.consumer.consumer import Consumer
+    from pulsar_on_kafka.client.values.message import Message
 
 _LOOK_EVERY_MS: Final = 200  # how long a Ctrl-C may go unnoticed
 
@@ -63,6 +63,9 @@ def consume(
     written with; a payload without one that is no UTF-8 is printed as base64, and what is encrypted is said to be so.
     With --timeout-ms, fewer messages than asked for are a failure.
     """
+    from pulsar_on_kafka.admin.shown_messages import shown
+    from pulsar_on_kafka.schema.generic import AutoConsumeSchema
+
     with told_to_stop(interruptible=True) as stop, client_of(settings) as client:
         consumer = client.subscribe(
             topic,

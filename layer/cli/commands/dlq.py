@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pulsar_on_kafka.admin import AdminClient, DeadLetter, LetterFilter, Redriven
 from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.shared.command import command
@@ -35,6 +34,9 @@ from pulsar_on_kafka.cli.shared.values import (
     printable,
     time_text,
 )
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.admin import AdminClient, DeadLetter, LetterFilter, Redriven
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -69,6 +71,8 @@ class Chosen:
 
     def filter(self) -> LetterFilter:
         """Raises typer.BadParameter."""
+        from pulsar_on_kafka.admin import LetterFilter
+
         try:
             ids = [parse_message_id(text) for text in self.ids or ()]
         except ValueError as error:

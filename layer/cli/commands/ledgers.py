@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.admin.deletions import DEFAULT_LIMIT, Deletion, Deletions
 from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
@@ -25,8 +23,12 @@ from pulsar_on_kafka.cli.shared.output import (
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable, time_text
-from pulsar_on_kafka.ledgers.inspection import LedgerInfo
-from pulsar_on_kafka.service.ledgers.deletion_events import replay
+from pulsar_on_kafka.ledgers.deletion import DELETIONS_SHOWN
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.admin import AdminClient
+    from pulsar_on_kafka.admin.deletions import Deletion, Deletions
+    from pulsar_on_kafka.ledgers.inspection import LedgerInfo
 
 deletions = typer.Typer(help="Deletions of ledgers' data: asked for, given up, tried again.", no_args_is_help=True)
 
@@ -34,13 +36,13 @@ LimitOption = Annotated[int, typer.Option("--limit", min=0, help="At most so man
 
 
 @command(deletions, "list")
-def list_deletions(settings: Settings, admin: AdminClient, limit: LimitOption = DEFAULT_LIMIT) -> None:
+def list_deletions(settings: Settings, admin: AdminClient, limit: LimitOption = DELETIONS_SHOWN) -> None:
     """List deletions that are asked for and not done yet. `pok serve` does them."""
     _show_deletions(settings, admin.list_deletions(limit))
 
 
 @command(deletions, "dlq")
-def list_given_up(settings: Settings, admin: AdminClient, limit: LimitOption = DEFAULT_LIMIT) -> None:
+def list_given_up(settings: Settings, admin: AdminClient, limit: LimitOption = DELETIONS_SHOWN) -> None:
     """List deletions that were given up after ten attempts, or refused at once, and why."""
     _show_deletions(settings, admin.dead_deletions(limit))
 
@@ -49,6 +51,8 @@ def list_given_up(settings: Settings, admin: AdminClient, limit: LimitOption = D
 def replay_given_up(settings: Settings, admin: AdminClient, yes: YesOption = False) -> None:
     """Ask again for all deletions that were given up. Nothing is deleted that is listed or needed, whatever is asked
     for."""
+    from pulsar_on_kafka.service.ledgers.deletion_events import replay
+
     with client_of(settings) as client:
         there = admin.dead_deletions(0).count
         done = 0

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, show_names, show_result
 from pulsar_on_kafka.cli.shared.policies import policies_of
 from pulsar_on_kafka.cli.shared.settings import Settings
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.admin import AdminClient
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.messages import print_message
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import parse_message_id, parse_time
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.admin import AdminClient
 
 _COUNT: Final = 10
 _LOOK_EVERY_MS: Final = 200  # how long a Ctrl-C may go unnoticed

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -28,11 +28,13 @@ from pulsar_on_kafka.cli.shared.output import (
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import message_id_text, parse_properties
-from pulsar_on_kafka.client.client import Client
-from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.exceptions import Interrupted, Result
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.client.client import Client
+    from pulsar_on_kafka.client.producer.producer import Producer
 
 _MAX_PENDING: Final = 10_000
 _EACH_IN_TURN_BELOW: Final = 100.0  # messages a second

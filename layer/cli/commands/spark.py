@@ -18,6 +18,7 @@ import typer
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.completing import complete_subscription
 from pulsar_on_kafka.cli.shared.connection import require_listener
 from pulsar_on_kafka.cli.shared.output import CommandFailed, show_result, show_table, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
@@ -50,6 +51,7 @@ class _Reading:
             "-s",
             show_default=False,
             help="Only what its next consumer would get; left out: all that may be read. Nothing is acknowledged.",
+            autocompletion=complete_subscription,
         ),
     ] = None
     start: Annotated[

@@ -7,14 +7,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
-from pulsar_on_kafka.admin import AdminClient, SubscriptionStats
 from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.completing import complete_subscription
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.cursors import LEGEND, cursors_as_json, drawn, save_png, show_costs
 from pulsar_on_kafka.cli.shared.output import (
@@ -48,6 +48,9 @@ from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
 
+if TYPE_CHECKING:
+    from pulsar_on_kafka.admin import AdminClient, SubscriptionStats
+
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -67,6 +70,7 @@ SubscriptionOption = Annotated[
         "-s",
         help="Name of the subscription.",
         callback=_checked_name,
+        autocompletion=complete_subscription,
     ),
 ]
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, show_list, show_one, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantRecord
 from pulsar_on_kafka.metadata.tenants import described
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.admin import AdminClient
 
 app = typer.Typer(no_args_is_help=True)
 

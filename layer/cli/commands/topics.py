@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pulsar_on_kafka.admin import AdminClient, PublisherStats, TopicStats
 from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.completing import complete_topic
@@ -28,6 +27,9 @@ from pulsar_on_kafka.cli.shared.policies import policies_of
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable, time_text
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.admin import AdminClient, PublisherStats, TopicStats
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -6,19 +6,10 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from pulsar_on_kafka.admin import (
-    AdminClient,
-    CoordinatorStats,
-    TransactionDetails,
-    TransactionInBuffer,
-    TransactionInfo,
-    TransactionInPendingAck,
-    VerifiedBuffer,
-)
 from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.commands.subscriptions import SubscriptionOption
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
@@ -41,6 +32,17 @@ from pulsar_on_kafka.cli.shared.values import duration_text, parse_duration, pri
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.transactions.buffer.verify import Finding
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.admin import (
+        AdminClient,
+        CoordinatorStats,
+        TransactionDetails,
+        TransactionInBuffer,
+        TransactionInfo,
+        TransactionInPendingAck,
+        VerifiedBuffer,
+    )
 
 MEANINGS: Final[Mapping[Finding, str]] = {
     Finding.TWO_OUTCOMES: "Readers may have seen it and may not: this must never happen; keep the topic and report it.",

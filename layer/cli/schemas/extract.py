@@ -6,24 +6,17 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pulsar_on_kafka.cli.schemas.offline import schema_type
 from pulsar_on_kafka.cli.shared.output import CommandFailed, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.schema import AvroSchema, JsonSchema, KeyValueSchema, ProtobufNativeSchema, ProtobufSchema, Schema
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 
-_OF_RECORDS: Final[Mapping[SchemaType, Callable[[Any], Schema]]] = {
-    SchemaType.AVRO: AvroSchema,
-    SchemaType.JSON: JsonSchema,
-}
-_OF_MESSAGES: Final[Mapping[SchemaType, Callable[[Any], Schema]]] = {
-    SchemaType.PROTOBUF_NATIVE: ProtobufNativeSchema,
-    SchemaType.PROTOBUF: ProtobufSchema,
-}
+if TYPE_CHECKING:
+    from pulsar_on_kafka.schema import Schema
 
 
 def extract(
@@ -63,6 +56,8 @@ def extract(
 
 
 def _schema_of(what: str, kind: SchemaType | None) -> SchemaInfo:
+    from pulsar_on_kafka.schema import Schema
+
     found = _found(what)
     if isinstance(found, Schema):
         return _own_info(what, found, kind)
@@ -81,6 +76,8 @@ def _schema_of(what: str, kind: SchemaType | None) -> SchemaInfo:
 
 
 def _own_info(what: str, schema: Schema, kind: SchemaType | None) -> SchemaInfo:
+    from pulsar_on_kafka.schema import KeyValueSchema
+
     info = schema.schema_info()
     if kind is not None and kind is not info.type:
         raise CommandFailed(f"{what} is a schema of type {info.type.name}, not {kind.name}")
@@ -91,11 +88,15 @@ def _own_info(what: str, schema: Schema, kind: SchemaType | None) -> SchemaInfo:
 
 def _makers(found: object) -> Mapping[SchemaType, Callable[[Any], Schema]] | None:
     """Classes of the official client's Record are as good as ours; a message class is known by its descriptor."""
+    from pulsar_on_kafka.schema import AvroSchema, JsonSchema, ProtobufNativeSchema, ProtobufSchema
+
     if not isinstance(found, type):
         return None
     if hasattr(found, "_fields") and callable(getattr(found, "schema", None)):
-        return _OF_RECORDS
-    return _OF_MESSAGES if hasattr(found, "DESCRIPTOR") and hasattr(found, "SerializeToString") else None
+        return {SchemaType.AVRO: AvroSchema, SchemaType.JSON: JsonSchema}
+    if hasattr(found, "DESCRIPTOR") and hasattr(found, "SerializeToString"):
+        return {SchemaType.PROTOBUF_NATIVE: ProtobufNativeSchema, SchemaType.PROTOBUF: ProtobufSchema}
+    return None
 
 
 def _found(what: str) -> object:

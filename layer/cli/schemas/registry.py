@@ -6,11 +6,10 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.schemas.files import read_schema
 from pulsar_on_kafka.cli.schemas.offline import read_properties, reason_as_json, schema_type
@@ -31,8 +30,11 @@ from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable, time_text
 from pulsar_on_kafka.exceptions import BrokerMetadataError
 from pulsar_on_kafka.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY
-from pulsar_on_kafka.registry.model import StoredSchema
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.admin import AdminClient
+    from pulsar_on_kafka.registry.model import StoredSchema
 
 TopicArgument = Annotated[
     str,

@@ -15,8 +15,7 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
-from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.cli.shared.connection import admin_of
+from pulsar_on_kafka.cli.shared.completing import complete_profile
 from pulsar_on_kafka.cli.shared.output import failures
 from pulsar_on_kafka.cli.shared.service_log import level
 from pulsar_on_kafka.cli.shared.settings import (
@@ -29,10 +28,9 @@ from pulsar_on_kafka.cli.shared.settings import (
     Given,
     OutputFormat,
     Settings,
+    tenant_of,
 )
 from pulsar_on_kafka.kafka.settings import LIBRDKAFKA_LOG
-from pulsar_on_kafka.mapping.errors import InvalidTopicName
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 _PANEL: Final = "Options of every command"
 _LOG: Final = logging.getLogger("pulsar_on_kafka")
@@ -56,13 +54,26 @@ def _everywhere(
     ] = None,
     profile: Annotated[
         str | None,
-        typer.Option("--profile", help=PROFILE_HELP, rich_help_panel=_PANEL, metavar="NAME", show_default=False),
+        typer.Option(
+            "--profile",
+            help=PROFILE_HELP,
+            rich_help_panel=_PANEL,
+            metavar="NAME",
+            show_default=False,
+            autocompletion=complete_profile,
+        ),
     ] = None,
 ) -> None:
     """Only its signature is used: what may be said after the verb as well as before the noun."""
 
 
 SHARED: Final = inspect.signature(_everywhere, eval_str=True).parameters
+
+
+class _Administrator:
+    """Stands for `AdminClient` in signatures: the class itself is loaded when a command runs."""
+
+
 _CONTEXT: Final = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
 
@@ -78,9 +89,9 @@ def command(
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        known = inspect.signature(function, eval_str=True).parameters.values()
+        known = inspect.signature(function, eval_str=True, locals={"AdminClient": _Administrator}).parameters.values()
         parameters = [p for p in known if p.name not in fixed]
-        provided = {p.name: p.annotation for p in parameters if p.annotation in (Settings, AdminClient, Given)}
+        provided = {p.name: p.annotation for p in parameters if p.annotation in (Settings, _Administrator, Given)}
         own = [p for p in parameters if p.name not in provided]
         groups: dict[str, Any] = {p.name: p.annotation for p in own if dataclasses.is_dataclass(p.annotation)}
         flat = [each for p in own for each in (_fields(p.annotation) if p.name in groups else [p])]
@@ -93,13 +104,15 @@ def command(
             with log_on_stderr(said.debug), failures(said.debug), ExitStack() as opened:
                 for group, kind in groups.items():
                     given[group] = kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
-                if {Settings, AdminClient} & set(provided.values()):
+                if {Settings, _Administrator} & set(provided.values()):
                     settings = replace(said.settings(), tenant=tenant_of({**given, **fixed}))
                 for parameter, kind in provided.items():
-                    if kind is Given:
-                        given[parameter] = said
+                    if kind is _Administrator:
+                        from pulsar_on_kafka.cli.shared.connection import admin_of
+
+                        given[parameter] = opened.enter_context(admin_of(settings))
                     else:
-                        given[parameter] = settings if kind is Settings else opened.enter_context(admin_of(settings))
+                        given[parameter] = settings if kind is Settings else said
                 function(**fixed, **given)
 
         del run.__wrapped__
@@ -110,22 +123,6 @@ def command(
         return function
 
     return register
-
-
-def tenant_of(given: Mapping[str, object]) -> str:
-    """The tenant that a command's arguments are about; '' where they name neither a topic nor a namespace.
-
-    A tenant by itself is what the cluster with the map of tenants is asked about.
-    """
-    for name in ("topic", "where", "namespace"):
-        words = given.get(name)
-        if isinstance(words, str) and words:
-            is_namespace = name == "namespace" or (name == "where" and "://" not in words and words.count("/") == 1)
-            try:
-                return words.partition("/")[0] if is_namespace else TopicName.parse(words).tenant
-            except InvalidTopicName:
-                return ""  # the command says what is wrong with it
-    return ""
 
 
 def _fields(kind: type) -> list[inspect.Parameter]:

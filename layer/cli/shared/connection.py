@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.shared.output import CommandFailed
 from pulsar_on_kafka.cli.shared.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
-from pulsar_on_kafka.client.client import Client
-from pulsar_on_kafka.kafka.opening import nobody_listens
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.admin import AdminClient
+    from pulsar_on_kafka.client.client import Client
 
 _LOOK_S: Final = 3.0
 
 
 def admin_at(url: str, kafka_config: Mapping[str, str], instance: str) -> AdminClient:
+    from pulsar_on_kafka.admin import AdminClient
+
     return AdminClient(
         url,
         operation_timeout_seconds=OPERATION_TIMEOUT_S,
@@ -36,6 +39,8 @@ def client_of(settings: Settings) -> Iterator[Client]:
     """Closed at the end: what was acknowledged is saved, what was sent is answered."""
     if not settings.follows_tenants:  # else it goes with its tenant from cluster to cluster
         require_listener(settings.bootstrap)
+    from pulsar_on_kafka.client.client import Client
+
     client = Client(
         settings.url,
         operation_timeout_seconds=OPERATION_TIMEOUT_S,
@@ -57,6 +62,8 @@ def require_listener(bootstrap: str) -> None:
     Raises:
         CommandFailed: nobody accepts a connection at any of the addresses.
     """
+    from pulsar_on_kafka.kafka.opening import nobody_listens
+
     silent = nobody_listens(bootstrap, _LOOK_S)
     if silent:
         raise CommandFailed(f"no broker answers ({silent}); start one (`pok standalone`) or name yours with --url")

@@ -5,17 +5,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pulsar_on_kafka.admin.cursor_view import PartitionCursor
 from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.cli.shared.output import show_pairs, show_table, write_line
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
-from typing import Any
 
-from pulsar_on_kafka.admin.cursor_view import LedgerCost
-from pulsar_on_kafka.cli.shared.output import show_pairs, show_table, write_line
+    from pulsar_on_kafka.admin.cursor_view import LedgerCost, PartitionCursor
 
 _CELLS = 200
 
@@ -62,6 +60,8 @@ def cursors_as_json(cursors: Sequence[PartitionCursor]) -> dict[str, Any]:
 
 
 def _partition(cursor: PartitionCursor) -> dict[str, Any]:
+    from pulsar_on_kafka.admin.cursor_view import LedgerCost
+
     edges = cursor.edges(_CELLS)
     plain = (
         "partition", "start", "end", "mark_delete", "backlog", "acknowledged", "holes", "batches", "saved_in",

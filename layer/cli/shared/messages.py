@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from pulsar_on_kafka.admin import ShownMessage
 from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.shared.output import write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import message_id_text, payload_fields, payload_text, printable
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.admin import ShownMessage
 
 _MOST_CHARS: Final = 4096
 """Of a value on a line; in JSON it is whole."""

@@ -36,6 +36,21 @@ def _plain_words() -> Iterator[None]:
         raise
 
 
+def _take_as_typed(command: Any) -> None:
+    """Values are not judged while a shell completes: typer's validator, pydantic, takes longest of all to load."""
+    known = command.get_params
+
+    def taken(ctx: Any) -> Any:
+        found = known(ctx)  # the option --help among them
+        for parameter in found:
+            parameter.process_value = lambda ctx, value: value
+        return found
+
+    command.get_params = taken
+    for inner in getattr(command, "commands", {}).values():
+        _take_as_typed(inner)
+
+
 class OnDemandGroup(TyperGroup):
     """Derive from it with `on_demand`, commands by name in the order in which they are listed."""
 
@@ -47,6 +62,8 @@ class OnDemandGroup(TyperGroup):
             self.add_command(TyperCommand(name, help=told.help))
 
     def make_context(self, *given: Any, **options: Any) -> Any:
+        if options.get("resilient_parsing"):
+            _take_as_typed(self)
         with _plain_words():
             return super().make_context(*given, **options)
 
@@ -57,7 +74,11 @@ class OnDemandGroup(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """The command that is to run, or in which a shell completes."""
         name, command, rest = super().resolve_command(ctx, args)
-        return name, command if name is None else loaded(name, self.on_demand[name]), rest
+        if name is not None:
+            command = loaded(name, self.on_demand[name])
+            if ctx.resilient_parsing:
+                _take_as_typed(command)
+        return name, command, rest
 
 
 def loaded(name: str, told: OnDemand) -> Any:

@@ -8,18 +8,16 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable
 from pulsar_on_kafka.exceptions import Interrupted
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -158,6 +156,11 @@ def show_pairs(pairs: Mapping[str, object]) -> None:
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Numbers to the right; on a terminal long cells are folded."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int) for row in rows)
@@ -195,6 +198,9 @@ def progress_towards(what: str, *, shown: bool) -> Iterator[Callable[[int, int],
 
 @contextmanager
 def _bar(what: str, total: int | None, shown: bool) -> Iterator[tuple[Progress, TaskID]]:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:

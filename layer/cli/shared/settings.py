@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.mapping.errors import InvalidInstanceName
+from pulsar_on_kafka.mapping.errors import InvalidInstanceName, InvalidTopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.instances import Instance
 
 if TYPE_CHECKING:
@@ -145,6 +146,22 @@ class KafkaConfig(Mapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._options())
+
+
+def tenant_of(given: Mapping[str, object]) -> str:
+    """The tenant that a command's arguments are about; '' where they name neither a topic nor a namespace.
+
+    A tenant by itself is what the cluster with the map of tenants is asked about.
+    """
+    for name in ("topic", "where", "namespace"):
+        words = given.get(name)
+        if isinstance(words, str) and words:
+            is_namespace = name == "namespace" or (name == "where" and "://" not in words and words.count("/") == 1)
+            try:
+                return words.partition("/")[0] if is_namespace else TopicName.parse(words).tenant
+            except InvalidTopicName:
+                return ""  # the command says what is wrong with it
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

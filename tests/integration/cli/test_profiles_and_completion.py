@@ -14,9 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.cli.shared import completing
 from pulsar_on_kafka.metadata.policies import POLICIES
 from tests.programs import ROOT
@@ -58,6 +60,30 @@ def test_names_of_topics_are_completed(
     assert complete("topics", "stats", f"public/default/{topic[:-1]}") == [f"public/default/{topic}"]
     assert complete("consume", topic[:-1]) == [topic]
     assert not [each for each in complete("topics", "stats", "pulsar/") if "system" in each]
+
+
+def test_names_of_subscriptions_are_completed(
+    client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completing, "WITHIN_S", 60.0)
+    monkeypatch.setattr(completing, "_CONNECT_S", 60.0)
+
+    def complete(*words: str) -> list[str]:
+        line = {"COMP_WORDS": " ".join(("pok", *words)), "COMP_CWORD": str(len(words))}
+        asked = {"POK_URL": service_url, "_POK_COMPLETE": "complete_bash", **line}
+        return CliRunner().invoke(app, [], prog_name="pok", env=asked).output.splitlines()
+
+    topic, other = unique(), unique()
+    for name in (topic, other):
+        admin.create_partitioned_topic(name, 2)
+    admin.create_subscription(topic, "billing für alle")
+    client.subscribe(topic, "bill", SHARED).close()
+    client.subscribe(other, "bilge").close()
+    for where in (topic, f"public/default/{topic}", f"persistent://public/default/{topic}"):
+        assert complete("subscriptions", "stats", where, "-s", "bil") == ["bill", "billing für alle"]
+    assert complete("consume", topic, "--subscription", "bill") == ["bill", "billing für alle"]
+    assert complete("subscriptions", "stats", "-s", "bil") == []
+    assert complete("subscriptions", "stats", "a:b://c", "-s", "bil") == []
 
 
 def test_policies_are_completed_without_a_cluster(complete: Complete) -> None:
