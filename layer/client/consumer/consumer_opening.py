@@ -199,7 +199,7 @@ def subscribed(options: ConsumerOptions, session: Session) -> Consumer:
         with pulsar_errors():
             pattern = TopicPattern.of(topics, options.regex_subscription_mode)
         consumer = _consumer(str(pattern.name), options, session, topics_come_and_go=True)
-        _PatternWatch(pattern, consumer, session).begin(float(max(1, options.pattern_auto_discovery_period)))
+        _PatternWatch(pattern, consumer, session).begin(float(options.pattern_auto_discovery_period))
         session.consumer_opened(consumer)
         return consumer
     if not all(isinstance(topic, str) for topic in topics):
@@ -272,7 +272,8 @@ class _PatternWatch:
         consumer.before_close = self.end
 
     def begin(self, period_s: float) -> None:
-        """Open what matches now, then look again every `period_s`.
+        """Open what matches now, then look again every `period_s`, never with 0 or less. Source:
+        PatternMultiTopicsConsumerImpl::start of the official client.
 
         Raises:
             InvalidConfiguration: more topics match than a pattern may open.
@@ -288,7 +289,8 @@ class _PatternWatch:
         self._consumer.add_topics(sorted(matching))
         self._lives = {name: record.created_ms for name, record in matching.items()}
         self._consumer.start()
-        self._session.scheduler.every(period_s, self.look)
+        if period_s > 0:
+            self._session.scheduler.every(period_s, self.look)
 
     def end(self) -> None:
         self._session.scheduler.cancel(self.look)

@@ -65,6 +65,9 @@ class NegativeAcks:
         return True
 
     def next_due(self) -> float | None:
+        """The first time at which something is due; what was forgotten meanwhile is no more."""
+        while self._times and not self._due[self._times[0]]:
+            del self._due[heapq.heappop(self._times)]
         return self._times[0] / 1000 if self._times else None
 
     def due(self, now_s: float) -> Iterator[tuple[int, Endpoint | None, BitMap64]]:

@@ -207,6 +207,21 @@ def test_a_new_topic_is_read_from_its_beginning_also_with_latest(client: pulsar.
     assert [message.data() for message in receive(consumer, 3)] == [b"0", b"1", b"2"]
 
 
+@pytest.mark.parametrize("period", [0, -1])
+def test_a_pattern_without_discovery_has_the_topics_of_its_beginning(
+    client: pulsar.Client, unique: Unique, period: int
+) -> None:
+    base = unique()
+    send(client, f"{base}-old", 1)
+    pattern = re.compile(f"{P}{re.escape(base)}.*")
+    once = client.subscribe(pattern, "once", initial_position=EARLIEST, pattern_auto_discovery_period=period)
+    often = client.subscribe(pattern, "often", initial_position=EARLIEST, pattern_auto_discovery_period=1)
+    for number in range(3):  # a look of `often` for each
+        send(client, f"{base}-new{number}", 1)
+        until(lambda number=number: P + f"{base}-new{number}" in often.topics(), "a look")  # type: ignore[attr-defined, misc]
+    assert once.topics() == [P + f"{base}-old"]  # type: ignore[attr-defined]
+
+
 def test_a_topic_of_a_pattern_that_is_made_again_between_two_looks_is_found(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:

@@ -145,8 +145,9 @@ def test_what_is_no_topic_name(client: pulsar.Client, topic: str) -> None:
 
 @pytest.mark.parametrize(
     "option",
-    [{"max_pending_messages": -1}, {"send_timeout_millis": -1}, {"max_pending_messages_across_partitions": -5}],
-)
+    [{"max_pending_messages": -1}, {"send_timeout_millis": -1}, {"max_pending_messages_across_partitions": -5},
+     {"initial_sequence_id": -2}],
+)  # fmt: skip
 def test_numbers_out_of_range_are_refused(client: pulsar.Client, option: dict[str, Any]) -> None:
     with pytest.raises((pulsar.InvalidConfiguration, ValueError), match=next(iter(option))):
         client.create_producer("t", **option)

@@ -22,6 +22,19 @@ def due(nacks: NegativeAcks, now_s: float) -> list[tuple[int, str, list[int]]]:
     return [(p, e.name if e is not None else "", list(offsets)) for p, e, offsets in nacks.due(now_s)]
 
 
+def test_a_time_at_which_nothing_is_due_any_more_wakes_nobody() -> None:
+    nacks, joe, ann = NegativeAcks(), a_consumer(), a_consumer("ann")
+    nacks.add(10.0, 1.0, 0, 7, joe)
+    nacks.add(20.0, 1.0, 1, 8, ann)
+    nacks.forget_consumer(joe, 0)
+    assert nacks.next_due() == pytest.approx(21.0, abs=0.0101)
+    nacks.forget_partition(1)
+    assert nacks.next_due() is None
+    nacks.add(30.0, 1.0, 0, 7, joe)
+    assert due(nacks, 32.0) == [(0, "joe", [7])]
+    assert nacks.next_due() is None
+
+
 def test_nothing_comes_before_its_time_nor_much_later() -> None:
     nacks, joe = NegativeAcks(), a_consumer()
     nacks.add(10.0, 1.0, 0, 7, joe)
