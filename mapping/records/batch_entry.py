@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
@@ -64,6 +64,22 @@ class BatchMessage(NamedTuple):
     properties: Mapping[str, str] | None = None
     event_time_ms: int = 0
     sequence_id: int | None = None
+
+
+class Batch(Protocol):
+    """The messages of an entry, in whichever form it has them."""
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """By batch index; b'' for a null one."""
+
+    def __len__(self) -> int: ...
+
+    def payload(self, index: int) -> bytes | None:
+        """Payload of the message with batch index `index` (0 to len - 1)."""
+
+    def message(self, index: int) -> BatchMessage:
+        """The message with batch index `index` (0 to len - 1). Raises IndexError beyond."""
 
 
 class BatchColumns:

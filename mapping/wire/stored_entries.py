@@ -177,22 +177,22 @@ def _payload_format(metadata: PulsarMetadata, compression: CompressionInfo | Non
 
 def _key(metadata: PulsarMetadata) -> tuple[bytes | None, list[Field]]:
     """The partition key's own bytes, and what has to be kept so that it is given back as it was sent."""
-    sent, in_base64 = metadata.partition_key, metadata.in_base64
-    key = kafka_key(sent, in_base64=bool(in_base64))
-    if sent is None or _as_sent(key, None) == (sent, in_base64):
-        return key, []
-    if _as_sent(key, in_base64 or 0)[0] != sent:
+    sent, in_base64 = metadata.partition_key, bool(metadata.in_base64)
+    key = kafka_key(sent, in_base64=in_base64)
+    if sent is None or key is None:
+        return None, []
+    if in_base64 and base64.b64encode(key) != sent:
         raise MappingError(f"partition key is {sent[:60]!r}, expected base64, as its metadata say")
-    return key, [(_IN_BASE64, in_base64 or 0)]
+    return key, [] if in_base64 is not _is_text(key) else [(_IN_BASE64, int(in_base64))]
 
 
 def _as_sent(key: bytes | None, in_base64: int | None) -> tuple[bytes | None, int | None]:
     """A key in the form of Pulsar's clients: `in_base64` None leaves it to the bytes, since binary ones are."""
     if key is None:
-        return None, in_base64
-    if in_base64 is None and not _is_text(key):
-        in_base64 = 1
-    return (base64.b64encode(key) if in_base64 else key), in_base64
+        return None, None
+    if in_base64 or (in_base64 is None and not _is_text(key)):
+        return base64.b64encode(key), 1
+    return key, None
 
 
 def _is_text(data: bytes) -> bool:
