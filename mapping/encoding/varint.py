@@ -111,12 +111,18 @@ class Reader:
         """The fields of a Protobuf message, in their order, each with its number, and a number or bytes; those of fixed
         size, which nobody asks for, are left out."""
         data, end = self._data, len(self._data)
-        while self._at < end:
-            tag = data[self._at]
-            if tag < 0x80:
-                self._at += 1
-            else:
-                tag = self.varint()
+        while (at := self._at) < end:
+            # Most have a tag of one byte, and another one as number or length.
+            if at + 2 <= end and 8 <= (tag := data[at]) < 0x80 and (small := data[at + 1]) < 0x80:
+                if tag & 7 == _VARINT:
+                    self._at = at + 2
+                    yield tag >> 3, small
+                    continue
+                if tag & 7 == _LENGTH_DELIMITED and at + 2 + small <= end:
+                    self._at = at + 2 + small
+                    yield tag >> 3, data[at + 2 : self._at]
+                    continue
+            tag = self.varint()
             number, wire_type = tag >> 3, tag & 7
             if number == 0 or number >> 29:
                 raise CorruptRecord(f"{self.what} has a field of number {number}")

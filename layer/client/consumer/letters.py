@@ -28,7 +28,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.message_record import encryption_info
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, DELIVERIES, ENCRYPTION
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, COMPRESSION, DELIVERIES, ENCRYPTION
 from pulsar_on_kafka.registry.model import SchemaPolicies
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 from pulsar_on_kafka.sending.arguments import check_range, check_type, check_type_or_none
@@ -200,13 +200,16 @@ class LetterSealing:
         return sealed + sum(len(name) + len(value) for name, value in getattr(self._copied, "headers", ()))
 
 
+_OF_A_SEALED_VALUE: Final = (ENCRYPTION, BATCH, COMPRESSION)
+
+
 def _sealed(message: Message, value: bytes) -> tuple[bytes, list[tuple[str, Any]]]:
     context = message.encryption_context()
     if context is None:
         return value, []
     headers = headers_of(message.record) or []
     if context.is_decryption_failed():
-        return value, [header for header in headers if header[0] in (ENCRYPTION, BATCH)]
+        return value, [header for header in headers if header[0] in _OF_A_SEALED_VALUE]
     info = encryption_info(headers)
     assert info is not None  # noqa: S101 - there is a context
     ciphertext, header = message.feed.endpoint.unsealing.seal_again(value, info)

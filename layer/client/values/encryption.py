@@ -8,6 +8,7 @@ from pulsar_on_kafka.crypto.encryptor import Encryptor
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.mapping.records.encryption_header import EncryptedKey, EncryptionInfo
+from pulsar_on_kafka.mapping.records.message_record import CompressionInfo
 from pulsar_on_kafka.sending.arguments import check_type, check_type_or_none
 from pulsar_on_kafka.subscriptions.records.sealed import OnFailure, Unsealing
 
@@ -72,13 +73,17 @@ class EncryptionContext:
     """The encryption context has what an application needs to decrypt a message itself. Source:
     `pulsar.EncryptionContext`.
 
-    Differs from Pulsar: compression is Kafka's and undone before, so that `compression_type` is always NONE.
+    Differs from Pulsar: what this SDK sends is compressed by Kafka, which undoes it before, so that its
+    `compression_type` is always NONE.
     """
 
-    def __init__(self, info: EncryptionInfo, *, batch_size: int, failed: bool) -> None:
+    def __init__(
+        self, info: EncryptionInfo, *, batch_size: int, failed: bool, compression: CompressionInfo | None = None
+    ) -> None:
         self._info = info
         self._batch_size = batch_size
         self._failed = failed
+        self._compression = compression
 
     def keys(self) -> list[EncryptionKey]:
         return [EncryptionKey(key) for key in self._info.keys]
@@ -92,11 +97,11 @@ class EncryptionContext:
         return self._info.algorithm
 
     def compression_type(self) -> CompressionType:
-        return CompressionType.NONE
+        return CompressionType.NONE if self._compression is None else CompressionType(self._compression.codec.value)
 
     def uncompressed_message_size(self) -> int:
-        """0: nothing was compressed by the client."""
-        return 0
+        """0 where nothing was compressed by the client."""
+        return 0 if self._compression is None else self._compression.uncompressed_bytes
 
     def batch_size(self) -> int:
         """How many messages the batch has; -1 for a message that was sent alone."""

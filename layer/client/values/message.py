@@ -19,7 +19,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import (
     StoredMessageId,
 )
 from pulsar_on_kafka.mapping.records.message_record import RecordHeaders, decode_headers, key_text
-from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
+from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION, PayloadFormat
 from pulsar_on_kafka.mapping.wire.single_messages import SingleMessage, decode_batch
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.outgoing_schema import RecordKey
@@ -140,8 +140,15 @@ class Message(Delivery):
         headers = self._headers()
         if headers.encryption is None:
             return None
-        batch_size = headers.batch.messages if headers.batch is not None else -1
-        return EncryptionContext(headers.encryption, batch_size=batch_size, failed=self._undecrypted())
+        batch = headers.batch
+        if batch is not None and batch.format_version == PayloadFormat.PULSAR_MESSAGE:
+            batch = None
+        return EncryptionContext(
+            headers.encryption,
+            batch_size=-1 if batch is None else batch.messages,
+            failed=self._undecrypted(),
+            compression=headers.compression,
+        )
 
     def _undecrypted(self) -> bool:
         return not isinstance(self.record, OpenedRecord)

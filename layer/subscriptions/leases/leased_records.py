@@ -21,7 +21,7 @@ from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartitio
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.subscriptions.leases.terms import RecordReader
 from pulsar_on_kafka.subscriptions.partition.handing_out import EntriesAtHand, HandingOut
-from pulsar_on_kafka.subscriptions.records.batches import report_corrupt
+from pulsar_on_kafka.subscriptions.records.batches import UnknownBatchFormat, report_corrupt, report_stop
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, Known, WholeMessage
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery
 
@@ -105,6 +105,9 @@ class LeasedRecords:
                 continue  # it was given up meanwhile
             try:
                 body = _body(entry, records, entries)
+            except UnknownBatchFormat as reason:  # it stays with the consumer, which does not get it
+                report_stop(self._name, f"offset {entry.offset}: {reason}")
+                continue
             except CorruptRecord as reason:
                 report_corrupt(self._name, entry.offset, reason)
                 gone.append(entry.offset)

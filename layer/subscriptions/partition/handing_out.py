@@ -8,12 +8,13 @@ from typing import Any
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.records.record_headers import PayloadFormat
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
-from pulsar_on_kafka.subscriptions.records.batches import batch_size, unpack
+from pulsar_on_kafka.subscriptions.records.batches import payload_form, unpack
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, WholeMessage
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Feed
-from pulsar_on_kafka.subscriptions.records.sealed import is_sealed
+from pulsar_on_kafka.subscriptions.records.sealed import is_sealed, uncompressed_record
 
 
 class EntriesAtHand:
@@ -27,11 +28,13 @@ class EntriesAtHand:
         self.chunks = chunks
         self.sealed = False
         """Some record was encrypted, so that every record is looked at before it is handed out."""
+        self.compressed = False
+        """The same of single messages that were compressed."""
 
     @property
     def are_plain(self) -> bool:
         """Each entry is one message, and one record."""
-        return not self.batches and not self.sealed and not self.chunks
+        return not self.batches and not self.sealed and not self.compressed and not self.chunks
 
     def note(self, offset: int, record: Any) -> None:
         """Look at the headers of a record that has some beside ours.
@@ -40,9 +43,13 @@ class EntriesAtHand:
             CorruptRecord: they cannot be read.
         """
         self.sealed = self.sealed or is_sealed(record)
-        size = batch_size(record)
-        if size:
-            self.batches[offset] = size
+        form = payload_form(record)
+        if form is None:
+            return
+        if form.format_version == PayloadFormat.PULSAR_MESSAGE:
+            self.compressed = True
+        else:
+            self.batches[offset] = form.messages
 
     def fitting(self, offsets: Sequence[int], limit: int) -> int:
         """How many of these entries have `limit` messages together; the last one may exceed it, as in Pulsar."""
@@ -108,9 +115,14 @@ class HandingOut:
             elif size and readable:
                 found += self._batch(offset, body, size, feed, holder)
             else:
+                try:
+                    plain = uncompressed_record(body) if entries.compressed and readable else body
+                except CorruptRecord as reason:
+                    self._unreadable(offset, reason)
+                    continue
                 if holder is not None:
                     in_flight.hold((offset,), holder)
-                found.append(make(body, feed, offset, counts.get(offset, 0)))
+                found.append(make(plain, feed, offset, counts.get(offset, 0)))
         return found
 
     def leases(self, offsets: Sequence[int], records: Sequence[Any], holder: Feed | None) -> list[LeasedEntry]:

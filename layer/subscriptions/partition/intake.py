@@ -140,7 +140,8 @@ class Intake:
 
     def readable(self, records: Mapping[int, Any]) -> tuple[list[int], list[int], list[int]]:
         """The offsets of records that were read again; apart from them those that cannot be read or are markers, which
-        are skipped, and those that are chunks of messages which were not known yet."""
+        are skipped, and those that are chunks of messages which were not known yet. One of an unknown format is not
+        skipped: reading stops, and another owner goes on with it."""
         found: list[int] = []
         unreadable: list[int] = []
         chunks: list[int] = []
@@ -158,6 +159,9 @@ class Intake:
                             self.complete_elsewhere.append(whole.offset())
                         continue
                 found.append(offset)
+            except UnknownBatchFormat as reason:
+                self._stop(offset, reason)
+                unreadable.append(offset)
             except CorruptRecord as reason:
                 self.skip(offset, reason)
                 unreadable.append(offset)
@@ -266,10 +270,13 @@ class Intake:
         return [offsets[i] for i in keep], [records[i] for i in keep]
 
     def _stop_at(self, offset: int, reason: Exception) -> None:
-        self.stopped = f"offset {offset}: {reason}"
-        report_stop(self._identity, self.stopped)
+        self._stop(offset, reason)
         self.read_position = offset
         self.committed.rewind()
+
+    def _stop(self, offset: int, reason: Exception) -> None:
+        self.stopped = f"offset {offset}: {reason}"
+        report_stop(self._identity, self.stopped)
 
 
 def without_acknowledged(cursor: CursorState, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:

@@ -24,15 +24,21 @@ from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.records import headers_of, packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, decode_batch
+from pulsar_on_kafka.mapping.records.batch_entry import Batch, decode_batch
 from pulsar_on_kafka.mapping.records.message_record import BatchInfo, batch_info, is_plain
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, MARKER
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, MARKER, PayloadFormat
+from pulsar_on_kafka.mapping.wire import single_messages
 from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage
+from pulsar_on_kafka.subscriptions.records.compressed import uncompressed
 from pulsar_on_kafka.subscriptions.records.endpoint import BatchAck, BatchEntry, Delivery, Feed
+from pulsar_on_kafka.subscriptions.records.sealed import uncompressed_record
 
 _log = logging.getLogger(__name__)
 
 _OFFSET: Final = itemgetter(0)
+_OF_PULSAR: Final = b"%d:" % PayloadFormat.PULSAR_BATCH
+_KNOWN: Final = tuple(int(form) for form in PayloadFormat)
+_ALONE: Final = b"%d:" % PayloadFormat.PULSAR_MESSAGE
 _NONE: Final[Mapping[int, BatchAckSet]] = MappingProxyType({})
 
 
@@ -41,24 +47,44 @@ class UnknownBatchFormat(CorruptRecord):
 
 
 def is_batch(record: Any) -> bool:
-    return any(name == BATCH for name, _ in headers_of(record) or ())
+    """It is a batch entry, of whatever form; one message that is compressed is none."""
+    return any(name == BATCH and (value or b"")[:2] != _ALONE for name, value in headers_of(record) or ())
 
 
-def batch_size(record: Any) -> int:
-    """Number of messages that a record's headers name; 0 when it is no batch entry.
+def payload_form(record: Any) -> BatchInfo | None:
+    """The form of a record's value, and its number of messages; None for the payload of one plain message.
 
     Raises:
         CorruptRecord: the headers cannot be read.
-        UnknownBatchFormat: it has another format than this version's.
+        UnknownBatchFormat: it has another form than this version knows.
     """
-    if not is_batch(record):
-        return 0
-    info = batch_info(headers_of(record)) or BatchInfo(0, 0)
-    if info.format_version != FORMAT_VERSION:
+    headers = headers_of(record)
+    if not any(name == BATCH for name, _ in headers or ()):
+        return None
+    info = batch_info(headers)
+    if info is not None and info.format_version not in _KNOWN:
         raise UnknownBatchFormat(
-            f"batch entry of format {info.format_version}, this version reads {FORMAT_VERSION}: a newer one is needed"
+            f"batch entry of format {info.format_version}, this version reads {', '.join(map(str, _KNOWN))}: "
+            "a newer one is needed"
         )
-    return info.messages
+    return info
+
+
+def batch_size(record: Any) -> int:
+    """Number of messages that a record's headers name; 0 when it is no batch entry. Raises as `payload_form`."""
+    form = payload_form(record)
+    return 0 if form is None or form.format_version == PayloadFormat.PULSAR_MESSAGE else form.messages
+
+
+def messages_in(record: Any, value: bytes, size: int) -> Batch:
+    """The messages of a batch entry in whichever form it has them; `value` is its value in clear.
+
+    Raises:
+        CorruptRecord: the value is no batch of `size` messages.
+    """
+    if not any(name == BATCH and (form or b"")[:2] == _OF_PULSAR for name, form in headers_of(record) or ()):
+        return decode_batch(value, size)
+    return single_messages.PulsarBatch(single_messages.decode_batch(uncompressed(record, value), size))
 
 
 def unpack(
@@ -72,7 +98,7 @@ def unpack(
     value = record.value()
     if value is None:
         raise CorruptRecord(f"batch entry has no value, expected {size} messages")
-    entry = BatchEntry(decode_batch(value, size), size)
+    entry = BatchEntry(messages_in(record, value, size), size)
     make = feed.endpoint.delivery_type.in_batch
     if acked is None:
         return [make(record, feed, offset, redeliveries, index, entry) for index in range(size)]
@@ -123,7 +149,7 @@ def messages_of(
                     body.check()
                 found.append(make.in_chunks(body, feed, offset, 0))
             elif not is_marker(record):
-                found.append(make(body, feed, offset, 0))
+                found.append(make(uncompressed_record(body) if readable else body, feed, offset, 0))
         except UnknownBatchFormat as reason:
             raise Corrupt(f"{feed.slot.topic_name} at offset {offset}: {reason}") from reason
         except CorruptRecord as reason:

@@ -22,6 +22,7 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.message_record import ChunkInfo, Headers
 from pulsar_on_kafka.mapping.records.message_record import chunk_info as chunk_info_of
 from pulsar_on_kafka.mapping.records.record_headers import CHUNK
+from pulsar_on_kafka.subscriptions.records.compressed import uncompressed
 
 _log = logging.getLogger(__name__)
 
@@ -68,10 +69,12 @@ class WholeMessage:
         return made
 
     def check(self) -> None:
-        """Raises CorruptRecord when the chunks have another length than they say."""
+        """Make the payload of chunks that can be read. Raises CorruptRecord when they have another length than they
+        say, or are not compressed as they say."""
         found = sum(len(chunk.value() or b"") for chunk in self.chunks())
         if found != self.total_bytes:
             raise CorruptRecord(f"{len(self.offsets)} chunks hold {found} bytes, expected {self.total_bytes}")
+        self._value = uncompressed(self._last, self.value())
 
     def value(self) -> bytes:
         if self._value is None:

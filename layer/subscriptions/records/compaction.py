@@ -23,9 +23,9 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.records.batch_entry import BatchColumns, decode_batch
+from pulsar_on_kafka.mapping.records.batch_entry import Batch
 from pulsar_on_kafka.mapping.records.message_record import is_plain
-from pulsar_on_kafka.subscriptions.records.batches import batch_size, is_batch, is_marker
+from pulsar_on_kafka.subscriptions.records.batches import batch_size, is_batch, is_marker, messages_in
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, ChunkRules, chunk_info
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.subscriptions.records.sealed import is_sealed
@@ -121,12 +121,12 @@ class CompactedRange:
         return [record for record in records if record.offset() >= end or record.offset() in stays]
 
 
-def _columns(record: Any) -> BatchColumns | None:
+def _columns(record: Any) -> Batch | None:
     """The messages of a batch entry; None when they cannot be read."""
     value = record.value()
     if value is None or is_sealed(record):
         return None
     try:
-        return decode_batch(value, batch_size(record))
+        return messages_in(record, value, batch_size(record))
     except CorruptRecord:
         return None

@@ -18,7 +18,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.records.batch_entry import BatchColumns
+from pulsar_on_kafka.mapping.records.batch_entry import Batch
 from pulsar_on_kafka.mapping.records.message_record import RecordHeaders
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkRules
@@ -130,7 +130,7 @@ class BatchEntry:
 
     __slots__ = ("columns", "headers", "size")
 
-    def __init__(self, columns: BatchColumns, size: int) -> None:
+    def __init__(self, columns: Batch, size: int) -> None:
         self.columns = columns
         self.size = size
         self.headers: RecordHeaders | None = None

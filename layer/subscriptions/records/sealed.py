@@ -16,7 +16,9 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.encryption_header import EncryptionInfo
 from pulsar_on_kafka.mapping.records.message_record import Headers, encryption_info, is_plain
 from pulsar_on_kafka.mapping.records.record_headers import ENCRYPTION
+from pulsar_on_kafka.mapping.wire.compression import decompress
 from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage
+from pulsar_on_kafka.subscriptions.records.compressed import compression_of
 
 _log = logging.getLogger(__name__)
 
@@ -84,6 +86,16 @@ class OpenedRecord:
 
     def __len__(self) -> int:
         return len(self._value)
+
+
+def uncompressed_record(record: Any) -> Any:
+    """The record of one message, with its value uncompressed where a client of Pulsar's compressed it.
+
+    Raises:
+        CorruptRecord: the value is not what the headers say.
+    """
+    info = compression_of(record)
+    return record if info is None else OpenedRecord(record, decompress(record.value() or b"", info))
 
 
 class Unsealing:

@@ -7,7 +7,10 @@ import pytest
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records import record_headers as names
 from pulsar_on_kafka.mapping.records.message_record import (
+    BatchInfo,
     ChunkInfo,
+    Codec,
+    CompressionInfo,
     Headers,
     MessageMetadata,
     decode_headers,
@@ -61,6 +64,7 @@ def test_what_consumers_see_stays_and_what_is_the_origins_own_goes(copying: Copy
     metadata = MessageMetadata(
         properties={"a": "b", "__pulsar.x": "y"}, event_time_ms=1, deliver_at_ms=2, ordering_key=b"o",
         schema_version=bytes(range(8)), txn=TxnId(1, 2), chunk=ChunkInfo(0, 2, 9, "u"), replicate_to=("us",),
+        batch=BatchInfo(2, 3), compression=CompressionInfo(Codec.LZ4, 9), pulsar_fields=b"kept",
     )  # fmt: skip
     headers: Headers = [(names.PRODUCER, b"4:2:p"), (names.FENCE, b""), *encode_headers(metadata)]
     said = decode_headers(copy_of(copying, Record(headers)))
@@ -68,6 +72,7 @@ def test_what_consumers_see_stays_and_what_is_the_origins_own_goes(copying: Copy
     assert said.properties == metadata.properties
     assert (said.event_time_ms, said.deliver_at_ms, said.ordering_key, said.chunk) == (1, 2, b"o", metadata.chunk)
     assert said.schema_version == bytes(reversed(range(8)))
+    assert (said.batch, said.compression, said.pulsar_fields) == (metadata.batch, metadata.compression, b"kept")
     assert said.txn is None
     assert names.FENCE not in dict(copy_of(copying, Record(headers)) or ())
     assert chunks == ["met", "met"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import cramjam
+import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
@@ -12,7 +14,8 @@ from pulsar_on_kafka.base.errors import OffsetOutOfRange, StoreError
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.batch_entry import encode_columns
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK
+from pulsar_on_kafka.mapping.records.message_record import Headers
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, COMPRESSION
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Lease, LeasedEntry, Report, TakeOver, Welcome
 from pulsar_on_kafka.subscriptions.leases.leased_records import LeasedRecords
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
@@ -24,12 +27,16 @@ OWNER, NEXT_OWNER = b"o" * 16, b"n" * 16
 
 
 class Record:
-    def __init__(self, offset: int, value: bytes = b"", *, batch: int = 0, chunk: bytes = b"") -> None:
+    def __init__(
+        self, offset: int, value: bytes = b"", *, batch: int = 0, chunk: bytes = b"", headers: Headers | None = None
+    ) -> None:
         self._offset = offset
         self._value = encode_columns([b"%d" % i for i in range(batch)]) if batch and not value else value
         self._headers: list[tuple[str, bytes | None]] = [(BATCH, b"1:%d" % batch)] if batch else []
         if chunk:
             self._headers = [(CHUNK, chunk)]
+        if headers is not None:
+            self._headers = headers
 
     def offset(self) -> int:
         return self._offset
@@ -103,6 +110,28 @@ def test_messages_of_a_batch_that_are_acknowledged_do_not_come() -> None:
     member.lease(LeasedEntry(5, 0, 3, (4, 0b0010)), LeasedEntry(6))
     assert member.received() == [(5, 0), (5, 2), (5, 3), (6, -1)]
     assert member.consumer.unacked == 4
+
+
+def test_what_a_client_of_pulsar_s_compressed_is_leased_as_anything_else() -> None:
+    batch, alone = cramjam.snappy.compress_raw(b"\0\0\0\x02\x18\x01a" * 3), cramjam.snappy.compress_raw(b"alone")
+    member = Member(
+        Record(5, bytes(batch), headers=[(BATCH, b"2:3"), (COMPRESSION, b"SNAPPY:21")]),
+        Record(6, bytes(alone), headers=[(BATCH, b"3:1"), (COMPRESSION, b"SNAPPY:5")]),
+        Record(7, b"nothing of that kind", headers=[(BATCH, b"3:1"), (COMPRESSION, b"SNAPPY:5")]),
+    )
+    member.lease(LeasedEntry(5, 0, 2, (3, 0b010)), LeasedEntry(6), LeasedEntry(7))
+    assert member.reading.read()
+    found: list[Any] = list(member.consumer.queue)
+    assert [(each.offset, each.data()) for each in found] == [(5, b"a"), (5, b"a"), (6, b"alone")]
+    assert member.held() == [5, 6], "what cannot be read is given back as gone"
+
+
+def test_a_later_format_stays_with_the_consumer_and_is_not_skipped(caplog: pytest.LogCaptureFixture) -> None:
+    member = Member(Record(5, headers=[(BATCH, b"9:3")]), Record(6))
+    member.lease(LeasedEntry(5, 0, 3), LeasedEntry(6))
+    assert member.received() == [(6, -1)]
+    assert member.held() == [5, 6]
+    assert "a newer one is needed" in caplog.text
 
 
 def test_what_owners_lease_beyond_the_room_of_an_inbox_waits_until_there_is_room() -> None:

@@ -168,12 +168,19 @@ def test_what_cannot_be_read_is_skipped_and_counted(caplog: pytest.LogCaptureFix
 
 def test_a_later_format_stops_the_partition_and_nothing_is_lost(caplog: pytest.LogCaptureFixture) -> None:
     owned, joe = a_partition(), a_consumer()
-    fill(owned, Record(0, 0), Record(1, 2, header=b"2:2"), Record(2, 0))
+    fill(owned, Record(0, 0), Record(1, 2, header=b"9:2"), Record(2, 0))
     assert deliver(owned, joe) == [(0, -1)]
     assert owned.intake.stopped is not None
     assert "a newer one is needed" in owned.intake.stopped
     assert owned.intake.stopped in caplog.text
     assert (owned.read_position, owned.cursor.next_unacked) == (1, 0)
+
+
+def test_a_later_format_that_comes_by_redelivery_stops_the_partition_too() -> None:
+    owned = a_partition()
+    assert owned.readable({0: Record(0, 0), 1: Record(1, 2, header=b"9:2")}) == [0]
+    assert owned.intake.stopped is not None
+    assert (owned.cursor.next_unacked, list(owned.cursor.deleted), owned.intake.corrupt_entries) == (0, [], 0)
 
 
 def test_a_seek_into_an_entry() -> None:
