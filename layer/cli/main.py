@@ -45,6 +45,14 @@ class _Commands(OnDemandGroup):
         "dlq": OnDemand(
             "pulsar_on_kafka.cli.commands.dlq:app", "Find dead letters, look at them, put them back or drop them."
         ),
+        "overview": OnDemand(
+            "pulsar_on_kafka.cli.overview.overview:overview",
+            "Show all subscriptions: backlog, holes, age, processes and what is wrong (docs/operating.md).",
+        ),
+        "top": OnDemand(
+            "pulsar_on_kafka.cli.overview.top:top",
+            "Show all subscriptions live: sort them by a key, open one for its holes, members and ledgers; q ends it.",
+        ),
         "doctor": OnDemand(
             "pulsar_on_kafka.cli.doctor.command:doctor",
             "Examine this machine, this cluster and these rights: ok, warn or fail, and advice.",

@@ -3,18 +3,20 @@ work, and it answers `GET /metrics`, `/health/live` and `/health/ready` over HTT
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, generate_latest, make_wsgi_app
 
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.http_server import OPEN, Application, Guard, HttpServer, answered
 from pulsar_on_kafka.base.role_state import RoleState, why_not_alive, why_not_ready
+from pulsar_on_kafka.metrics.overview import Page
 
 _ASK_S: Final = 2.0
 _COUNTS_FOR_S: Final = 3.0
@@ -111,23 +113,43 @@ _METRICS: Final = "/metrics"
 
 class ServiceServer(HttpServer):
     def __init__(
-        self, host: str, port: int, registry: CollectorRegistry, health: ServiceHealth, guard: Guard = OPEN
+        self,
+        host: str,
+        port: int,
+        registry: CollectorRegistry,
+        health: ServiceHealth,
+        guard: Guard = OPEN,
+        page: Callable[[], Page] = Page,
     ) -> None:
-        """A token is wanted for the metrics alone: who starts and stops services asks for their health without one.
+        """`page`: what stands behind the metrics of `registry`.
+
+        A token is wanted for the metrics alone: who starts and stops services asks for their health without one.
 
         Raises as `HttpServer`.
         """
-        super().__init__(host, port, _app(registry, health), replace(guard, open_paths=frozenset((LIVE, READY))))
+        super().__init__(host, port, _app(registry, health, page), replace(guard, open_paths=frozenset((LIVE, READY))))
 
 
-def _app(registry: CollectorRegistry, health: ServiceHealth) -> Application:
-    metrics = make_wsgi_app(registry)
+def _app(registry: CollectorRegistry, health: ServiceHealth, page: Callable[[], Page]) -> Application:
+    alone = make_wsgi_app(registry)
+
+    def metrics(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        more = page()
+        if not more.text or environ.get("QUERY_STRING"):  # some of them, by name
+            answer: Iterable[bytes] = alone(environ, start_response)
+            return answer
+        headers = [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")]
+        own = generate_latest(registry)
+        if "gzip" not in str(environ.get("HTTP_ACCEPT_ENCODING", "")):
+            start_response("200 OK", headers)
+            return [own, more.text]
+        start_response("200 OK", [*headers, ("Content-Encoding", "gzip")])
+        return [gzip.compress(own, 1), more.zipped]
 
     def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         path = str(environ.get("PATH_INFO", ""))
         if path == _METRICS:
-            answer: Iterable[bytes] = metrics(environ, start_response)
-            return answer
+            return metrics(environ, start_response)
         if path == LIVE:
             return _answered(health.live(), start_response)
         if path == READY:

@@ -10,10 +10,11 @@ from typing import Final, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.base.processes import STAND_IN
+from pulsar_on_kafka.base.processes import SERVICE, STAND_IN
 from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
+from pulsar_on_kafka.metrics.overview import Page
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
 from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives, HeartbeatHousekeeping
@@ -28,6 +29,7 @@ from pulsar_on_kafka.service.ledgers.partition_look import PartitionLook
 from pulsar_on_kafka.service.ledgers.retirement import Retirement
 from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion
 from pulsar_on_kafka.service.ledgers.worker import RETRY_S, DeletionWorker
+from pulsar_on_kafka.service.overview import OverviewRounds
 from pulsar_on_kafka.service.replication.replication import Replication
 from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
 
@@ -87,7 +89,7 @@ class RunningRole(Protocol):
 
 class _Maintenance:
     """Whoever maintains partition i of `ledgers` also does the housekeeping of partition i of the topics that are
-    shared out alike."""
+    shared out alike. Services gather metrics, too; nobody scrapes a client that stands in for what the cluster has."""
 
     def __init__(self, node: Node, member: str, deletion: LedgerDeletion) -> None:
         self._maintenance = Maintenance(
@@ -106,18 +108,27 @@ class _Maintenance:
             NonDurableHousekeeping(node.clock, node.topics, node.subscriptions, node.memberships),
         )
         self._housekeeping = HousekeepingRounds(work, self._maintenance.owned)
+        self._overview = OverviewRounds(node, self._maintenance.owned) if member == SERVICE else None
         self._closed = False
 
     def state(self) -> RoleState:
         state = self._maintenance.state()
-        dead = state.dead if self._closed or self._housekeeping.is_alive() else (*state.dead, "pok-housekeeping")
-        turns = (*state.turns, ("housekeeping", self._housekeeping.turns.seen()))
-        return replace(state, dead=dead, turns=turns, written=tuple(self._housekeeping.written.items()))
+        workers = {"housekeeping": self._housekeeping, **({"overview": self._overview} if self._overview else {})}
+        dead = [worker.name for worker in workers.values() if not (self._closed or worker.is_alive())]
+        turns = (*state.turns, *((name, worker.turns.seen()) for name, worker in workers.items()))
+        return replace(state, dead=(*state.dead, *dead), turns=turns, written=tuple(self._housekeeping.written.items()))
+
+    def page(self) -> Page:
+        return self._overview.page if self._overview else Page()
 
     def close(self, deadline: Deadline) -> None:
         self._closed = True
+        if self._overview:
+            self._overview.end()
         self._maintenance.close(deadline)
         self._housekeeping.close(deadline)
+        if self._overview:
+            self._overview.close(deadline)
 
 
 class RunningRoles:
@@ -152,6 +163,10 @@ class RunningRoles:
 
     def states(self) -> Sequence[RoleState]:
         return [role.state() for role in self._roles]
+
+    def page(self) -> Page:
+        """Metrics of all subscriptions, while this process gathers them; else nothing."""
+        return next((role.page() for role in self._roles if isinstance(role, _Maintenance)), Page())
 
     def close(self, deadline: Deadline) -> None:
         if self in self._node.roles:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import re
 import time
-from collections import Counter
 from typing import Any, Final
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.client import Client
-from pulsar_on_kafka.kafka.settings import LIBRDKAFKA_LOG
 from pulsar_on_kafka.ledgers.deletion import DeletionVerdict
 from pulsar_on_kafka.service.running import LedgerDeletion
+from tests.benchmarks.sent_requests import COUNTED, SentRequests
 from tests.benchmarks.session import run_worker
 from tests.waiting import until
 from tests.watched_rounds import WatchedMaintenance
@@ -22,7 +19,6 @@ _PER: Final = 10_000
 """Ledgers."""
 _PATIENCE_S: Final = 600.0
 _SIZE: Final = 200
-_SENT: Final = re.compile(r"Sent (\w+)Request")
 
 
 def lists(sdk: str, url: str, topic: str, messages: int, topics: int, entries_per_ledger: int) -> dict[str, Any]:
@@ -44,10 +40,8 @@ def lists(sdk: str, url: str, topic: str, messages: int, topics: int, entries_pe
 
 def keep(url: str, count: bool) -> dict[str, Any]:
     """All figures but `ledgers` are for `_PER` ledgers."""
-    requests = _Requests() if count else None
-    admin = AdminClient(
-        url, operation_timeout_seconds=_PATIENCE_S, kafka_config={"debug": "protocol"} if count else None
-    )
+    requests = SentRequests() if count else None
+    admin = AdminClient(url, operation_timeout_seconds=_PATIENCE_S, kafka_config=COUNTED if count else None)
     cpu_s, start_s = time.process_time(), time.monotonic()
     ledgers = admin.rebuild_ledgers()
     measured_cpu_s, measured_s = time.process_time() - cpu_s, time.monotonic() - start_s
@@ -128,26 +122,3 @@ def _fill(url: str, topic: str, messages: int, topics: int, entries_per_ledger: 
                 producer.send_async(payload, None)
             producer.close()
         client.close()
-
-
-class _Requests(logging.Handler):
-    """Counts what librdkafka's handles of this process send, by its own log."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self._sent: Counter[str] = Counter()
-        LIBRDKAFKA_LOG.setLevel(logging.DEBUG)
-        LIBRDKAFKA_LOG.propagate = False
-        LIBRDKAFKA_LOG.addHandler(self)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        found = _SENT.search(record.getMessage())
-        if found is not None:
-            self._sent[found[1]] += 1
-
-    def taken(self, admin: AdminClient) -> int:
-        """How many since the last time."""
-        admin.node.admin._handle.poll(0.1)  # nobody else asks for its log
-        total = self._sent.total()
-        self._sent.clear()
-        return total

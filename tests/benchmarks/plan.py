@@ -86,8 +86,8 @@ TRANSACTIONS: Final = {
 }
 """Messages in all for each (messages of a transaction, transactions open at once)."""
 
-SERVICE_WORKERS: Final = frozenset({"serve_idle"})
-"""They are in `service_workers`; their messages are topics."""
+SERVICE_WORKERS: Final = frozenset({"serve_idle", "overview"})
+"""They are in `service_workers`; their messages are topics, or subscriptions."""
 
 SCHEMA_WORKERS: Final = frozenset({"codec", "checks"})
 """They are in `schema_workers`, and need no server."""
@@ -287,6 +287,12 @@ GROUPS: Final = (
         cells=(Cell("layer", System.LAYER, "serve_idle", 1_000),),
     ),
     Group(
+        "overview",
+        "Metrics of so many subscriptions of 1,000 topics: gathered every 30 s, and scraped from `pok serve`",
+        rounds=1,
+        cells=(Cell("layer", System.LAYER, "overview", 10_000),),
+    ),
+    Group(
         "schema-checks",
         "May this Avro schema of 200 fields follow that one, asked for FULL",
         rounds=3,
@@ -342,6 +348,14 @@ GROUPS: Final = (
 )
 
 REQUIREMENTS: Final = (
+    Requirement(
+        "requests to the cluster a second for metrics of 10,000 subscriptions",
+        "overview/layer",
+        "requests_per_s",
+        Rule.BELOW,
+        1,
+    ),
+    Requirement("a scrape of 10,000 subscriptions, seconds", "overview/layer", "scrape_s", Rule.BELOW, 2),
     Requirement("idle `pok serve` of 1,000 topics, MB resident", "serve-idle/layer", "rss_mb", Rule.BELOW, 150),
     Requirement(
         "produce 200 B, raw writing no header", "produce/layer", "per_s", Rule.RATIO_AT_LEAST, 0.7, "produce/raw"

@@ -130,9 +130,11 @@ class FollowedLogs:
     def look(self, admin: KafkaAdmin, deadline: Deadline) -> None:
         """Learn which of these topics there are: one that nobody used yet is not made."""
         found = admin.describe_topics([*{where.topic for where in self.logs}, OFFSETS_TOPIC], deadline)
+        allowed = admin.allowed_on_topics([OFFSETS_TOPIC], deadline).get(OFFSETS_TOPIC)
+        self.reads_commits = allowed is None or "Read" in allowed
         self._there = found.keys() - {OFFSETS_TOPIC}
         offsets = found.get(OFFSETS_TOPIC)
-        if offsets is not None:
+        if offsets is not None and self.reads_commits:
             self._there.add(OFFSETS_TOPIC)
             for number in range(offsets.partitions):
                 self.logs.setdefault(KafkaPartition(OFFSETS_TOPIC, number), _Log(self.groups))
@@ -161,7 +163,6 @@ class FollowedLogs:
 
         failed = reader.read(ranges, take, deadline)
         self.failures = {}
-        self.reads_commits = True
         for number, failure in failed.items():
             self._judge(ranges[number].kafka_topic, failure)
         for number, log in enumerate(logs):

@@ -9,11 +9,12 @@ partitions, in a pass).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
+from pulsar_on_kafka.admin.letters import REDRIVE
 from pulsar_on_kafka.admin.overview.following import FollowedLogs, states_of
 from pulsar_on_kafka.admin.overview.progress import Growth, Progress, Seen, stuck_since
 from pulsar_on_kafka.admin.overview.records import (
@@ -26,6 +27,7 @@ from pulsar_on_kafka.admin.overview.times import Landmarks, worth_asking
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Corrupt, NotAuthorized, OffsetOutOfRange
 from pulsar_on_kafka.base.processes import is_over
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.client.consumer.letters import DLQ_SUFFIX
 from pulsar_on_kafka.cursor.at_hand import NotAtHand, SegmentsAtHand
 from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
@@ -41,7 +43,6 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import CursorCheckpoint
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
     LifeState,
     SubscriptionRecord,
-    TopicRecord,
     decode_namespace,
     decode_subscription,
     decode_topic,
@@ -87,6 +88,16 @@ class _Cursor:
     saved_ms: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A subscription with its cursors; as long as what it is `made_of` is the same, so is it."""
+
+    made_of: tuple[Versioned, Topic]
+    subscription: Subscription
+    record: SubscriptionRecord
+    cursors: tuple[CursorIdentity, ...]
+
+
 @dataclass(slots=True)
 class _Partition:
     """What is known of one partition's log."""
@@ -108,6 +119,8 @@ class Gatherer:
         self._store = CursorStore(services.log, self._segments)
         self._cursors: dict[CursorIdentity, _Cursor] = {}
         self._partitions: dict[Place, _Partition] = {}
+        self._opened: dict[str, tuple[Versioned, Topic | None]] = {}
+        self._watched: dict[tuple[str, str], _Watched] = {}
         self._passes = 0
         self._last_s = time.monotonic()
         self._start_over()
@@ -160,36 +173,35 @@ class Gatherer:
         logs.read_on(self._reader, ends, starts, deadline)
         return ends
 
-    def _topics(self) -> dict[str, tuple[Topic, TopicRecord]]:
+    def _topics(self) -> dict[str, Topic]:
         """The persistent topics that live, by name."""
-        found = {}
-        for state in states_of(self._logs.topics).values():
-            record = self._decode(state, decode_topic)
-            if record is not None and record.state is LifeState.ACTIVE and TopicName.parse(record.name).is_persistent:
-                found[record.name] = opened_topic(record, max(1, record.partitions)), record
-        return found
+        known, self._opened = self._opened, {}
+        for name, state in states_of(self._logs.topics).items():
+            before, topic = known.get(name, (None, None))
+            if before is not state:
+                record = _decoded(state, decode_topic)
+                lives = record is not None and record.state is LifeState.ACTIVE and TopicName.parse(name).is_persistent
+                topic = opened_topic(record, max(1, record.partitions)) if record is not None and lives else None
+            self._opened[name] = state, topic
+        return {name: topic for name, (_, topic) in self._opened.items() if topic is not None}
 
-    def _subscriptions(
-        self, topics: Mapping[str, tuple[Topic, TopicRecord]]
-    ) -> list[tuple[Subscription, SubscriptionRecord]]:
-        found = []
-        for (name, _), state in sorted(states_of(self._logs.subscriptions).items()):
-            record = self._decode(state, decode_subscription)
-            topic = topics.get(name)
-            if record is None or topic is None or not is_alive(record, topic[0]):
+    def _subscriptions(self, topics: Mapping[str, Topic]) -> list[_Watched]:
+        """Those that are there, by topic and name."""
+        known, self._watched = self._watched, {}
+        for key, state in sorted(states_of(self._logs.subscriptions).items()):
+            topic = topics.get(key[0])
+            if topic is None:
                 continue
-            subscription = opened_subscription(topic[0], state, record)
-            if record.non_durable and self._logs.reads_commits and not self._members(subscription):
-                continue
-            found.append((subscription, record))
-        return found
-
-    @staticmethod
-    def _decode(state: Versioned, decode: Callable[[bytes], T]) -> T | None:
-        try:
-            return decode(state.value)
-        except CorruptRecord:
-            return None
+            watched = known.get(key)
+            if watched is None or watched.made_of[0] is not state or watched.made_of[1] is not topic:
+                watched = _watched(topic, state)
+            if watched is not None:
+                self._watched[key] = watched
+        return [
+            each
+            for each in self._watched.values()
+            if not (each.record.non_durable and self._logs.reads_commits) or self._members(each.subscription)
+        ]
 
     def _members(self, subscription: Subscription) -> list[tuple[GroupMember, int | None]]:
         """The live members of its groups, with the partition that the group is for; None: all."""
@@ -208,13 +220,13 @@ class Gatherer:
 
     def _see_logs(
         self,
-        topics: Iterable[tuple[Topic, TopicRecord]],
+        topics: Iterable[Topic],
         ends: dict[Place, int],
         now_s: float,
         now_ms: int,
         deadline: Deadline,
     ) -> None:
-        places = [(topic.kafka_topic, number) for topic, _ in topics for number in range(topic.partitions)]
+        places = [(topic.kafka_topic, number) for topic in topics for number in range(topic.partitions)]
         new = [place for place in places if place not in self._partitions]
         admin = self._services.admin
         ask = places if self._passes % _STARTS_EVERY == 0 else new
@@ -235,22 +247,18 @@ class Gatherer:
 
     def _see_cursors(
         self,
-        subscriptions: Iterable[tuple[Subscription, SubscriptionRecord]],
+        subscriptions: Iterable[_Watched],
         now_s: float,
         now_ms: int,
         deadline: Deadline,
     ) -> None:
-        cursors = [
-            (subscription, record, cursor_identity(subscription, number))
-            for subscription, record in subscriptions
-            for number in subscription.served
-        ]
+        cursors = [(each, identity) for each in subscriptions for identity in each.cursors]
         waiting = cursors
         for _ in range(_SEGMENT_ROUNDS):
             waiting = [each for each in waiting if not self._see(*each, now_s, now_ms, deadline)]
             if not self._read_segments(deadline):
                 break
-        for _, _, identity in waiting:  # as it was known before
+        for _, identity in waiting:  # as it was known before
             known = self._cursors.get(identity)
             if known is not None:
                 known.progress.saw(known.seen, now_s, now_ms)
@@ -259,14 +267,14 @@ class Gatherer:
 
     def _see(
         self,
-        subscription: Subscription,
-        record: SubscriptionRecord,
+        watched: _Watched,
         identity: CursorIdentity,
         now_s: float,
         now_ms: int,
         deadline: Deadline,
     ) -> bool:
         """False: records have to be read first."""
+        subscription = watched.subscription
         number, known = identity.partition, self._cursors.get(identity)
         log = self._partitions.get((identity.kafka_topic, number))
         commit = self._commit(subscription.saving_group(number), identity)
@@ -286,7 +294,7 @@ class Gatherer:
                 0 if copy is None else copy.written_ms,
             )
             if known is None:
-                known = self._cursors[identity] = _Cursor(seen, Progress(seen, saved_ms or record.created_ms))
+                known = self._cursors[identity] = _Cursor(seen, Progress(seen, saved_ms or watched.record.created_ms))
             known.seen, known.saved_ms = seen, saved_ms
             known.made_of = (commit, elsewhere, copy, trimmed if seen.next_unacked < trimmed else None)
         known.progress.saw(known.seen, now_s, now_ms)
@@ -351,21 +359,21 @@ class Gatherer:
 
     def _ask_times(
         self,
-        subscriptions: Iterable[tuple[Subscription, SubscriptionRecord]],
+        subscriptions: Iterable[_Watched],
         now_ms: int,
         deadline: Deadline,
     ) -> bool:
         """Ask, of each partition once, when its oldest unacknowledged entry was published; whether Kafka told."""
         wanted: dict[Place, int] = {}
-        for subscription, _ in subscriptions:
-            for number in subscription.served:
-                place = subscription.topic.kafka_topic, number
-                log, cursor = self._partitions.get(place), self._cursors.get(cursor_identity(subscription, number))
+        within_ms = round(EVERY_S * 1000) if self._passes else 1000
+        for watched in subscriptions:
+            for identity in watched.cursors:
+                place = identity.kafka_topic, identity.partition
+                log, cursor = self._partitions.get(place), self._cursors.get(identity)
                 if log is None or cursor is None or place in wanted:
                     continue
                 first = max(log.start, cursor.seen.next_unacked)
                 published = log.landmarks.of(first) if first < log.growth.end else None
-                within_ms = round(EVERY_S * 1000) if self._passes else 1000
                 if published is not None:
                     time_ms = worth_asking(published, now_ms, within_ms)
                     if time_ms is not None:
@@ -382,15 +390,15 @@ class Gatherer:
 
     def _overview(
         self,
-        topics: Mapping[str, tuple[Topic, TopicRecord]],
-        subscriptions: Iterable[tuple[Subscription, SubscriptionRecord]],
+        topics: Mapping[str, Topic],
+        subscriptions: Collection[_Watched],
         now_ms: int,
     ) -> partial[Overview]:
-        told = {name: self._topic(topic) for name, (topic, _) in sorted(topics.items())}
+        told = {name: self._topic(topic) for name, topic in sorted(topics.items())}
         namespaces = {
             record.name
             for state in states_of(self._logs.namespaces).values()
-            if (record := self._decode(state, decode_namespace)) is not None and record.state is LifeState.ACTIVE
+            if (record := _decoded(state, decode_namespace)) is not None and record.state is LifeState.ACTIVE
         }
         names = sorted({name for name in {*namespaces, *BUILT_IN} if "/" in name})
         logs = self._logs
@@ -398,12 +406,14 @@ class Gatherer:
         incomplete += logs.unreadable()
         silent = sum(
             (topic.kafka_topic, number) not in self._partitions
-            for topic, _ in topics.values()
+            for topic in topics.values()
             for number in range(topic.partitions)
         )
         if silent:
-            incomplete.append(f"{silent} partitions have no leader now, or may not be seen")
-        found = tuple(self._subscription(each, told) for each, _ in subscriptions)
+            incomplete.append(f"{counted(silent, 'partition')} without a leader now, or that may not be seen")
+        letters = {name: topic.entries for name, topic in told.items() if name.endswith(DLQ_SUFFIX)}
+        letters |= {str(each.subscription.topic.name): self._backlog(each) for each in subscriptions if _redrives(each)}
+        found = tuple(self._subscription(each, letters) for each in subscriptions)
         tenants = tuple(sorted({name.partition("/")[0] for name in names}))
 
         def made(took_s: float) -> Overview:
@@ -433,7 +443,8 @@ class Gatherer:
             open_ones,
         )
 
-    def _subscription(self, subscription: Subscription, topics: Mapping[str, TopicOverview]) -> SubscriptionOverview:
+    def _subscription(self, watched: _Watched, letters: Mapping[str, int]) -> SubscriptionOverview:
+        subscription = watched.subscription
         members, owners = [], dict[int, str]()
         for member, only in self._members(subscription):
             who = f"{member.client_id} {member.host}"
@@ -451,17 +462,17 @@ class Gatherer:
             not subscription.non_durable,
             subscription.replicated,
             tuple(members),
-            sum(topics[letters].entries for letters in _dead_letter_topics(subscription) if letters in topics),
+            sum(letters.get(topic, 0) for topic in _dead_letter_topics(subscription)),
             tuple(
                 told
-                for number in subscription.served
-                if (told := self._partition(subscription, number, owners.get(number, ""))) is not None
+                for identity in watched.cursors
+                if (told := self._partition(identity, owners.get(identity.partition, ""))) is not None
             ),
         )
 
-    def _partition(self, subscription: Subscription, number: int, owner: str) -> PartitionOverview | None:
-        identity = cursor_identity(subscription, number)
-        log, cursor = self._partitions.get((identity.kafka_topic, number)), self._cursors.get(identity)
+    def _partition(self, identity: CursorIdentity, owner: str) -> PartitionOverview | None:
+        log = self._partitions.get((identity.kafka_topic, identity.partition))
+        cursor = self._cursors.get(identity)
         if log is None or cursor is None:
             return None
         seen, progress, end = cursor.seen, cursor.progress, log.growth.end
@@ -469,7 +480,7 @@ class Gatherer:
         published = log.landmarks.of(seen.next_unacked) if backlog else None
         oldest_ms = None if published is None else published.before_ms
         return PartitionOverview(
-            number,
+            identity.partition,
             log.start,
             end,
             seen.next_unacked - 1,
@@ -488,33 +499,52 @@ class Gatherer:
             seen.unreadable,
         )
 
+    def _backlog(self, watched: _Watched) -> int:
+        told = [self._partition(identity, "") for identity in watched.cursors]
+        return sum(each.backlog for each in told if each is not None)
+
     def _transactions(self, identity: CursorIdentity) -> set[TxnId]:
         """Those that hold acknowledgements of a cursor and are not ended."""
         log = self._logs.pending_acks[TRANSACTION_PENDING_ACK.partition_for(identity.topic)]
         acks = log.cursor(CursorName(*identity.name))
         return set(acks.life(identity.life).transactions()) - acks.ends.keys()
 
-    def _forget(
-        self,
-        topics: Iterable[tuple[Topic, TopicRecord]],
-        subscriptions: Iterable[tuple[Subscription, SubscriptionRecord]],
-    ) -> None:
+    def _forget(self, topics: Iterable[Topic], subscriptions: Iterable[_Watched]) -> None:
         """What is gone; and landmarks that nobody will ask of."""
         first: dict[Place, int] = {}
         cursors = {}
-        for subscription, _ in subscriptions:
-            for number in subscription.served:
-                identity = cursor_identity(subscription, number)
+        for watched in subscriptions:
+            for identity in watched.cursors:
                 known = self._cursors.get(identity)
                 if known is not None:
                     cursors[identity] = known
-                    place = identity.kafka_topic, number
+                    place = identity.kafka_topic, identity.partition
                     first[place] = min(first.get(place, known.seen.next_unacked), known.seen.next_unacked)
-        places = {(topic.kafka_topic, number) for topic, _ in topics for number in range(topic.partitions)}
+        places = {(topic.kafka_topic, number) for topic in topics for number in range(topic.partitions)}
         self._cursors = cursors
         self._partitions = {place: log for place, log in self._partitions.items() if place in places}
         for place, log in self._partitions.items():
             log.landmarks.forget_below(first.get(place, log.growth.end))
+
+
+def _decoded(state: Versioned, decode: Callable[[bytes], T]) -> T | None:
+    try:
+        return decode(state.value)
+    except CorruptRecord:
+        return None
+
+
+def _watched(topic: Topic, state: Versioned) -> _Watched | None:
+    record = _decoded(state, decode_subscription)
+    if record is None or not is_alive(record, topic):
+        return None
+    found = opened_subscription(topic, state, record)
+    return _Watched((state, topic), found, record, tuple(cursor_identity(found, number) for number in found.served))
+
+
+def _redrives(watched: _Watched) -> bool:
+    """What is acknowledged there was put back, or dropped."""
+    return watched.subscription.name == REDRIVE
 
 
 def _dead_letter_topics(subscription: Subscription) -> list[str]:

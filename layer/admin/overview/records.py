@@ -57,7 +57,7 @@ class SubscriptionOverview:
     processes: tuple[str, ...]
     """Client ids and hosts of the live members of its group (a process may hold many consumers)."""
     dead_letters: int
-    """Entries in its dead letter topics, as they are named by default."""
+    """Entries in its dead letter topics, as they are named by default, that were neither put back nor dropped."""
     partitions: tuple[PartitionOverview, ...]
 
     @property
@@ -167,9 +167,7 @@ class Overview:
         kept = {name: wanted(TopicName.parse(name).namespace_name) for name in (each.topic for each in self.topics)}
         return replace(
             self,
-            tenants=tuple(
-                each for each in self.tenants if each in (tenant or each, (namespace or "").partition("/")[0])
-            ),
+            tenants=tuple(dict.fromkeys(each.partition("/")[0] for each in self.namespaces if wanted(each))),
             namespaces=tuple(each for each in self.namespaces if wanted(each)),
             topics=tuple(each for each in self.topics if kept[each.topic]),
             subscriptions=tuple(each for each in self.subscriptions if kept.get(each.topic)),

@@ -24,6 +24,7 @@ from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, f
 from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
 from pulsar_on_kafka.exceptions import ConnectError, Timeout
 from pulsar_on_kafka.metrics import MetricsCollector
+from pulsar_on_kafka.metrics.overview import Page
 from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth, ServiceServer
 from pulsar_on_kafka.service.running import RunningRoles
 from pulsar_on_kafka.transactions.coordinator.rules import parsed_limits
@@ -83,7 +84,10 @@ def serve(
     registry = CollectorRegistry()
     registry.register(MetricsCollector())
     with log_on_stderr(settings.debug, formatter(log_format), logging.INFO):
-        server = ServiceServer(http.host, port, registry, health, http.guard())
+        running: list[RunningRoles] = []
+        server = ServiceServer(
+            http.host, port, registry, health, http.guard(), lambda: running[0].page() if running else Page()
+        )
         try:
             _log.info("metrics and health on port %d", server.port)
             with told_to_stop(interruptible=True) as stop:
@@ -91,7 +95,7 @@ def serve(
                 if admin is not None:
                     admin.node.transactions.limits = limits
                     try:
-                        _run(settings, admin, roles, secrets, health, stop, stop_timeout)
+                        _run(settings, admin, roles, secrets, health, running, stop, stop_timeout)
                     finally:
                         admin.close()
         finally:
@@ -142,10 +146,12 @@ def _run(
     roles: set[RoleName],
     secrets: Mapping[str, Mapping[str, str]],
     health: ServiceHealth,
+    all_running: list[RunningRoles],
     stop: threading.Event,
     stop_timeout_s: float,
 ) -> None:
     running = RunningRoles(admin.node, roles, SERVICE, secrets)
+    all_running.append(running)
     kafka = KafkaAnswers(admin.node.admin)
     health.runs(running.states, kafka)
     try:

@@ -151,7 +151,7 @@ def show_pairs(pairs: Mapping[str, object]) -> None:
     """`name  value` lines, aligned."""
     width = max(map(len, pairs))
     for name, value in pairs.items():
-        write_line(f"{name:<{width}}  {_cell(value)}")
+        write_line(f"{name:<{width}}  {cell_text(value)}")
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -166,7 +166,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
         numeric = bool(rows) and all(isinstance(row[index], int) for row in rows)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(value)) for value in row))
+        table.add_row(*(Text(cell_text(value)) for value in row))
     console = Console(markup=False, highlight=False, emoji=False)
     if not console.is_terminal:
         console.width = _PIPE_COLUMNS
@@ -211,7 +211,8 @@ def results_scroll_by() -> bool:
     return sys.stdout.isatty()
 
 
-def _cell(value: object) -> str:
+def cell_text(value: object) -> str:
+    """A value as tables show it."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib import metadata
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from pulsar_on_kafka.base.deadline import Deadline
@@ -124,6 +127,7 @@ class MetricsCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
+        yield _build()
         nodes = live_nodes()
         deadline = Deadline.after(_PATIENCE_S)
         sent = [([node.cluster_id, topic], meter.counts()) for node in nodes for topic, meter in node.meters.topics()]
@@ -143,6 +147,23 @@ class MetricsCollector(Collector):
         )
         yield from transactions(nodes)
         yield from roles(nodes)
+
+
+def _build() -> Metric:
+    told = {
+        "version": _version("pulsar-on-kafka"),
+        "confluent_kafka": _version("confluent-kafka"),
+        "python": platform.python_version(),
+    }
+    return InfoMetricFamily("pok_build", "What this process is made of.", value=told)
+
+
+@cache
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def _receiving(nodes: list[Node], deadline: Deadline) -> Iterator[Metric]:

@@ -34,7 +34,7 @@ def services() -> dict[str, Any]:
 
 def test_the_compose_file_names_what_is_there(services: dict[str, Any]) -> None:
     compose = _read("compose.yaml")
-    assert set(services) == {"kafka", "serve", "spark", "prometheus"}
+    assert set(services) == {"kafka", "serve", "spark", "prometheus", "grafana"}
     assert services["kafka"]["image"] == f"{IMAGE}:{DEFAULT_VERSION}"
     assert services["serve"]["deploy"]["replicas"] == 2
     for name, service in services.items():

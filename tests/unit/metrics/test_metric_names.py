@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.metrics.cluster import ClusterCollector
+from pulsar_on_kafka.metrics.overview import page_of
+from tests.overviews import overview
 
 OURS = ("pok_", "pulsar_txn_")
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
@@ -24,5 +28,7 @@ class _NoTopics(AdminClient):
 def test_every_metric_is_documented_and_no_other() -> None:
     ours = [family for family in MetricsCollector().collect() if family.name.startswith(OURS)]
     ours += ClusterCollector(_NoTopics(), (), "public/default", lambda failure: None).collect()
-    names = {f"{family.name}_total" if family.type == "counter" else family.name for family in ours}
+    ours += text_string_to_metric_families(page_of(overview()).text.decode())
+    endings = {"counter": "_total", "info": "_info"}
+    names = {family.name + endings.get(family.type, "") for family in ours}
     assert names == set(re.findall(r"`((?:pok|pulsar_txn)_\w+)`", PAGE.read_text(encoding="utf-8")))

@@ -1,0 +1,86 @@
+"""`pok overview`: all subscriptions at a glance, once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.admin.overview.gathering import Gatherer
+from pulsar_on_kafka.admin.overview.records import Overview
+from pulsar_on_kafka.base.deadline import Deadline, pause
+from pulsar_on_kafka.cli.overview.rows import COLUMNS, Order, as_json, caveats, cells, ordered, totals_text
+from pulsar_on_kafka.cli.shared.output import CommandFailed, news, show_pairs, show_table, write_json, write_line
+from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.cli.shared.values import printable
+
+PASS_S = 60.0
+"""The longest that one pass may take."""
+_ASKING = 12
+"""How often Kafka is asked for publish times, at most: that is enough for any age."""
+
+TenantOption = Annotated[
+    str | None, typer.Option("--tenant", help="Of this tenant alone.", metavar="TENANT", show_default=False)
+]
+NamespaceOption = Annotated[
+    str | None, typer.Option("--namespace", help="Of this tenant/namespace alone.", show_default=False)
+]
+OrderOption = Annotated[Order, typer.Option("--sort", help="What comes first is worst in this.")]
+
+
+def overview(
+    settings: Settings,
+    admin: AdminClient,
+    tenant: TenantOption = None,
+    namespace: NamespaceOption = None,
+    sort: OrderOption = Order.BACKLOG,
+    rates: Annotated[
+        float | None,
+        typer.Option(
+            "--rates", min=0.1, max=3600, metavar="SECONDS", show_default=False,
+            help="Look a second time after so long, and tell how fast messages come and are acknowledged.",
+        ),
+    ] = None,
+) -> None:  # fmt: skip
+    """Show all subscriptions: backlog, holes, age, processes and what is wrong (docs/operating.md)."""
+    with gathering(admin, tenant, namespace) as gather:
+        seen = gather()
+        if rates is not None:
+            pause(rates)
+            seen = gather()
+    if settings.json:
+        write_json(as_json(seen))
+        return
+    existing = {"tenants": ", ".join(seen.tenants), "namespaces": ", ".join(seen.namespaces)}
+    number, backlog = totals_text(seen)
+    show_pairs({**existing, "in all": number, "": backlog})
+    if seen.subscriptions:
+        write_line("")
+        rows = [cells(row, seen.gathered_ms, by_commits=seen.by_commits) for row in ordered(seen.subscriptions, sort)]
+        shown = [at for at, name in enumerate(COLUMNS) if rates is not None or not name.endswith("/s")]
+        show_table([COLUMNS[at] for at in shown], [[row[at] for at in shown] for row in rows])
+    for line in caveats(seen):
+        news(line)
+
+
+@contextmanager
+def gathering(admin: AdminClient, tenant: str | None, namespace: str | None) -> Iterator[Callable[[], Overview]]:
+    """Gives what takes an overview of a cluster, or of a part of it. What it gives raises CommandFailed for a tenant or
+    a namespace that does not exist."""
+    gatherer = Gatherer(admin.node)
+
+    def gather() -> Overview:
+        seen = gatherer.gather(Deadline.after(PASS_S), asking=_ASKING)
+        if tenant is not None and tenant not in seen.tenants:
+            raise CommandFailed(f"tenant {printable(tenant)} does not exist; there are {', '.join(seen.tenants)}")
+        if namespace is not None and namespace not in seen.namespaces:
+            raise CommandFailed(f"namespace {printable(namespace)} does not exist (pok namespaces list)")
+        return seen.of(tenant=tenant, namespace=namespace)
+
+    try:
+        yield gather
+    finally:
+        gatherer.close()

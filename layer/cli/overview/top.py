@@ -1,0 +1,171 @@
+"""`pok top`: all subscriptions, live."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Final
+
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
+from pulsar_on_kafka.cli.overview.overview import NamespaceOption, OrderOption, TenantOption, gathering
+from pulsar_on_kafka.cli.overview.rows import COLUMNS, Order, age_text, caveats, cells, compact, end_of, totals_text
+from pulsar_on_kafka.cli.overview.view import HELP, MOVES, View, split_keys
+from pulsar_on_kafka.cli.shared.cursors import LEGEND, drawn
+from pulsar_on_kafka.cli.shared.output import CommandFailed, cell_text, one_line
+from pulsar_on_kafka.cli.shared.values import member_text, printable, process_text, time_text
+from pulsar_on_kafka.exceptions import PulsarException
+
+_AROUND: Final = 7
+"""Lines that are not rows."""
+_NUMBERS: Final = 6
+"""Columns of numbers, to the right: those behind the first and before the last."""
+_NUMBERS_WIDTH: Final = 50
+"""Of these and what is between all columns."""
+
+
+def top(
+    admin: AdminClient,
+    tenant: TenantOption = None,
+    namespace: NamespaceOption = None,
+    sort: OrderOption = Order.BACKLOG,
+    every: Annotated[
+        float, typer.Option("--every", min=0.5, max=3600, metavar="SECONDS", help="How often to look.")
+    ] = 2.0,
+) -> None:
+    """Show all subscriptions live: sort them by a key, open one for its holes, members and ledgers; q ends it."""
+    console = Console(highlight=False, emoji=False)
+    if not (console.is_terminal and sys.stdin.isatty()):
+        raise CommandFailed("pok top needs a terminal; pok overview shows the same once")
+    with gathering(admin, tenant, namespace) as gather, typed_keys() as keys:
+        seen, view = gather(), View(sort)
+        detail: RenderableType = ""
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            due_s = time.monotonic() + every
+            while not view.ended:
+                lines = max(1, console.height - _AROUND)
+                live.update(detail if view.opened else _all(seen, view, lines, console.width), refresh=True)
+                before = view
+                for key in keys(due_s - time.monotonic()):
+                    view = view.pressed(key, seen, lines)
+                if view.look or time.monotonic() >= due_s:
+                    seen, due_s = gather(), time.monotonic() + every
+                if view.opened is not None and (view.look or view.opened != before.opened):
+                    detail = _one(admin, seen, *view.opened, console.width)
+
+
+@contextmanager
+def typed_keys() -> Iterator[Callable[[float], list[str]]]:
+    """Gives what waits for so many seconds for keys of the terminal at standard input, which shows them no more and
+    hands each on at once. A Ctrl-C interrupts, as ever."""
+    import termios  # a system without terminals of this kind has everything but this command
+    import tty
+
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+
+    def keys(wait_s: float) -> list[str]:
+        if not select.select([fd], [], [], max(0.0, wait_s))[0]:
+            return []
+        typed = os.read(fd, 1024)
+        return split_keys(typed.decode("utf-8", "replace")) if typed else ["q"]  # the terminal is gone
+
+    try:
+        tty.setcbreak(fd)
+        yield keys
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+def _all(seen: Overview, view: View, lines: int, width: int) -> RenderableType:
+    rows = view.rows(seen)
+    table = _table(COLUMNS, range(1, 1 + _NUMBERS))
+    table.box = None
+    table.columns[0].ratio, table.columns[-1].ratio = 3, 2
+    room = (width - _NUMBERS_WIDTH) * 3 // 5
+    for at in view.window(rows, lines):
+        told = cells(rows[at], seen.gathered_ms, by_commits=seen.by_commits)
+        row = [compact(cell) if isinstance(cell, int) else str(cell) for cell in told]
+        row[0] = end_of(row[0], room)
+        table.add_row(*map(Text, row), style="reverse" if at == view.place(rows) else "")
+    table.expand = True
+    number, backlog = totals_text(seen)
+    head = f"by {view.order.value}, {time_text(seen.gathered_ms)}"
+    return Group(_line(number, head), _line(backlog, *caveats(seen)), table, _line(HELP), _line(MOVES))
+
+
+def _one(admin: AdminClient, seen: Overview, topic: str, subscription: str, width: int) -> RenderableType:
+    """One subscription: read now, and its consumers asked."""
+    wanted = topic, subscription
+    row = next((each for each in seen.subscriptions if (each.topic, each.subscription) == wanted), None)
+    if row is None:
+        return Group(_line(f"{subscription} of {topic} is gone"), _line(MOVES))
+    parts: list[RenderableType] = [
+        _line(f"{row.subscription} of {row.topic}, {row.type}"),
+        _line(_facts(row, seen.gathered_ms)),
+    ]
+    try:
+        parts += [*_cursors(admin, row, width), *_members(admin, row)]
+    except PulsarException as failure:
+        parts.append(_line(one_line(failure)))
+    return Group(*parts, _line(MOVES))
+
+
+def _facts(row: SubscriptionOverview, now_ms: int) -> str:
+    said = [f"backlog {row.backlog:,}", f"{row.holes:,} holes", f"{row.dead_letters:,} dead letters"]
+    if row.oldest_ms is not None:
+        said.append(f"oldest {age_text(now_ms - row.oldest_ms)}")
+    if row.stuck_since_ms is not None:
+        said.append(f"nothing acknowledged for {age_text(now_ms - row.stuck_since_ms)}")
+    return ", ".join(said)
+
+
+def _cursors(admin: AdminClient, row: SubscriptionOverview, width: int) -> Iterator[RenderableType]:
+    ledgers = _table(("partition", "ledger", "offsets", "acked", "holes", "record"), (3, 4))
+    for cursor in admin.subscription_cursors(row.topic, row.subscription):
+        yield _line(f"partition {cursor.partition}: backlog {cursor.backlog:,}, {cursor.holes:,} holes")
+        yield from map(_line, drawn(cursor, width - 1))
+        for ledger in cursor.ledgers:
+            offsets = f"{ledger.start:,} - {ledger.end - 1:,}"
+            told = (str(cursor.partition), str(ledger.ledger_id), offsets, ledger.acknowledged, ledger.holes)
+            ledgers.add_row(*map(cell_text, (*told, ledger.record)))
+    yield _line(LEGEND)
+    if ledgers.row_count:
+        yield ledgers
+
+
+def _members(admin: AdminClient, row: SubscriptionOverview) -> Iterator[RenderableType]:
+    owners = _table(("partition", "owner"), ())
+    for partition in row.partitions:
+        owners.add_row(str(partition.partition), member_text(partition.owner) if partition.owner else "nobody")
+    yield owners
+    if row.processes:
+        consumers = _table(("consumer", "permits", "unacked", "delivered", "per s", "process"), (1, 2, 3))
+        for told in admin.subscription_consumers(row.topic, row.subscription):
+            silent = told.permits < 0
+            numbers = ("", "", "", "") if silent else (told.permits, told.unacked, told.delivered, f"{told.rate:.0f}")
+            name = "(does not tell)" if silent else told.consumer_name
+            consumers.add_row(*map(cell_text, (name, *numbers, process_text(told.process))))
+        yield consumers
+
+
+def _table(columns: tuple[str, ...], numbers: range | tuple[int, ...]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for at, name in enumerate(columns):
+        table.add_column(name, justify="right" if at in numbers else "left", no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _line(*texts: str) -> Text:
+    return Text(printable("   ".join(texts)), no_wrap=True, overflow="ellipsis")

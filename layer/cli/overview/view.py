@@ -1,0 +1,97 @@
+"""What `pok top` shows, and what a key changes of that. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
+from pulsar_on_kafka.cli.overview.rows import Order, ordered
+
+KEYS: Final[Mapping[str, Order]] = {
+    "b": Order.BACKLOG,
+    "a": Order.RATE,
+    "o": Order.OLDEST,
+    "s": Order.STUCK,
+    "h": Order.HOLES,
+    "u": Order.SUSPECTS,
+    "d": Order.DEAD_LETTERS,
+    "t": Order.TRANSACTIONS,
+    "n": Order.NAME,
+}
+HELP: Final = "b)acklog a)cked/s o)ldest s)tuck h)oles s(u)spects d)ead t)ransactions n)ame"
+MOVES: Final = "up, down, page: choose   enter: open   esc: back   r: look now   q: quit"
+
+_UP: Final = ("\x1b[A", "\x1bOA", "k")
+_DOWN: Final = ("\x1b[B", "\x1bOB", "j")
+_PAGE_UP: Final = ("\x1b[5~",)
+_PAGE_DOWN: Final = ("\x1b[6~", " ")
+_OPEN: Final = ("\r", "\n")
+_BACK: Final = ("\x1b", "\x7f", "\x08")
+_QUIT: Final = ("q", "Q", "\x04")
+
+Name = tuple[str, str]
+"""Topic and subscription."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`chosen` stays on its subscription wherever that moves to; None: on the first line. `opened`: the one that is
+    shown by itself. `look`: the person wants to see what is so now."""
+
+    order: Order = Order.BACKLOG
+    chosen: Name | None = None
+    opened: Name | None = None
+    look: bool = False
+    ended: bool = False
+
+    def rows(self, seen: Overview) -> list[SubscriptionOverview]:
+        return ordered(seen.subscriptions, self.order)
+
+    def place(self, rows: Sequence[SubscriptionOverview]) -> int:
+        """The line that is chosen."""
+        names = [_name(row) for row in rows]
+        return names.index(self.chosen) if self.chosen in names else 0
+
+    def window(self, rows: Sequence[SubscriptionOverview], lines: int) -> range:
+        """The lines that are shown, with the chosen one among them."""
+        first = max(0, min(self.place(rows) - lines // 2, len(rows) - lines))
+        return range(first, min(len(rows), first + lines))
+
+    def pressed(self, key: str, seen: Overview, lines: int) -> View:
+        """After a key; `lines` are shown at a time."""
+        view = replace(self, look=False)
+        if key in _QUIT:
+            return replace(view, ended=True)
+        if key == "r":
+            return replace(view, look=True)
+        if view.opened is not None:
+            return replace(view, opened=None) if key in _BACK else view
+        if key in KEYS:
+            return replace(view, order=KEYS[key], chosen=None)
+        rows = view.rows(seen)
+        if not rows:
+            return view
+        if key in _OPEN:
+            return replace(view, opened=_name(rows[view.place(rows)]))
+        steps = {_UP: -1, _DOWN: 1, _PAGE_UP: -lines, _PAGE_DOWN: lines}
+        step = next((by for keys, by in steps.items() if key in keys), 0)
+        return replace(view, chosen=_name(rows[max(0, min(len(rows) - 1, view.place(rows) + step))])) if step else view
+
+
+def _name(row: SubscriptionOverview) -> Name:
+    return row.topic, row.subscription
+
+
+def split_keys(typed: str) -> list[str]:
+    """Keys, of what a terminal sent at once: an escape sequence is one."""
+    keys: list[str] = []
+    while typed:
+        length = 1
+        if typed.startswith(("\x1b[", "\x1bO")):
+            rest = typed[2:]
+            length = 2 + next((at for at, char in enumerate(rest, 1) if char.isalpha() or char == "~"), len(rest))
+        keys.append(typed[:length])
+        typed = typed[length:]
+    return keys
