@@ -40,7 +40,7 @@ _IDLE_S: Final = 60.0
 _MAKERS: Final = 8
 _MB: Final = 1 << 20
 _TOPICS: Final = 1_000
-_PASSES: Final = 4
+_PASSES: Final = 3
 _PATIENCE_S: Final = 600.0
 _LINE: Final = b"\npok_subscription_backlog_entries{"
 
