@@ -26,7 +26,7 @@ from pulsar_on_kafka.cli.shared.output import (
     write_line,
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import (
+from pulsar_on_kafka.client.values.texts import (
     duration_text,
     message_id_text,
     parse_message_id,

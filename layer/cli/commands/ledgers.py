@@ -22,7 +22,7 @@ from pulsar_on_kafka.cli.shared.output import (
     show_result,
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import printable, time_text
+from pulsar_on_kafka.client.values.texts import printable, time_text
 from pulsar_on_kafka.ledgers.deletion import DELETIONS_SHOWN
 
 if TYPE_CHECKING:

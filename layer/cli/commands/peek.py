@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.messages import print_message
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import parse_message_id, parse_time
+from pulsar_on_kafka.client.values.texts import parse_message_id, parse_time
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from pulsar_on_kafka.cli.shared.output import (
     write_line,
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import message_id_text, parse_properties
+from pulsar_on_kafka.client.values.texts import message_id_text, parse_properties
 from pulsar_on_kafka.exceptions import Interrupted, Result
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId

@@ -22,7 +22,7 @@ from pulsar_on_kafka.cli.shared.completing import complete_subscription
 from pulsar_on_kafka.cli.shared.connection import require_listener
 from pulsar_on_kafka.cli.shared.output import CommandFailed, show_result, show_table, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import parse_time, payload_text
+from pulsar_on_kafka.client.values.texts import parse_time, payload_text
 
 app = typer.Typer(no_args_is_help=True)
 

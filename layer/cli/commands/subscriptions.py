@@ -32,7 +32,7 @@ from pulsar_on_kafka.cli.shared.output import (
     write_line,
 )
 from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
-from pulsar_on_kafka.cli.shared.values import (
+from pulsar_on_kafka.client.values.texts import (
     member_text,
     message_id_text,
     parse_message_id,

@@ -25,7 +25,7 @@ from pulsar_on_kafka.cli.shared.output import (
 )
 from pulsar_on_kafka.cli.shared.policies import policies_of
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import printable, time_text
+from pulsar_on_kafka.client.values.texts import printable, time_text
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 if TYPE_CHECKING:

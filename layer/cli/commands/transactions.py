@@ -28,7 +28,7 @@ from pulsar_on_kafka.cli.shared.output import (
     write_line,
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import duration_text, parse_duration, printable, ranges_text, time_text
+from pulsar_on_kafka.client.values.texts import duration_text, parse_duration, printable, ranges_text, time_text
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.transactions.buffer.verify import Finding

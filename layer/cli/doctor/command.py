@@ -33,7 +33,7 @@ from pulsar_on_kafka.cli.doctor.probe import probe
 from pulsar_on_kafka.cli.doctor.state import check_state
 from pulsar_on_kafka.cli.shared.output import EXIT_FAILED, YesOption, news, one_line, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import printable
+from pulsar_on_kafka.client.values.texts import printable
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.java import find_java
 from pulsar_on_kafka.kafka.admin import KafkaAdmin

@@ -15,7 +15,7 @@ from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.cli.overview.rows import COLUMNS, Order, as_json, caveats, cells, ordered, totals_text
 from pulsar_on_kafka.cli.shared.output import CommandFailed, news, show_pairs, show_table, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import printable
+from pulsar_on_kafka.client.values.texts import printable
 
 PASS_S = 60.0
 """The longest that one pass may take."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.admin.overview.records import Overview, PartitionOverview, SubscriptionOverview
 from pulsar_on_kafka.base.words import counted
-from pulsar_on_kafka.cli.shared.values import duration_text, time_text
+from pulsar_on_kafka.client.values.texts import duration_text, time_text
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 STUCK_MS: Final = 30_000

@@ -24,7 +24,7 @@ from pulsar_on_kafka.cli.overview.rows import COLUMNS, Order, age_text, caveats,
 from pulsar_on_kafka.cli.overview.view import HELP, MOVES, View, split_keys
 from pulsar_on_kafka.cli.shared.cursors import LEGEND, drawn
 from pulsar_on_kafka.cli.shared.output import CommandFailed, cell_text, one_line
-from pulsar_on_kafka.cli.shared.values import member_text, printable, process_text, time_text
+from pulsar_on_kafka.client.values.texts import member_text, printable, process_text, time_text
 from pulsar_on_kafka.exceptions import PulsarException
 
 _AROUND: Final = 7

@@ -11,7 +11,7 @@ import typer
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import CommandFailed, show_table, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import parse_properties
+from pulsar_on_kafka.client.values.texts import parse_properties
 from pulsar_on_kafka.schema_compat import (
     CompatibilityResult,
     CompatibilityStrategy,

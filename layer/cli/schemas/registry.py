@@ -27,7 +27,7 @@ from pulsar_on_kafka.cli.shared.output import (
 )
 from pulsar_on_kafka.cli.shared.policies import set_policy
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import printable, time_text
+from pulsar_on_kafka.client.values.texts import printable, time_text
 from pulsar_on_kafka.exceptions import BrokerMetadataError
 from pulsar_on_kafka.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.cli.shared.output import write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import message_id_text, payload_fields, payload_text, printable
+from pulsar_on_kafka.client.values.texts import message_id_text, payload_fields, payload_text, printable
 
 if TYPE_CHECKING:
     from pulsar_on_kafka.admin import ShownMessage

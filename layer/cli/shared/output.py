@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.cli.shared.values import printable
+from pulsar_on_kafka.client.values.texts import printable
 from pulsar_on_kafka.exceptions import Interrupted
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from pulsar_on_kafka.cli.commands.transactions import MEANINGS
 from pulsar_on_kafka.cli.main import app
-from pulsar_on_kafka.cli.shared.values import duration_text, parse_duration, ranges_text
+from pulsar_on_kafka.client.values.texts import duration_text, parse_duration, ranges_text
 from pulsar_on_kafka.transactions.buffer.verify import Finding
 
 

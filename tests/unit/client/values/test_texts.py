@@ -6,7 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from pulsar_on_kafka.cli.shared.values import (
+from pulsar_on_kafka.client.values.message_id import MessageId
+from pulsar_on_kafka.client.values.texts import (
     member_text,
     message_id_text,
     parse_message_id,
@@ -20,7 +21,6 @@ from pulsar_on_kafka.cli.shared.values import (
     ranges_text,
     time_text,
 )
-from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 
