@@ -129,7 +129,7 @@ class FollowedLogs:
 
     def look(self, admin: KafkaAdmin, deadline: Deadline) -> None:
         """Learn which of these topics there are: one that nobody used yet is not made."""
-        found = admin.describe_topics([*{where.topic for where in self.logs}, OFFSETS_TOPIC], deadline)
+        found = admin.describe_topics([*{where.topic for where in self.logs} | {OFFSETS_TOPIC}], deadline)
         allowed = admin.allowed_on_topics([OFFSETS_TOPIC], deadline).get(OFFSETS_TOPIC)
         self.reads_commits = allowed is None or "Read" in allowed
         self._there = found.keys() - {OFFSETS_TOPIC}
@@ -138,6 +138,12 @@ class FollowedLogs:
             self._there.add(OFFSETS_TOPIC)
             for number in range(offsets.partitions):
                 self.logs.setdefault(KafkaPartition(OFFSETS_TOPIC, number), _Log(self.groups))
+
+    @property
+    def complete(self) -> bool:
+        """Whether all of these topics are there, as was last learnt."""
+        wanted = {where.topic for where in self.logs}
+        return self._there >= (wanted | {OFFSETS_TOPIC} if self.reads_commits else wanted)
 
     def wanted(self) -> list[tuple[str, int]]:
         """Partitions whose ends `read_on` wants to know."""

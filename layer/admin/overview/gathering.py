@@ -164,7 +164,7 @@ class Gatherer:
 
     def _read_on(self, began_s: float, deadline: Deadline) -> dict[Place, int]:
         logs, admin = self._logs, self._services.admin
-        if self._looked_s is None or began_s - self._looked_s > _LOOK_EVERY_S:
+        if self._looked_s is None or not logs.complete or began_s - self._looked_s > _LOOK_EVERY_S:
             logs.look(admin, deadline)
             self._looked_s = began_s
         new = logs.not_begun()

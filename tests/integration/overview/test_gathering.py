@@ -210,3 +210,16 @@ def test_what_exists_is_listed_and_narrowed_to_a_tenant_or_namespace(
         assert [each.topic for each in of_tenant.topics] == [f"persistent://{tenant}/one/orders"]
         assert seen.of(namespace=f"{tenant}/two").subscriptions == ()
     consumer.close()
+
+
+def test_the_first_subscription_of_all_is_seen_in_the_next_pass(service_url: str, unique: Unique) -> None:
+    """There were no state topics when it looked first."""
+    instance = f"i{unique()[-9:]}"
+    with (
+        AdminClient(service_url, operation_timeout_seconds=120, instance=instance) as admin,
+        gathering(admin) as gatherer,
+    ):
+        assert gather(gatherer).subscriptions == ()
+        admin.create_topic("orders")
+        admin.create_subscription("orders", "billing")
+        assert found(gather(gatherer), "orders", "billing").backlog == 0
