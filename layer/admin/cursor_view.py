@@ -10,6 +10,7 @@ from itertools import pairwise
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import SavedLedger
 
 
@@ -35,6 +36,23 @@ class LedgerCost:
 
 
 @dataclass(frozen=True, slots=True)
+class EntryFate:
+    """An entry's fate on a subscription.
+
+    `of_batch`: how many messages of a batch are acknowledged, and of how many; None for another entry, and for a batch
+    of which none is. `deliveries`: how often it was delivered, None where nobody counted (it was never refused, and
+    there is no dead letter policy). `suspect`: a consumer that died may have had it. `put_off_ms`: it comes again at
+    this Unix time.
+    """
+
+    acknowledged: bool
+    of_batch: tuple[int, int] | None
+    deliveries: int | None
+    suspect: bool
+    put_off_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionCursor:
     """One partition's cursor. Offsets are Kafka's; `end` is the log's end, `mark_delete` -1 where nothing is
     acknowledged. `marker_bytes`: the records that index the segments, the marker first, then its pages."""
@@ -52,9 +70,17 @@ class PartitionCursor:
     marker_offset: int | None
     marker_bytes: tuple[int, ...]
     ledgers: tuple[LedgerCost, ...]
-    entries_per_ledger: int
+    layout: LedgerLayout
     state: CursorState
     """All of it in memory; for `shares`."""
+
+    @property
+    def entries_per_ledger(self) -> int:
+        return self.layout.entries_per_ledger
+
+    def message_id(self, offset: int) -> NativeMessageId:
+        """Of the entry at an offset; it names the partition, also where the topic has but one."""
+        return NativeMessageId(self.partition, *self.layout.position(self.partition, offset), -1)
 
     @property
     def segment_bytes(self) -> int:
@@ -83,6 +109,30 @@ class PartitionCursor:
             _acknowledged(self.state, start, end) / (end - start) if end > start else 0.0
             for start, end in pairwise(edges)
         ]
+
+    @property
+    def highest(self) -> int:
+        """The highest acknowledged offset; -1 where nothing is."""
+        found = self.state.deleted.max()
+        return self.mark_delete if found is None else found
+
+    def next_hole(self, offset: int) -> int | None:
+        """The first unacknowledged entry at or above `offset` that lies below an acknowledged one."""
+        found = self.state.deleted.first_gap(max(offset, self.state.next_unacked))
+        return found if found < self.highest else None
+
+    def fate(self, offset: int) -> EntryFate:
+        """What became of one entry, as last saved."""
+        known, batch = self.state.deliveries, self.state.batches.get(offset)
+        counted = [] if known is None else [counts for counts, held in known.counts.items() if offset in held]
+        delivered, seen_again = counted[0] if counted else (0, 0)
+        return EntryFate(
+            self.state.is_acknowledged(offset),
+            None if batch is None else (batch.batch_size - batch.left, batch.batch_size),
+            max(delivered, seen_again + 1) if counted else None,
+            known is not None and offset in known.suspects,
+            None if known is None else next((ms for ms, held in known.put_off.items() if offset in held), None),
+        )
 
 
 def _acknowledged(state: CursorState, start: int, end: int) -> int:
@@ -125,7 +175,7 @@ def view_of(
         cursor.saved.marker_offset if cursor.saved is not None else None,
         tuple(marker_bytes),
         ledgers,
-        layout.entries_per_ledger,
+        layout,
         state,
     )
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from prometheus_client import CollectorRegistry
@@ -18,8 +20,8 @@ from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.cli.shared.command import log_on_stderr
 from pulsar_on_kafka.cli.shared.connection import admin_at
-from pulsar_on_kafka.cli.shared.http_options import HttpOptions
-from pulsar_on_kafka.cli.shared.output import show_result
+from pulsar_on_kafka.cli.shared.http_options import ConsoleOptions, HttpOptions
+from pulsar_on_kafka.cli.shared.output import CommandFailed, show_result
 from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, formatter, tell_systemd
 from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
 from pulsar_on_kafka.exceptions import ConnectError, Timeout
@@ -29,6 +31,9 @@ from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth, ServiceS
 from pulsar_on_kafka.service.running import RunningRoles
 from pulsar_on_kafka.transactions.coordinator.rules import parsed_limits
 
+if TYPE_CHECKING:
+    from pulsar_on_kafka.console.site import Site
+
 _log: Final = logging.getLogger(__name__)
 
 DEFAULT_PORT: Final = 9464
@@ -37,6 +42,13 @@ _LOOK_FIRST_S: Final = 0.1
 _LOOK_S: Final = 2.0
 _PATIENCE_S: Final = 15.0
 _TELL_AGAIN_S: Final = 60.0
+_CONSOLE_ENDING_S: Final = 5.0
+
+
+class Extra(str, Enum):
+    """What `pok serve` does besides its roles."""
+
+    CONSOLE = "console"
 
 
 def serve(
@@ -56,6 +68,11 @@ def serve(
     without: Annotated[
         list[RoleName] | None, typer.Option("--without", help="Leave this role to others. May be repeated.")
     ] = None,
+    extras: Annotated[
+        list[Extra] | None,
+        typer.Option("--with", help="Also answer with pages for a browser: the console (docs/operating.md)."),
+    ] = None,
+    console: ConsoleOptions,
     cluster_config: ClusterConfigOption = None,
     transactions: Annotated[
         list[str] | None,
@@ -77,7 +94,7 @@ def serve(
     what dead processes left behind, serves transactions, and copies topics to other clusters. A broker that is away is
     waited for.
     """
-    roles = _chosen(only or (), without or ())
+    roles = _chosen(only or (), without or (), extras or ())
     secrets = read_cluster_config(cluster_config or ())
     limits = _limits(transactions or ())
     health = ServiceHealth()
@@ -90,21 +107,49 @@ def serve(
         )
         try:
             _log.info("metrics and health on port %d", server.port)
-            with told_to_stop(interruptible=True) as stop:
-                admin = _connected(settings, health, stop)
+            with _console(settings, extras or (), console, http) as site, told_to_stop(interruptible=True) as stop:
+                admin = _connected(settings, health, site, stop)
                 if admin is not None:
+                    if site is not None:
+                        site.connect(admin)
                     admin.node.transactions.limits = limits
                     try:
                         _run(settings, admin, roles, secrets, health, running, stop, stop_timeout)
                     finally:
+                        if site is not None:
+                            site.close(Deadline.after(_CONSOLE_ENDING_S))
                         admin.close()
         finally:
             server.close()
 
 
-def _chosen(only: list[RoleName] | tuple[()], without: list[RoleName] | tuple[()]) -> set[RoleName]:
+@contextmanager
+def _console(
+    settings: Settings, extras: Sequence[Extra], console: ConsoleOptions, http: HttpOptions
+) -> Iterator[Site | None]:
+    """What the console shows, which answers meanwhile; None where it is not wanted."""
+    if Extra.CONSOLE not in extras:
+        yield None
+        return
+    try:
+        from pulsar_on_kafka.console.commands import Commands
+        from pulsar_on_kafka.console.server import ConsoleServer
+        from pulsar_on_kafka.console.site import Site
+    except ModuleNotFoundError as missing:
+        raise CommandFailed(f"--with console needs {missing.name}: pip install 'pulsar-on-kafka[console]'") from missing
+    site = Site(settings.url, Commands(settings.leading_here()))
+    server = ConsoleServer(console.console_host, console.console_port, site, console.guard(http))
+    scheme, host = "https" if http.tls_certificate else "http", console.console_host
+    _log.info("console on %s://%s:%d", scheme, f"[{host}]" if ":" in host else host, server.port)
+    try:
+        yield site
+    finally:
+        server.close()
+
+
+def _chosen(only: Sequence[RoleName], without: Sequence[RoleName], extras: Sequence[Extra] = ()) -> set[RoleName]:
     chosen = set(only or RoleName) - set(without)
-    if not chosen:
+    if not chosen and not extras:
         raise typer.BadParameter("nothing is left to be done", param_hint="--without")
     return chosen
 
@@ -122,7 +167,9 @@ def _limits(words: Sequence[str]) -> dict[str, Any]:
         raise typer.BadParameter(str(wrong), param_hint="--transactions") from wrong
 
 
-def _connected(settings: Settings, health: ServiceHealth, stop: threading.Event) -> AdminClient | None:
+def _connected(
+    settings: Settings, health: ServiceHealth, site: Site | None, stop: threading.Event
+) -> AdminClient | None:
     """Connect to the cluster, as soon as a broker answers; None when told to stop before. Raises what waiting does not
     change."""
     quiet = Deadline.after(0)
@@ -132,6 +179,8 @@ def _connected(settings: Settings, health: ServiceHealth, stop: threading.Event)
         except (ConnectError, Timeout) as away:
             failure = str(away)
         health.waits_for(failure)
+        if site is not None:
+            site.waits_for(failure)
         if quiet.passed():
             _log.warning("waiting for Kafka at %s: %s", settings.bootstrap, failure)
             tell_systemd(f"STATUS=waiting for Kafka at {settings.bootstrap}")

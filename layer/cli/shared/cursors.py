@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.words import counted, eighths
 from pulsar_on_kafka.cli.shared.output import show_pairs, show_table, write_line
 
 if TYPE_CHECKING:
@@ -196,11 +196,7 @@ def _between(low: tuple[int, int, int], high: tuple[int, int, int], share: float
 
 
 def _block(share: float) -> str:
-    if share >= 1:
-        return "█"
-    if share <= 0:
-        return "·"
-    return _SHADES[max(1, min(len(_SHADES), round(share * 8))) - 1]
+    return f"·{_SHADES}█"[eighths(share)]
 
 
 def _ledger_cells(cursor: PartitionCursor, edges: Sequence[int]) -> list[int]:

@@ -40,3 +40,36 @@ class HttpOptions:
         if self.tls_key and not self.tls_certificate:
             raise typer.BadParameter("it goes with --tls-certificate", param_hint="--tls-key")
         return Guard(self.tls_certificate, self.tls_key, read_token(self.token_file) if self.token_file else "")
+
+
+CONSOLE_PORT: Final = 9465
+
+
+@dataclass(frozen=True)
+class ConsoleOptions:
+    """The console's address, and its token; what encrypts connections is that of `HttpOptions`."""
+
+    console_host: Annotated[
+        str,
+        typer.Option(
+            "--console-host",
+            metavar="ADDRESS",
+            help="The address that the console listens on; others than this machine's own need --console-token-file.",
+        ),
+    ] = LOCAL
+    console_port: Annotated[
+        int, typer.Option("--console-port", min=0, max=65535, help="The console's port; 0: a free one.")
+    ] = CONSOLE_PORT
+    console_token_file: Annotated[
+        str,
+        typer.Option(
+            "--console-token-file",
+            metavar="FILE",
+            help="A file with the token that the console asks for (or takes as Authorization: Bearer ...).",
+        ),
+    ] = ""
+
+    def guard(self, http: HttpOptions) -> Guard:
+        """Raises InvalidOption: the file of the token cannot be read."""
+        token = read_token(self.console_token_file) if self.console_token_file else ""
+        return Guard(http.tls_certificate, http.tls_key, token)

@@ -108,6 +108,11 @@ class Settings:
         finally:
             directory.close()
 
+    def leading_here(self) -> tuple[str, ...]:
+        """Options that lead another `pok` to the same cluster and state; there is no secret among them."""
+        where = () if self.url == DEFAULT_URL else ("--url", self.url)
+        return (*where, *(("--instance", self.instance) if self.instance else ()))
+
     def kafka(self) -> KafkaSettings:
         from pulsar_on_kafka.client.connection.connection import connection_security
         from pulsar_on_kafka.kafka.settings import KafkaSettings

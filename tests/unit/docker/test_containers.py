@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,12 +11,14 @@ import pytest
 import yaml
 
 from pulsar_on_kafka.cli.commands import serve
+from pulsar_on_kafka.cli.shared.http_options import CONSOLE_PORT
 from pulsar_on_kafka.embedded.docker import IMAGE
 from pulsar_on_kafka.embedded.settings import DEFAULT_VERSION
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.service.health import LIVE, READY
 from pulsar_on_kafka.spark.base.spark_session import CONNECTOR_VERSION
+from tests.command_lines import unknown
 
 _ROOT = Path(__file__).resolve().parents[3]
 _DOCKER = _ROOT / "docker"
@@ -34,7 +37,7 @@ def services() -> dict[str, Any]:
 
 def test_the_compose_file_names_what_is_there(services: dict[str, Any]) -> None:
     compose = _read("compose.yaml")
-    assert set(services) == {"kafka", "serve", "spark", "prometheus", "grafana"}
+    assert set(services) == {"kafka", "serve", "console", "spark", "prometheus", "grafana"}
     assert services["kafka"]["image"] == f"{IMAGE}:{DEFAULT_VERSION}"
     assert services["serve"]["deploy"]["replicas"] == 2
     for name, service in services.items():
@@ -69,6 +72,16 @@ def test_the_image_copies_what_is_there_and_what_is_not_ignored() -> None:
     ignore = (_DOCKER / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
     assert copied == {line.removeprefix("!") for line in ignore if line.startswith("!")}
     assert all((_ROOT / source).exists() for source in copied)
+
+
+def test_the_console_is_reached_where_it_listens_by_those_with_the_token(services: dict[str, Any]) -> None:
+    console = services["console"]
+    assert console["ports"] == [f"127.0.0.1:{CONSOLE_PORT}:{CONSOLE_PORT}"]
+    assert unknown(shlex.join(["pok", *console["command"]])) == ""
+    (secret,) = console["secrets"]
+    assert f"--console-token-file=/run/secrets/{secret}" in console["command"]
+    assert secret in _read("compose.yaml")["secrets"]
+    assert "[console]" in _DOCKERFILE
 
 
 def test_ports_and_paths_are_those_of_the_service() -> None:

@@ -1,0 +1,92 @@
+"""Access to the console is granted to whoever has the token, or to this machine's programs where there is none."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.requests import HTTPConnection
+
+from pulsar_on_kafka.base.errors import InvalidOption
+
+COOKIE: Final = "pok_console"
+CSRF: Final = "csrf"
+"""The field of a form that proves that the form is ours."""
+_LOCAL: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+
+SECURITY_HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who may look, and whose forms are obeyed.
+
+    Without a token the console listens on this machine alone, and answers to no other host name than this machine's
+    own: a page of another site whose name was led to 127.0.0.1 learns nothing. Whoever has logged in with the token has
+    a cookie with this process's secret, so a new process asks for the token again.
+    """
+
+    token: str = field(default="", repr=False)
+    _secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+
+    @staticmethod
+    def checked(host: str, token: str) -> Access:
+        """Raises InvalidOption: others than this machine's programs could reach it, and no token is asked for."""
+        if not token and host not in _LOCAL:
+            raise InvalidOption(
+                f"--console-host {host} lets others than this machine's programs at the console: say "
+                "--console-token-file, too"
+            )
+        return Access(token)
+
+    def is_token(self, said: str) -> bool:
+        return bool(self.token) and _equal(said, self.token)
+
+    @property
+    def cookie(self) -> str:
+        """What a browser that has logged in shows."""
+        return self._proof("cookie")
+
+    @property
+    def csrf(self) -> str:
+        """What our forms have, and other sites cannot know."""
+        return self._proof("form")
+
+    def may_look(self, asked: HTTPConnection) -> bool:
+        if not self.token:
+            return _host_of(asked) in _LOCAL
+        kind, _, said = asked.headers.get("authorization", "").partition(" ")
+        if kind.lower() == "bearer":
+            return self.is_token(said)
+        return _equal(asked.cookies.get(COOKIE, ""), self.cookie)
+
+    def is_own_form(self, asked: HTTPConnection, csrf: str) -> bool:
+        """Whether a form came from a page of this console."""
+        origin = asked.headers.get("origin")
+        if origin is not None and urlsplit(origin).netloc != asked.headers.get("host"):
+            return False
+        return _equal(csrf, self.csrf)
+
+    def _proof(self, of: str) -> str:
+        return hmac.digest(self._secret.encode(), of.encode(), "sha256").hex()
+
+
+def _equal(said: str, wanted: str) -> bool:
+    return hmac.compare_digest(said.encode("utf-8", "replace"), wanted.encode())
+
+
+def _host_of(asked: HTTPConnection) -> str:
+    try:
+        return urlsplit(f"//{asked.headers.get('host', '')}").hostname or ""
+    except ValueError:
+        return ""

@@ -1,0 +1,74 @@
+"""Consoles that tests look at over HTTP, as a browser does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import unescape
+from typing import Final
+from urllib.parse import urlencode
+
+import requests
+
+from pulsar_on_kafka.base.http_server import Guard
+from pulsar_on_kafka.console.commands import Commands
+from pulsar_on_kafka.console.server import ConsoleServer
+from pulsar_on_kafka.console.site import Site
+from tests.waiting import until
+
+EVERY_S: Final = 0.2
+_TAG: Final = re.compile(r"<[^>]*>")
+
+
+class Console:
+    """One that runs, and what it answers to those who ask it."""
+
+    def __init__(self, site: Site, server: ConsoleServer, token: str) -> None:
+        self.site = site
+        self.token = token
+        self.url = f"http://127.0.0.1:{server.port}"
+
+    def at(self, path: str = "/", **parameters: object) -> str:
+        """A page's address."""
+        return f"{self.url}{path}?{urlencode(parameters)}" if parameters else f"{self.url}{path}"
+
+    def get(self, path: str = "/", **parameters: object) -> str:
+        """A page's HTML."""
+        found = requests.get(self.at(path, **parameters), headers=self.bearer, timeout=60)
+        assert found.status_code == 200, (found.status_code, found.text[:2000])
+        return found.text
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
+
+    def text(self, path: str = "/", **parameters: object) -> str:
+        """What a page says, with single spaces."""
+        return text_of(self.get(path, **parameters))
+
+    def says(self, wanted: str, path: str = "/", **parameters: object) -> str:
+        """The page's HTML, as soon as its text has this."""
+        last = ""
+
+        def found() -> str:
+            nonlocal last
+            last = self.get(path, **parameters)
+            return last if wanted in text_of(last) else ""
+
+        return until(found, lambda: f"{wanted!r} in {text_of(last)}", every_s=0.1)
+
+
+def text_of(html: str) -> str:
+    main = html.partition('<main id="main">')[2].partition("</main>")[0]
+    return " ".join(unescape(_TAG.sub(" ", main)).split())
+
+
+@contextmanager
+def a_console(where: str, *, token: str = "", every_s: float = 5.0) -> Iterator[Console]:
+    site = Site(where, Commands(("--url", where)), every_s=every_s)
+    server = ConsoleServer("127.0.0.1", 0, site, Guard(token=token))
+    try:
+        yield Console(site, server, token)
+    finally:
+        server.close()

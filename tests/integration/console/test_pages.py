@@ -1,0 +1,137 @@
+"""The console on a real broker, page by page, as a browser gets it."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from urllib.parse import quote
+
+import pytest
+import requests
+
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.schema import Integer, JsonSchema, Record, String
+from tests.consoles import Console, text_of
+from tests.steps import EARLIEST, SHARED, Process, Unique
+from tests.waiting import until
+
+pytestmark = pytest.mark.kafka
+
+
+class Order(Record):
+    number = Integer()
+    item = String()
+
+
+def full(topic: str) -> str:
+    return f"persistent://public/default/{topic}"
+
+
+def holes(client: pulsar.Client, topic: str, name: str, left: set[int], count: int) -> pulsar.Consumer:
+    """A consumer that has acknowledged all of `count` orders but these, which it holds."""
+    consumer = client.subscribe(topic, name, SHARED, initial_position=EARLIEST)
+    producer = client.create_producer(topic, schema=JsonSchema(Order), block_if_queue_full=True)
+    for number in range(count):
+        producer.send_async(Order(number=number, item=f"item {number}"), None, partition_key=f"k{number % 7}")
+    producer.flush()
+    for number in range(count):
+        message = consumer.receive(60_000)
+        if number not in left:
+            consumer.acknowledge(message)
+    consumer.flush()
+    return consumer
+
+
+def test_a_subscription_its_holes_its_consumers_and_a_message(
+    client: pulsar.Client, console: Console, unique: Unique
+) -> None:
+    topic, name = unique("orders"), "billing"
+    consumer = holes(client, topic, name, {3, 4, 17}, 40)
+    listed = console.says("3", q=topic)
+    assert f'href="/subscription?topic={quote(full(topic), safe="")}&amp;name=billing"' in listed
+    where = {"topic": full(topic), "name": name}
+    page = console.says("Consumers", "/subscription", **where)
+    (cells,) = re.findall(r'data-cells="([^"]*)"', page)
+    assert cells == "d" * 3 + "00" + "8" * 12 + "0" + "8" * 22
+    assert consumer.consumer_name() in page
+    assert re.search(r"Backlog\D+3\D", console.text("/subscription", **where))
+    message = console.text("/message", partition=0, offset=4, **where)
+    assert "State unacknowledged" in message
+    assert '"number": 4' in message
+    assert "Key k4" in message
+    assert "which owns the partition" in message
+    assert "State acknowledged" in console.text("/message", partition=0, offset=5, **where)
+    assert "The log of partition 0 has 0 to 39." in console.text("/message", partition=0, offset=40, **where)
+
+
+def test_dead_letters_are_put_back_by_their_form_and_by_no_other(
+    client: pulsar.Client, admin: AdminClient, console: Console, unique: Unique
+) -> None:
+    topic = unique("payments")
+    policy = pulsar.ConsumerDeadLetterPolicy(1)
+    consumer = client.subscribe(
+        topic, "ledger", SHARED, initial_position=EARLIEST, dead_letter_policy=policy,
+        negative_ack_redelivery_delay_ms=10,
+    )  # fmt: skip
+    producer = client.create_producer(topic)
+    for number in range(3):
+        producer.send(f"payment {number}".encode(), {"reason": "no such account"})
+    for _ in range(6):
+        consumer.negative_acknowledge(consumer.receive(60_000))
+    letters = f"{full(topic)}-ledger-DLQ"
+    until(lambda: letters in admin.list_topics() and len(admin.dead_letters(letters)) == 3, "three dead letters")
+    consumer.close()
+    assert f"{topic}-ledger-DLQ 3" in text_of(console.says(f"{topic}-ledger-DLQ", "/dead-letters"))
+    page = console.says("no such account", "/dead-letters", topic=letters)
+    assert "payment 1" in page
+    ids = re.findall(r'name="id" value="([^"]+)"', page)
+    (csrf,) = re.findall(r'name="csrf" value="([^"]+)"', page)
+    assert len(ids) == 3
+    for form, headers in (
+        ({"topic": letters, "id": ids[1]}, {}),
+        ({"topic": letters, "id": ids[1], "csrf": "x"}, {}),
+        ({"topic": letters, "id": ids[1], "csrf": csrf}, {"Origin": "http://elsewhere.example"}),
+    ):
+        refused = requests.post(console.at("/redrive"), form, headers=headers, timeout=60)
+        assert refused.status_code == 403
+    done = requests.post(console.at("/redrive"), {"topic": letters, "id": ids[1], "csrf": csrf}, timeout=120)
+    assert done.status_code == 200
+    assert f"Done: put back 1 letter to {topic}." in unescape(done.text)
+    assert len(admin.dead_letters(letters)) == 2
+    again = client.subscribe(topic, "again", SHARED, initial_position=EARLIEST)
+    assert sorted(again.receive(60_000).data() for _ in range(4)) == [
+        b"payment 0", b"payment 1", b"payment 1", b"payment 2",
+    ]  # fmt: skip
+
+
+def test_an_open_transaction_and_whom_it_blocks(
+    process: Process, client: pulsar.Client, console: Console, unique: Unique
+) -> None:
+    topic = unique("orders")
+    made = process(enable_transaction=True)
+    client.subscribe(topic, "audit", SHARED).close()
+    consumer = made.subscribe(topic, "billing", SHARED)
+    producer = made.create_producer(topic)
+    producer.send(b"one")
+    transaction = made.new_transaction(60_000)
+    consumer.acknowledge(consumer.receive(60_000), txn=transaction)
+    producer.send(b"two", txn=transaction)
+    console.says("audit", q=topic)
+    page = console.says(topic, "/transactions")
+    told = text_of(page)
+    assert f"audit of {topic}: waits behind its messages" in told
+    assert f"billing of {topic}: it holds acknowledgements" in told
+    assert re.search(r"pok transactions abort \S+", told)
+    transaction.abort()
+
+
+def test_roles_have_owners_or_nobody(console: Console) -> None:
+    assert "replication no process has it" in text_of(console.says("maintenance", "/roles"))
+
+
+def test_what_is_not_there(console: Console) -> None:
+    assert "there is none at this address" in text_of(requests.get(console.at("/nowhere"), timeout=60).text)
+    told = console.says("The overview knows no such subscription.", "/subscription", topic="nowhere", name="x")
+    assert "topic persistent://public/default/nowhere does not exist" in text_of(told)
+    assert "No topic is copied to another cluster." in console.text("/replication")

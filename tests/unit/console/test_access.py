@@ -1,0 +1,117 @@
+"""Who may look at the console, and whose forms it obeys: over HTTP, without a cluster."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterator
+from http.cookiejar import Cookie
+
+import pytest
+import requests
+from typer.testing import CliRunner
+
+from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.base.http_server import Guard
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.console.commands import Commands
+from pulsar_on_kafka.console.server import ConsoleServer
+from pulsar_on_kafka.console.site import Site
+from tests.consoles import Console, a_console
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is refused
+HTML = {"Accept": "text/html"}
+
+
+@pytest.fixture
+def guarded() -> Iterator[Console]:
+    with a_console("kafka://kafka:9092", token="s3cret") as made:
+        yield made
+
+
+@pytest.fixture
+def unguarded() -> Iterator[Console]:
+    with a_console("kafka://kafka:9092") as made:
+        yield made
+
+
+def asked(console: Console, path: str = "/", **headers: str) -> requests.Response:
+    return requests.get(console.at(path), headers=headers, timeout=60, allow_redirects=False)
+
+
+def test_without_a_token_others_are_not_let_in() -> None:
+    with pytest.raises(InvalidOption, match=r"--console-host 0\.0\.0\.0 lets others .*--console-token-file"):
+        ConsoleServer(EVERYWHERE, 0, Site("x", Commands()), Guard())
+
+
+def test_serve_refuses_that_before_it_needs_a_cluster() -> None:
+    found = CliRunner().invoke(app, ["serve", "--with", "console", "--port", "0", "--console-host", EVERYWHERE])
+    assert found.exit_code == 1
+    assert "say --console-token-file, too" in found.stderr
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(InvalidOption, match=rf"127\.0\.0\.1:{port} cannot be listened on: .*--console-port"):
+            ConsoleServer("127.0.0.1", port, Site("x", Commands()), Guard())
+
+
+def test_without_a_token_it_answers_to_this_machine_s_names_alone(unguarded: Console) -> None:
+    """A site whose name is led to 127.0.0.1 would else read it from a browser of this machine."""
+    assert asked(unguarded).status_code == 200
+    port = unguarded.url.rpartition(":")[2]
+    for name, status in ((f"localhost:{port}", 200), ("[::1]:1", 200), ("evil.example", 403), ("", 403), ("[", 403)):
+        assert asked(unguarded, Host=name).status_code == status, name
+
+
+def test_a_token_is_wanted(guarded: Console) -> None:
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Bearer "}, {"Cookie": "pok_console=x"}):
+        refused = asked(guarded, **headers)
+        assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
+        assert "s3cret" not in refused.text
+    assert asked(guarded, Authorization="bearer s3cret").status_code == 200
+    sent_away = asked(guarded, **HTML)
+    assert (sent_away.status_code, sent_away.headers["location"]) == (303, "/login")
+
+
+def test_a_browser_logs_in_and_keeps_a_cookie_that_is_not_the_token(guarded: Console) -> None:
+    with requests.Session() as browser:
+        page = browser.get(guarded.at("/"), headers=HTML, timeout=60)
+        assert 'name="token"' in page.text
+        assert "kafka:9092" not in page.text
+        assert browser.post(guarded.at("/login"), {"token": "wrong"}, timeout=60).status_code == 403
+        entered = browser.post(guarded.at("/login"), {"token": "s3cret"}, timeout=60)
+        assert "kafka:9092" in entered.text
+        cookie: Cookie = next(iter(browser.cookies))
+        assert "s3cret" not in str(cookie.value)
+        assert cookie.has_nonstandard_attr("HttpOnly")
+        assert cookie.get_nonstandard_attr("SameSite") == "strict"
+        with a_console("kafka://kafka:9092", token="s3cret") as other:
+            assert (
+                requests.get(other.at("/"), cookies={"pok_console": cookie.value or ""}, timeout=60).status_code == 401
+            )
+
+
+def test_forms_of_others_are_not_obeyed(guarded: Console) -> None:
+    with requests.Session() as browser:
+        browser.post(guarded.at("/login"), {"token": "s3cret"}, timeout=60)
+        for form in ({}, {"csrf": "x"}, {"csrf": "ä"}):
+            assert browser.post(guarded.at("/redrive"), form, timeout=60).status_code == 403
+    assert requests.post(guarded.at("/redrive"), {"csrf": "x"}, timeout=60).status_code == 401
+    assert requests.post(guarded.at("/redrive"), "x" * 70_000, headers=guarded.bearer, timeout=60).status_code == 403
+
+
+def test_pages_forbid_browsers_what_they_do_not_need(unguarded: Console) -> None:
+    headers = asked(unguarded).headers
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert "unsafe" not in headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "no-referrer"
+    assert not re.search(r"\sstyle=|\son[a-z]+=|<script>|https?://(?!www\.w3\.org)", asked(unguarded).text)
+
+
+def test_nothing_outside_of_static_is_served(unguarded: Console) -> None:
+    assert asked(unguarded, "/static/console.js").status_code == 200
+    assert asked(unguarded, "/static/%2e%2e/pages.py").status_code == 404

@@ -1,0 +1,121 @@
+"""The cluster is asked once, however many want to know, and what it said last is kept while it says nothing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from pulsar_on_kafka.base.worker import aside
+from pulsar_on_kafka.console.answers import FRESH_S, Answers, Unanswered
+from pulsar_on_kafka.exceptions import PulsarException
+from tests.clocks import SetClock
+from tests.waiting import until
+
+
+def fails() -> str:
+    raise PulsarException("no broker answers")
+
+
+def some(clock: SetClock, most: int = 3) -> Answers:
+    return Answers(clock, most, threading.Lock())
+
+
+def counted() -> tuple[list[int], Callable[[], int]]:
+    asked: list[int] = []
+
+    def ask() -> int:
+        asked.append(len(asked))
+        return len(asked)
+
+    return asked, ask
+
+
+def test_an_answer_is_good_for_a_while() -> None:
+    clock = SetClock()
+    answers, (asked, ask) = some(clock), counted()
+    assert [answers.to("a", ask).value, answers.to("a", ask).value] == [1, 1]
+    clock.seconds += FRESH_S + 0.1
+    assert answers.to("a", ask).value == 2
+    assert len(asked) == 2
+
+
+def test_what_takes_long_is_asked_seldom() -> None:
+    clock = SetClock()
+    answers, (asked, ask) = some(clock), counted()
+
+    def slow() -> int:
+        clock.seconds += 3.0
+        return ask()
+
+    answers.to("a", slow)
+    clock.seconds += 29.0
+    answers.to("a", slow)
+    assert len(asked) == 1
+    clock.seconds += 2.0
+    assert answers.to("a", slow).value == 2
+
+
+def test_the_last_answer_is_kept_and_the_failure_told() -> None:
+    clock = SetClock()
+    answers = some(clock)
+    first = answers.to("a", lambda: "well")
+    clock.seconds += 60.0
+    old = answers.to("a", fails)
+    assert (old.value, old.at_ms, old.failure) == ("well", first.at_ms, "no broker answers")
+    clock.seconds += 60.0
+    assert answers.to("a", lambda: "better").failure == ""
+
+
+def test_without_an_older_one_the_failure_is_all_there_is_and_is_not_asked_for_at_once() -> None:
+    clock, asked = SetClock(), []
+    answers = some(clock)
+
+    def ask() -> str:
+        asked.append(1)
+        return fails()
+
+    for _ in range(3):
+        with pytest.raises(Unanswered, match="no broker answers"):
+            answers.to("a", ask)
+    assert len(asked) == 1
+
+
+def test_those_used_last_are_kept() -> None:
+    answers, (asked, ask) = some(SetClock(), most=2), counted()
+    for key in ("a", "b", "a", "c", "a"):
+        answers.to(key, ask)
+    assert len(asked) == 3
+    answers.to("b", ask)
+    assert len(asked) == 4
+    answers.forget()
+    answers.to("b", ask)
+    assert len(asked) == 5
+
+
+def test_many_threads_ask_once_and_one_at_a_time() -> None:
+    answers = some(SetClock())
+    go, lock = threading.Event(), threading.Lock()
+    asked, most, at_once, given = [], 0, 0, list[int]()
+
+    def ask() -> int:
+        nonlocal most, at_once
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+            asked.append(1)
+        go.wait(60)
+        with lock:
+            at_once -= 1
+        return 7
+
+    threads = [
+        aside(f"browser-{number}", lambda key=key: given.append(answers.to(key, ask).value))  # type: ignore[misc]
+        for number, key in enumerate("aabbaabb")
+    ]
+    until(lambda: asked, "the first question")
+    go.set()
+    for thread in threads:
+        thread.join(60)
+    assert (given, len(asked), most) == ([7] * 8, 2, 1)
