@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from pulsar_on_kafka.mapping.encoding.varint import Reader, utf8, write_varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.wire.key_values import decode_key_value
 
 MOST_FIELDS: Final = 65_536
 """Of one entry's metadata, each property and each destination counted by itself."""
@@ -191,8 +192,4 @@ def _item(number: int, value: int | bytes) -> tuple[str, Any]:
         raise CorruptRecord(f"an entry's metadata has field {number} {value!r}, expected a message or text")
     if number == _REPLICATE_TO:
         return "replicate_to", _typed(number, value, _TEXT)
-    reader = Reader(value, "a property in an entry's metadata")
-    parts = {field: part for field, part in reader.fields() if isinstance(part, bytes)}
-    if 1 not in parts or 2 not in parts:
-        raise CorruptRecord(f"{reader.what} lacks its key or its value")
-    return "properties", (parts[1], parts[2])
+    return "properties", decode_key_value(value, "a property in an entry's metadata")
