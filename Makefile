@@ -23,7 +23,7 @@ test: $(INSTALLED) ## in ten minutes what proves most: pure tests, and those on 
 chaos: $(INSTALLED) ## tests that kill processes and brokers, and those that take minutes
 	@$(BIN)/python -m tests chaos $(ARGS)
 
-matrix: $(INSTALLED) ## each Python of the machine, and each Kafka; ARGS="--python 3.12 --kafka 3.9"
+matrix: $(INSTALLED) ## each Python of the machine, each Kafka, each Spark; ARGS="--kafka 3.9 --spark 4.1"
 	@$(BIN)/python -m tests.matrix $(ARGS)
 
 check: $(INSTALLED) ## lint, format and types

@@ -10,9 +10,10 @@ if __name__ == "spark_connector":
 from importlib.util import find_spec
 
 if find_spec("pyspark") is None:
-    raise ImportError("pulsar_on_kafka.spark needs pyspark 4.0: pip install 'pulsar-on-kafka[spark]'")
+    raise ImportError("pulsar_on_kafka.spark needs pyspark 4.0 to 4.2: pip install 'pulsar-on-kafka[spark]'")
 
 from pulsar_on_kafka.spark.acknowledging.acknowledge import acknowledge
+from pulsar_on_kafka.spark.base.connector_jars import packages
 from pulsar_on_kafka.spark.base.errors import (
     DataLoss,
     InvalidReadOption,
@@ -22,13 +23,12 @@ from pulsar_on_kafka.spark.base.errors import (
     SparkConnectorError,
     SparkNotReady,
 )
-from pulsar_on_kafka.spark.base.spark_session import PACKAGES, session
+from pulsar_on_kafka.spark.base.spark_session import session
 from pulsar_on_kafka.spark.reading.reader import PulsarReader, read_pulsar
 from pulsar_on_kafka.spark.streaming.stream import BatchContext, PulsarStream, stream_pulsar
 from pulsar_on_kafka.spark.writing.writer import pulsar_batches, write_pulsar
 
 __all__ = [
-    "PACKAGES",
     "BatchContext",
     "DataLoss",
     "InvalidReadOption",
@@ -40,6 +40,7 @@ __all__ = [
     "SparkConnectorError",
     "SparkNotReady",
     "acknowledge",
+    "packages",
     "pulsar_batches",
     "read_pulsar",
     "session",

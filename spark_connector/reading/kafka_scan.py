@@ -4,6 +4,10 @@
 again, which costs most where there are headers. Its second version, which `spark.sql.sources.useV1SourceList` keeps
 batch reads from, writes Spark's own form at once. It is asked for by itself here, so that no setting of the session is
 changed: measured, it reads headers for less than the first version takes without them.
+
+Neither version leaves out what nobody asks for. So the table that Spark is given is a proxy, which Spark's optimizer
+tells whether a query needs headers; then it gives the source with them, else the one without. A session of Spark
+Connect can only ask for the first version.
 """
 
 from __future__ import annotations
@@ -18,12 +22,16 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.spark.base.java_proxies import CONNECTOR, DriverJvm, Proxy, TableProxy
+from pulsar_on_kafka.spark.base.spark_session import is_connect
 from pulsar_on_kafka.spark.options.read_options import ReadOptions
 from pulsar_on_kafka.spark.planning.offset_ranges import Range, assign_json, offsets_json, scans
 from pulsar_on_kafka.spark.reading.connection import executor_options
 
 _GROUP: Final = "spark-pulsar"
 _KEY: Final = token_bytes(16)
+_WITH_HEADERS: Final = "includeHeaders"
+_HEADERS: Final = "headers"
 _log = logging.getLogger(__name__)
 
 
@@ -51,13 +59,15 @@ def _scan(
         "startingOffsets": offsets_json(topic.kafka_topic, {p: one.start for p, one in ranges.items()}),
         "endingOffsets": offsets_json(topic.kafka_topic, {p: one.end for p, one in ranges.items()}),
         "failOnDataLoss": str(options.fail_on_data_loss).lower(),
-        "includeHeaders": str(headers).lower(),
+        _WITH_HEADERS: str(headers).lower(),
     }
+    if is_connect(spark):
+        return _first_version(spark, given)
     try:
-        return _second_version(spark, given)
+        return second_version(spark, given)
     except (Py4JError, TypeError) as failure:  # what is called there is no public interface of Spark's
         _log.warning("Spark's Kafka source is not to be had in its second version, reading with the first: %s", failure)
-        return spark.read.format("kafka").options(**given).load()
+        return _first_version(spark, given)
 
 
 def _group_id(topic: Topic, kafka: Mapping[str, str]) -> str:
@@ -68,15 +78,47 @@ def _group_id(topic: Topic, kafka: Mapping[str, str]) -> str:
     return f"{_GROUP}-{blake2b(said.encode(), key=_KEY, digest_size=16).hexdigest()}"
 
 
-def _second_version(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-    java: Any = spark._jvm
-    sql = java.org.apache.spark.sql
-    given = java.java.util.HashMap()
-    for name, value in options.items():
-        given.put(name, value)
-    text = sql.util.CaseInsensitiveStringMap(given)
-    table = sql.kafka010.KafkaSourceProvider().getTable(text)
-    nothing = java.scala.Option.empty()
-    relation = sql.execution.datasources.v2.DataSourceV2Relation.create(table, nothing, nothing, text)
-    session: Any = spark._jsparkSession
-    return DataFrame(sql.classic.Dataset.ofRows(session, relation), spark)
+def _first_version(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    return spark.read.format("kafka").options(**options).load()
+
+
+def second_version(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """The source by its options, `includeHeaders` among them."""
+    java = DriverJvm(spark)
+    text = java.options(options)
+    table = java.sql.kafka010.KafkaSourceProvider().getTable(text)
+    if options[_WITH_HEADERS] == "true":
+        table = _Records(java, table)
+    nothing = java.jvm.scala.Option.empty()
+    made = [table, nothing, nothing, text]
+    if java.minor >= (4, 1):
+        made.append(nothing)  # no time travel
+    return java.frame(java.sql.execution.datasources.v2.DataSourceV2Relation.create(*made))
+
+
+class _Records(TableProxy):
+    """Records with headers, for those who look at them."""
+
+    def __init__(self, java: DriverJvm, table: Any) -> None:
+        super().__init__(java, table.name(), table.schema(), table.capabilities())
+        self._table = table
+
+    def newScanBuilder(self, options: Any) -> _Scans:  # noqa: N802
+        return _Scans(self._java, self._table, options)
+
+
+class _Scans(Proxy):
+    def __init__(self, java: DriverJvm, table: Any, options: Any) -> None:
+        super().__init__(java, table.name())
+        self._table = table
+        self._options = options
+
+    def pruneColumns(self, needed: Any) -> None:  # noqa: N802
+        if _HEADERS not in needed.fieldNames():
+            self._options = self._java.options({**self._options.asCaseSensitiveMap(), _WITH_HEADERS: "false"})
+
+    def build(self) -> Any:
+        return self._table.newScanBuilder(self._options).build()
+
+    class Java:
+        implements = (f"{CONNECTOR}.read.SupportsPushDownRequiredColumns",)

@@ -25,7 +25,8 @@ from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.spark.acknowledging.acknowledge import acknowledge_entries
 from pulsar_on_kafka.spark.acknowledging.located_messages import located, located_ids
 from pulsar_on_kafka.spark.base.errors import InvalidReadOption, NotReadable
-from pulsar_on_kafka.spark.base.spark_session import check_session
+from pulsar_on_kafka.spark.base.java_proxies import DriverJvm
+from pulsar_on_kafka.spark.base.spark_session import check_session, require_classic
 from pulsar_on_kafka.spark.options.stream_options import StreamOptions, parse_stream_options
 from pulsar_on_kafka.spark.planning.batch_plan import (
     BatchPlan,
@@ -59,7 +60,7 @@ def stream_pulsar(spark: SparkSession, **options: Any) -> PulsarStream:
     """The messages of a subscription as a stream; nothing is touched before `foreach_batch`. Options: docs/spark.md.
 
     Raises:
-        InvalidReadOption, SparkNotReady: see `spark.base.errors`.
+        InvalidReadOption, SparkNotReady: see `spark.base.errors`; sessions of Spark Connect are not ready for it.
     """
     return PulsarStream(spark, options)
 
@@ -85,6 +86,7 @@ class PulsarStream:
     def __init__(self, spark: SparkSession, options: dict[str, Any]) -> None:
         self._spark = spark
         self._options = parse_stream_options(options)
+        require_classic(spark, "a stream's triggers and offsets come from this process through the driver's JVM")
         check_session(spark)
 
     def foreach_batch(
@@ -288,13 +290,12 @@ class CheckpointFiles:
     """
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        jvm: Any = spark._jvm
-        java: Any = spark._jsparkSession
-        self._jvm = jvm
+        java = DriverJvm(spark)
+        self._jvm = jvm = java.jvm
         self._directory = jvm.org.apache.hadoop.fs.Path(jvm.org.apache.hadoop.fs.Path(checkpoint), "pulsar")
-        self._files = jvm.org.apache.spark.sql.execution.streaming.CheckpointFileManager.create(
-            self._directory, java.sessionState().newHadoopConf()
-        )
+        streaming = java.sql.execution.streaming
+        manager = (streaming if java.minor < (4, 1) else streaming.checkpointing).CheckpointFileManager
+        self._files = manager.create(self._directory, java.session.sessionState().newHadoopConf())
         self._made = False
 
     def write(self, name: str, content: bytes) -> None:

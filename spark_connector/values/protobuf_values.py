@@ -15,10 +15,10 @@ from pyspark.sql.protobuf.functions import from_protobuf, to_protobuf
 from pulsar_on_kafka.schema.json import parsed as parsed_json
 from pulsar_on_kafka.schema.protobuf import message_class
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo
+from pulsar_on_kafka.spark.base.connector_jars import package
 from pulsar_on_kafka.spark.base.errors import SparkNotReady
 from pulsar_on_kafka.spark.values.value_codec import Codec
 
-PROTOBUF_PACKAGE: Final = "org.apache.spark:spark-protobuf_2.13:4.0.0"
 _CLASS: Final = "org.apache.spark.sql.protobuf.ProtobufDataToCatalyst"
 
 _OPTIONS: Final = {"mode": "PERMISSIVE", "emit.default.values": "true"}
@@ -69,6 +69,6 @@ def has_protobuf_functions() -> bool:
 def _require_functions() -> None:
     if not has_protobuf_functions():
         raise SparkNotReady(
-            f"Spark's Protobuf functions are not on the session's class path: add {PROTOBUF_PACKAGE} to "
+            f"Spark's Protobuf functions are not on the session's class path: add {package('spark-protobuf')} to "
             "spark.jars.packages before the session is made, or ask for the payloads as they are (schema='bytes')"
         )

@@ -23,11 +23,13 @@ from pulsar_on_kafka.schema.key_value import KeyValueEncodingType, encoding_of
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka.schema_compat.key_value import split
 from pulsar_on_kafka.spark.base.errors import InvalidWriteOption
+from pulsar_on_kafka.spark.base.spark_session import require_classic
 from pulsar_on_kafka.spark.base.sql_text import column as quoted
 from pulsar_on_kafka.spark.values.json_values import as_written, spark_type
 from pulsar_on_kafka.spark.values.key_values import inline_payload
 from pulsar_on_kafka.spark.values.plain_values import PLAIN_TYPES, plain_payload, plain_spark_type
 from pulsar_on_kafka.spark.values.protobuf_values import protobuf_payload
+from pulsar_on_kafka.spark.values.widening import widens
 
 VALUE: Final = "value"
 KEY: Final = "key"
@@ -166,20 +168,11 @@ def _fitted(column: Column, found: DataType, wanted: DataType, name: str) -> Col
     if isinstance(found, StructType) and isinstance(wanted, StructType):
         source = _Source(found, column, name)
         return source.guarded(_record(source, wanted, {}))
-    if not _widens(found, wanted):
+    if not widens(found, wanted):
         raise InvalidWriteOption(
             f"column {name} is {found.simpleString()}, the schema has {wanted.simpleString()}: cast it if that is so"
         )
     return column.cast(wanted)
-
-
-def _widens(found: DataType, wanted: DataType) -> bool:
-    if found.typeName() == "void":
-        return True
-    spark: Any = SparkSession.getActiveSession()
-    parse = spark._jsparkSession.parseDataType
-    cast = spark._jvm.org.apache.spark.sql.catalyst.expressions.Cast
-    return bool(cast.canUpCast(parse(found.json()), parse(wanted.json()).asNullable()))
 
 
 def _avro_type(definition: str) -> Any:
@@ -203,7 +196,8 @@ def derived_schema(rows: DataFrame, kind: SchemaType, others: frozenset[str], na
     columns = rows.select(*(quoted(column) for column in rows.columns if column not in others))
     if not columns.columns:
         raise InvalidWriteOption("there is no column for the value")
-    spark: Any = SparkSession.getActiveSession()
+    spark: Any = rows.sparkSession
+    require_classic(spark, f"a schema is made of columns in the driver's JVM (schema={kind.name.lower()!r})")
     converters = spark._jvm.org.apache.spark.sql.avro.SchemaConverters
     java: Any = columns
     record = re.sub("[^A-Za-z0-9_]", "_", re.sub("^(?=[0-9])", "_", name))

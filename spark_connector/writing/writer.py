@@ -25,7 +25,7 @@ from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.spark.base.errors import InvalidWriteOption, NotWritten
-from pulsar_on_kafka.spark.base.spark_session import check_session
+from pulsar_on_kafka.spark.base.spark_session import check_session, require_classic
 from pulsar_on_kafka.spark.options.write_options import BYTES, DERIVED, OF_TOPIC, WriteOptions, parse_write_options
 from pulsar_on_kafka.spark.reading.connection import driver_settings, kafka_options
 from pulsar_on_kafka.spark.values.value_encoding import VALUE, Encoded, derived_schema, encoded
@@ -41,7 +41,8 @@ class JobAttempts:
     """The attempts of one job of the current thread are watched."""
 
     def __init__(self, spark: SparkSession) -> None:
-        """Raises InvalidWriteOption: the session runs tasks twice as it likes."""
+        """Raises InvalidWriteOption: the session runs tasks twice as it likes; SparkNotReady: it is one of Connect."""
+        require_classic(spark, "what a transactional write did is asked of the scheduler, in the driver's JVM")
         untyped: Any = spark
         self._context = untyped.sparkContext
         if str(self._context.getConf().get("spark.speculation", "false")).lower() == "true":

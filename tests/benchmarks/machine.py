@@ -13,7 +13,7 @@ import confluent_kafka
 from pulsar_on_kafka.embedded import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.java import find_java
 from pulsar_on_kafka.embedded.settings import kafka_version
-from pulsar_on_kafka.spark.base.spark_session import CONNECTOR_VERSION
+from pulsar_on_kafka.spark.base.connector_jars import connector_of
 from tests.compat.pulsar_standalone import PULSAR_VERSION
 
 _TICKS_A_S: Final = os.sysconf("SC_CLK_TCK")
@@ -29,7 +29,7 @@ def facts() -> dict[str, str]:
         "Java": _java(),
         "Apache Kafka": f"{kafka_version()} (embedded broker)",
         "confluent-kafka": f"{version('confluent-kafka')}, librdkafka {confluent_kafka.libversion()[0]}",
-        "Apache Spark": f"pyspark {_installed('pyspark')}, connector {CONNECTOR_VERSION}",
+        "Apache Spark": f"pyspark {_installed('pyspark')}, connector {connector_of().version}",
         "Apache Pulsar": f"{PULSAR_VERSION} (standalone)",
         "pulsar-client": _installed("pulsar-client"),
     }

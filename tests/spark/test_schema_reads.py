@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from pulsar_on_kafka.schema import (
     StringSchema,
 )
 from pulsar_on_kafka.spark import InvalidReadOption, NotReadable, SparkNotReady, read_pulsar
+from pulsar_on_kafka.spark.base.connector_jars import package
 from pulsar_on_kafka.spark.values.protobuf_values import has_protobuf_functions
 from tests.integration.schema_support import set_policies
 from tests.spark.test_decoding import AMOUNT, ITEM, NOTE, PLACE, Everything, as_python, avro, everything, plain
@@ -120,7 +122,7 @@ def test_protobuf(spark: SparkSession, client: pulsar.Client, service_url: str, 
     if has_protobuf_functions():
         assert rows(read(spark, service_url, topic)) == [{"start": 3, "end": 9}]
     else:
-        with pytest.raises(SparkNotReady, match=r"add org\.apache\.spark:spark-protobuf_2\.13:4\.0\.0 to"):
+        with pytest.raises(SparkNotReady, match=f"add {re.escape(package('spark-protobuf'))} to"):
             read(spark, service_url, topic)
 
 

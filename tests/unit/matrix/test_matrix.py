@@ -28,6 +28,7 @@ def test_a_python_that_is_not_there_is_skipped_unless_it_was_asked_for(
     monkeypatch.setenv("PATH", "")
     monkeypatch.setenv("PYENV_ROOT", "/nowhere")
     monkeypatch.setattr(matrix, "KAFKAS", ())
+    monkeypatch.setattr(matrix, "SPARKS", ())
     assert matrix.main([argument] if argument else []) == code
     assert f"Python 3.12                 {state:<8} not on this machine (PATH, pyenv)" in capsys.readouterr().out
 

@@ -1,0 +1,114 @@
+"""Objects of Python stand in Spark's plans for those of its interfaces: py4j brings the calls here.
+
+Spark makes its plans in the driver, so nothing of these reaches an executor. py4j asks Python also for what Java has
+defaults of; so every method of an interface is there. Written against the interfaces `org.apache.spark.sql.connector`
+of Spark 4.0 to 4.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyspark import java_gateway
+from pyspark.sql import DataFrame, SparkSession
+
+CONNECTOR: Final = "org.apache.spark.sql.connector"
+_callbacks: Final[Any] = java_gateway.ensure_callback_server_started
+
+
+class DriverJvm:
+    """The JVM of a session, as far as proxies need it."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        untyped: Any = spark
+        self.session: Any = untyped._jsparkSession
+        self._spark = spark
+        self.gateway: Any = untyped.sparkContext._gateway
+        self.jvm: Any = untyped._jvm
+        self.sql: Any = self.jvm.org.apache.spark.sql
+        self.minor: Final = tuple(int(part) for part in spark.version.split(".")[:2])
+        _callbacks(self.gateway)
+
+    def none_of(self, name: str) -> Any:
+        """An empty array of an interface of the connector's."""
+        kind = self.jvm
+        for part in f"{CONNECTOR}.{name}".split("."):
+            kind = getattr(kind, part)
+        return self.gateway.new_array(kind, 0)
+
+    def single(self, package: Any, name: str) -> Any:
+        """An object of Scala."""
+        return getattr(getattr(package, f"{name}$"), "MODULE$")
+
+    def options(self, given: Mapping[str, str]) -> Any:
+        text = self.jvm.java.util.HashMap()
+        for name, value in given.items():
+            text.put(name, value)
+        return self.sql.util.CaseInsensitiveStringMap(text)
+
+    def frame(self, plan: Any) -> DataFrame:
+        return DataFrame(self.sql.classic.Dataset.ofRows(self.session, plan), self._spark)
+
+
+class Proxy:
+    """A proxy is equal to itself alone."""
+
+    def __init__(self, java: DriverJvm, name: str) -> None:
+        self._java = java
+        self._name = name
+
+    def hashCode(self) -> int:  # noqa: N802 - Java's names
+        return hash(self._name) & 0x7FFF_FFFF
+
+    def equals(self, other: object) -> bool:
+        return other is self
+
+    def toString(self) -> str:  # noqa: N802
+        return self._name
+
+
+class TableProxy(Proxy):
+    """A table that can be read."""
+
+    def __init__(self, java: DriverJvm, name: str, schema: Any, capabilities: Any) -> None:
+        super().__init__(java, name)
+        self._schema = schema
+        self._capabilities = capabilities
+
+    def name(self) -> str:
+        return self._name
+
+    def schema(self) -> Any:
+        return self._schema
+
+    def columns(self) -> Any:
+        kind, fields = self._java.sql.connector.catalog.Column, self._schema.fields()
+        found = self._java.gateway.new_array(kind, len(fields))
+        for number, field in enumerate(fields):
+            found[number] = kind.create(field.name(), field.dataType(), field.nullable())
+        return found
+
+    def partitioning(self) -> Any:
+        return self._java.none_of("expressions.Transform")
+
+    def properties(self) -> Any:
+        return self._java.jvm.java.util.HashMap()
+
+    def capabilities(self) -> Any:
+        return self._capabilities
+
+    def id(self) -> None:
+        """It has none, nor has it a version."""
+
+    def version(self) -> None:
+        """See `id`."""
+
+    def constraints(self) -> Any:
+        return self._java.none_of("catalog.constraints.Constraint")
+
+    def newScanBuilder(self, options: Any) -> Proxy:  # noqa: N802
+        raise NotImplementedError
+
+    class Java:
+        implements = (f"{CONNECTOR}.catalog.SupportsRead",)

@@ -1,0 +1,50 @@
+"""A type of Spark's is widened to another one where no value can be lost, as Spark's own upcasts are.
+
+Source: `org.apache.spark.sql.types.UpCastRule`, which only the driver's JVM can be asked for. Whether parts may be null
+does not count here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql.types import ArrayType, AtomicType, DataType, DecimalType, MapType, NullType, StringType, StructType
+
+_NUMBERS: Final = ("tinyint", "smallint", "int", "bigint", "float", "double")
+"""Each is wider than those before it."""
+_DIGITS: Final = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+"""How many digits each may have."""
+_TIMES: Final = frozenset({"timestamp", "timestamp_ntz"})
+
+
+def widens(found: DataType, wanted: DataType) -> bool:
+    """Whether each value of `found` is one of `wanted`."""
+    match found, wanted:
+        case NullType(), _:
+            return True
+        case ArrayType(), ArrayType():
+            return widens(found.elementType, wanted.elementType)
+        case MapType(), MapType():
+            return widens(found.keyType, wanted.keyType) and widens(found.valueType, wanted.valueType)
+        case StructType(), StructType():
+            pairs = zip(found.fields, wanted.fields, strict=False)
+            return len(found) == len(wanted) and all(widens(one.dataType, other.dataType) for one, other in pairs)
+        case AtomicType(), StringType():
+            return True
+        case _:
+            return _widens_alone(found, wanted)
+
+
+def _widens_alone(found: DataType, wanted: DataType) -> bool:
+    one, other = found.simpleString(), wanted.simpleString()
+    if one == other:
+        return True
+    if isinstance(wanted, DecimalType):
+        digits, places = (found.precision, found.scale) if isinstance(found, DecimalType) else (_DIGITS.get(one), 0)
+        return digits is not None and digits - places <= wanted.precision - wanted.scale and places <= wanted.scale
+    if isinstance(found, DecimalType):
+        return found.scale == 0 and found.precision < _DIGITS.get(other, 0)
+    if one in _NUMBERS and other in _NUMBERS:
+        return _NUMBERS.index(one) < _NUMBERS.index(other)
+    # Spark takes a number for seconds since 1970.
+    return (other in _TIMES and one in {"date", *_TIMES}) or {one, other} == {"timestamp", "bigint"}
