@@ -24,6 +24,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from pulsar_on_kafka.spark import read_pulsar, session, stream_pulsar
 from pulsar_on_kafka.spark.reading.connection import BY_DEFAULT
+from pulsar_on_kafka.spark.reading.kafka_scan import second_version
 from pulsar_on_kafka.statelog.owned import random_session
 from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
@@ -67,13 +68,15 @@ _MB: Final = 1024 * 1024
 def read_plain(
     url: str, messages: int, kind: str = PLAIN, size: int = 200, headers: bool = False, tuned: bool = False
 ) -> dict[str, Any]:
-    """Spark's own Kafka source over the whole topic, all of its columns. `tuned`: with our reader's Kafka options."""
+    """Spark's own Kafka source over the whole topic, all of its columns. `tuned`: its second version, with the Kafka
+    options of our reader."""
     kafka_topic = _kafka_topic(url, _topic(url, messages, kind, size))
+    options = {**_source(url, tuned), "subscribe": kafka_topic, "includeHeaders": str(headers).lower()}
     start_s = time.monotonic()
-    source = _spark().read.format("kafka").option("kafka.bootstrap.servers", _bootstrap(url))
     if tuned:
-        source = source.options(**{f"kafka.{name}": value for name, value in BY_DEFAULT.items()})
-    _consume(source.option("subscribe", kafka_topic).option("includeHeaders", str(headers).lower()).load())
+        _consume(second_version(_spark(), options))
+    else:
+        _consume(_spark().read.format("kafka").options(**options).load())
     return {"read_s": _since(start_s)}
 
 
@@ -101,12 +104,13 @@ def read(
     return {"read_s": _since(start_s), "plan_s": planned_s}
 
 
-def stream_plain(url: str, messages: int, batches: int) -> dict[str, Any]:
-    """Spark's own Kafka source and `foreachBatch`, in so many micro-batches."""
+def stream_plain(url: str, messages: int, batches: int, tuned: bool = False) -> dict[str, Any]:
+    """Spark's own Kafka source and `foreachBatch`, in so many micro-batches. `tuned`: with the Kafka options of our
+    reader."""
     kafka_topic = _kafka_topic(url, _topic(url, messages, PLAIN, 200))
     with tempfile.TemporaryDirectory() as directory:
         start_s = time.monotonic()
-        source = _spark().readStream.format("kafka").option("kafka.bootstrap.servers", _bootstrap(url))
+        source = _spark().readStream.format("kafka").options(**_source(url, tuned))
         source = source.option("subscribe", kafka_topic).option("startingOffsets", "earliest")
         rows = source.option("maxOffsetsPerTrigger", messages // batches).load()
         writer = rows.writeStream.foreachBatch(lambda frame, number: _consume(frame))
@@ -237,6 +241,12 @@ def _check(frame: DataFrame, expected: int) -> None:
 def _kafka_topic(url: str, topic: str) -> str:
     with AdminClient(url) as admin:
         return admin.topic_stats(topic).kafka_topic
+
+
+def _source(url: str, tuned: bool) -> dict[str, str]:
+    """Options of Spark's own Kafka source."""
+    more = {f"kafka.{name}": value for name, value in BY_DEFAULT.items()} if tuned else {}
+    return {"kafka.bootstrap.servers": _bootstrap(url), **more}
 
 
 def _bootstrap(url: str) -> str:
