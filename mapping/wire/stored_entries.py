@@ -147,7 +147,7 @@ def metadata_of(record: EntryRecord) -> PulsarMetadata:
         found.ordering_key = record.key
     else:
         found.ordering_key = headers.ordering_key
-        found.partition_key, found.in_base64 = _as_sent(record.key, found.in_base64)
+        found.partition_key, found.in_base64 = key_as_sent(record.key, found.in_base64)
     return found
 
 
@@ -186,7 +186,7 @@ def _key(metadata: PulsarMetadata) -> tuple[bytes | None, list[Field]]:
     return key, [] if in_base64 is not _is_text(key) else [(_IN_BASE64, int(in_base64))]
 
 
-def _as_sent(key: bytes | None, in_base64: int | None) -> tuple[bytes | None, int | None]:
+def key_as_sent(key: bytes | None, in_base64: int | None) -> tuple[bytes | None, int | None]:
     """A key in the form of Pulsar's clients: `in_base64` None leaves it to the bytes, since binary ones are."""
     if key is None:
         return None, None
