@@ -28,7 +28,9 @@ class Application:
     """What a producer applies with. `send_timeout_ms`, in `options`, and `compression` choose its Kafka producer."""
 
     name: str | None
-    """None: one is made up."""
+    """None: one is made up, if there is no `former_name`."""
+    former_name: str | None = None
+    """One that was made up when the same producer was opened before: it is nobody's claim."""
     schema: Schema
     options: SenderOptions
     mode: AccessMode = AccessMode.SHARED
@@ -68,7 +70,7 @@ class Admission:
         node, topic = self._node, self.topic
         if topic.partitioned:
             wants.kafka(node).learn_partitions(topic.kafka_topic, topic.partitions, self._deadline())
-        made_up = node.unique_name()
+        made_up = wants.former_name or node.unique_name()
         claimed = wants.name or (None if wants.mode is AccessMode.SHARED else made_up)
         deduplicated = node.deduplicated([topic.name], self._deadline())[topic.name]
         schema = outgoing_schema(wants.schema, topic, node.schemas, self._deadline())

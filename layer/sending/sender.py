@@ -83,6 +83,8 @@ class Sender:
             self.way = Batching(batches, self._steps, self._routing, options.batching, timer)
         self.name = admitted.name
         self.topic = self.outlet.topic
+        self.marks = schema.marks
+        """Headers that every record of it has."""
         self.last_sequence_id = self.outlet.last_sequence_id
         self.send_counts = self.outlet.send_counts
         self.follow_backlog = self.outlet.follow_backlog
@@ -91,6 +93,11 @@ class Sender:
         if admitted.deduplication.active:
             self.way.ask_deduplication()
         self._membership.when_thrown_out(self._throw_out)
+
+    @property
+    def epoch(self) -> int:
+        """Its records name it beside the producer's name."""
+        return self._membership.epoch
 
     def is_connected(self) -> bool:
         """It was neither closed nor thrown out."""

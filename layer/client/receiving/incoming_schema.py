@@ -34,9 +34,14 @@ def admit_reading(node: Node, topic: Topic, schema: Schema, deadline: Deadline) 
     Raises:
         IncompatibleSchema: it may not.
     """
+    admit_schema(node, topic, schema.schema_info(), deadline)
+
+
+def admit_schema(node: Node, topic: Topic, info: SchemaInfo, deadline: Deadline) -> None:
+    """The same for a schema that is nothing but its description."""
     node.schemas.for_consumer(
         topic.name,
-        schema.schema_info(),
+        info,
         deadline,
         policies_when_opened(topic),
         in_use=lambda: _in_use(node, topic, deadline),

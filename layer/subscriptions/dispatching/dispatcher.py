@@ -461,6 +461,8 @@ class Dispatcher:
     def seek(self, owned: OwnedPartition, target: int, begun: BatchAckSet | None) -> None:
         """Set the cursor to `target`, a batch entry without what `begun` has of it, and go on from there."""
         self._forget_deliveries(owned)
+        for endpoint in self._endpoints:
+            endpoint.sought()
         position = owned.seek(target, begun)
         owned.intake.stopped = None
         self._consumer.seek(owned.number, position)

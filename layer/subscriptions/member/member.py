@@ -135,9 +135,15 @@ class SubscriptionMember:
         self.run(ask).add_done_callback(asked)
         return answer
 
-    def redeliver_unacknowledged(self, endpoint: Endpoint) -> None:
-        """Deliver again, now, what this consumer has not acknowledged."""
-        self.run(lambda: self._serving.redeliver_all(endpoint))
+    def redeliver_unacknowledged(self, endpoint: Endpoint, begin: Callable[[], None] = lambda: None) -> None:
+        """Deliver again, now, what this consumer has not acknowledged. `begin` is called before the first of it is
+        handed out, and after everything else was."""
+
+        def redeliver() -> None:
+            begin()
+            self._serving.redeliver_all(endpoint)
+
+        self.run(redeliver)
 
     def save(self, deadline: Deadline) -> int:
         """Return when everything acknowledged before this call is durable, or known to be lost.

@@ -13,7 +13,7 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.subscriptions.records.batches import payload_form, unpack
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, WholeMessage
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Feed
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, EntryDelivery, Feed
 from pulsar_on_kafka.subscriptions.records.sealed import is_sealed, uncompressed_record
 
 
@@ -94,6 +94,8 @@ class HandingOut:
         """The messages of these entries, without what cannot be read; `holder` (None: nobody) has them from now on."""
         make = feed.endpoint.delivery_type
         entries, in_flight, counts = self._entries, self._in_flight, self._redeliveries
+        if make is EntryDelivery:
+            return self._whole(offsets, records, feed, holder)
         if entries.are_plain:
             if holder is not None:
                 in_flight.hold(offsets, holder)
@@ -124,6 +126,13 @@ class HandingOut:
                     in_flight.hold((offset,), holder)
                 found.append(make(plain, feed, offset, counts.get(offset, 0)))
         return found
+
+    def _whole(self, offsets: Sequence[int], records: Sequence[Any], feed: Feed, holder: Feed | None) -> list[Delivery]:
+        bodies = dict(zip(offsets, records, strict=True))
+        return [
+            EntryDelivery(bodies[each.offset], feed, each.offset, each.redeliveries, each.messages, each.acked)
+            for each in self.leases(offsets, records, holder)
+        ]
 
     def leases(self, offsets: Sequence[int], records: Sequence[Any], holder: Feed | None) -> list[LeasedEntry]:
         """These entries for a consumer in another process, which reads them itself; `holder` (None: nobody) has them

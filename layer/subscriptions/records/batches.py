@@ -30,7 +30,7 @@ from pulsar_on_kafka.mapping.records.record_headers import BATCH, MARKER, Payloa
 from pulsar_on_kafka.mapping.wire import single_messages
 from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage
 from pulsar_on_kafka.subscriptions.records.compressed import uncompressed
-from pulsar_on_kafka.subscriptions.records.endpoint import BatchAck, BatchEntry, Delivery, Feed
+from pulsar_on_kafka.subscriptions.records.endpoint import BatchAck, BatchEntry, Delivery, EntryDelivery, Feed
 from pulsar_on_kafka.subscriptions.records.sealed import uncompressed_record
 
 _log = logging.getLogger(__name__)
@@ -127,23 +127,23 @@ def messages_of(
     """What a reader gets of a run of records: batches unpacked, without what is `left_out` of them (by offset), no
     markers, nothing that cannot be read (reported)."""
     make = feed.endpoint.delivery_type
-    if all(is_plain(packed_headers_of(record)) for record in records):
+    whole = make is EntryDelivery
+    if not whole and all(is_plain(packed_headers_of(record)) for record in records):
         return [make(record, feed, record.offset(), 0) for record in records]
     found: list[Delivery] = []
     for record in records:
         offset = record.offset()
         try:
             size = batch_size(record)
+            if whole:
+                if not is_marker(record):
+                    found += _entry_of(record, feed, size, begun, left_out.get(offset))
+                continue
             body, readable = feed.unseal(record)
             if body is None:
                 continue
             if size and readable:
-                first = begun.first if begun is not None and begun.offset == offset else 0
-                passed = (1 << min(first, size)) - 1
-                if offset in left_out:
-                    passed |= left_out[offset].acked
-                acked = BatchAckSet(size, passed) if passed else None
-                found += unpack(body, size, feed, offset, 0, acked)
+                found += unpack(body, size, feed, offset, 0, _passed(offset, size, begun, left_out.get(offset)))
             elif type(body) is WholeMessage:
                 if readable:
                     body.check()
@@ -155,6 +155,26 @@ def messages_of(
         except CorruptRecord as reason:
             _log.error("reader=%s offset=%d is skipped, it cannot be read: %s", feed.endpoint.name, offset, reason)
     return found
+
+
+def _passed(offset: int, size: int, begun: Begun | None, left_out: BatchAckSet | None) -> BatchAckSet | None:
+    """What a reader does not get of a batch entry."""
+    first = begun.first if begun is not None and begun.offset == offset else 0
+    passed = (1 << min(first, size)) - 1 | (0 if left_out is None else left_out.acked)
+    return BatchAckSet(size, passed) if passed else None
+
+
+def _entry_of(
+    record: Any, feed: Feed, size: int, begun: Begun | None, left_out: BatchAckSet | None
+) -> Sequence[EntryDelivery]:
+    """The record as a whole, unless nothing of it is left."""
+    offset = record.offset()
+    if not size:
+        chunks = len(record.offsets) if type(record) is WholeMessage else 1
+        return [EntryDelivery(record, feed, offset, 0, chunks, None)]
+    passed = _passed(offset, size, begun, left_out)
+    left = size if passed is None else passed.left
+    return [EntryDelivery(record, feed, offset, 0, left, passed)] if left else []
 
 
 def messages_of_entry(fetcher: Fetcher, kafka_topic: str, partition: int, offset: int, deadline: Deadline) -> int:

@@ -125,6 +125,21 @@ class Delivery:
 Delivery.in_chunks = Delivery
 
 
+class EntryDelivery(Delivery):
+    """An entry handed to a consumer that takes it whole: nothing is unpacked, opened, or put together."""
+
+    __slots__ = ("acked", "messages")
+
+    def __init__(
+        self, record: Any, feed: Feed, offset: int, redeliveries: int, messages: int, acked: tuple[int, int] | None
+    ) -> None:
+        super().__init__(record, feed, offset, redeliveries)
+        self.messages = messages
+        """How many of it are handed out, or its chunks."""
+        self.acked = acked
+        """Of a batch entry, what is not: its number of messages, and a bit for each."""
+
+
 class BatchEntry:
     """A batch entry, as its deliveries share it."""
 
@@ -304,6 +319,9 @@ class Endpoint:
         self.discard(slot)
         if self.ack_timeouts is not None:
             self.ack_timeouts.forget_partition(slot.number)
+
+    def sought(self) -> None:
+        """The subscription goes on from somewhere else: what was handed out before is of no use."""
 
     def restore(self, deliveries: Sequence[Delivery]) -> None:
         """Put back what `discard` gave, before everything that is here."""

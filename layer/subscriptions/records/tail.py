@@ -23,7 +23,7 @@ from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.kafka.reading.events import End, Failed, KafkaPartition, OutOfRange, Records, inside
 from pulsar_on_kafka.subscriptions.records.batches import Begun, messages_of
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, EntryDelivery, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.subscriptions.records.readable import Readable
 
@@ -252,6 +252,10 @@ class Tail:
     def _hand_on(self) -> bool:
         """Move what the inbox takes; True when nothing waits any more."""
         waiting, endpoint = self._waiting, self._endpoint
+        if endpoint.delivery_type is EntryDelivery:
+            while waiting and endpoint.permits() > 0:  # each counts for as many as it has
+                endpoint.deliver([waiting.popleft()])
+            return not waiting
         permits = endpoint.permits()
         if permits >= len(waiting):
             endpoint.deliver(waiting)
