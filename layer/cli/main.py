@@ -80,6 +80,10 @@ class _Commands(OnDemandGroup):
             "Which cluster has which tenant: what the lookup services of this cluster answer.",
         ),
         "lookup": OnDemand("pulsar_on_kafka.cli.commands.lookup:app", "Tell clients which cluster has their tenant."),
+        "gateway": OnDemand(
+            "pulsar_on_kafka.cli.commands.gateway:gateway",
+            "Serve Pulsar's binary protocol until SIGTERM or Ctrl-C: official clients name it as pulsar://host:port.",
+        ),
         "migrate": OnDemand(
             "pulsar_on_kafka.cli.migrate.migrate:app",
             "Move a tenant to another cluster: --url names the cluster with the map of tenants.",

@@ -28,8 +28,8 @@ FOLDERS = {
 FLOORS = (
     "base", "mapping", "schema_compat", "kafka", "statelog", "cursor", "metadata", "registry", "schema", "crypto",
     "transactions", "deduplication", "replicated", "ledgers", "subscriptions", "node", "lookup", "sending", "client",
-    "asyncio", "functions", "admin", "metrics", "service", "migration", "lookup_service", "embedded", "testing",
-    "spark", "compat", "console", "cli",
+    "asyncio", "functions", "admin", "metrics", "service", "migration", "lookup_service", "gateway", "embedded",
+    "testing", "spark", "compat", "console", "cli",
 )  # fmt: skip
 """A module imports from its own floor and from those before it."""
 ROOMS = {

@@ -30,7 +30,9 @@ HEAVY: Final = (
 )  # fmt: skip
 DOING: Final = {"pulsar_on_kafka.admin", "pulsar_on_kafka.client.client", "pulsar_on_kafka.node.node"}
 """What commands do their work with."""
-NAMELESS: Final = {"compat", "doctor", "lookup", "metrics", "migrate", "overview", "serve", "standalone", "top"}
+NAMELESS: Final = {
+    "compat", "doctor", "gateway", "lookup", "metrics", "migrate", "overview", "serve", "standalone", "top",
+}  # fmt: skip
 """Commands whose arguments are no names that a shell completes."""
 AS_POK: Final = """
 import atexit, json, sys

@@ -56,12 +56,20 @@ class _Clusters:
             "--kafka", help="A Kafka cluster: kafka://host:port.", metavar="URL", show_default="that of --url"
         ),
     ] = None
+    gateway: Annotated[
+        str,
+        typer.Option(
+            "--gateway",
+            help="A gateway to it, pulsar://host:port: official clients play there, in the place of the SDK.",
+            metavar="URL",
+        ),
+    ] = ""
 
     def targets(self, settings: Settings, namespace: str, *, clean: bool) -> tuple[Target, Target]:
         options: dict[str, Any] = {"kafka_config": dict(settings.kafka_config), "instance": settings.instance}
         return (
             Target(Side.PULSAR, self.pulsar, self.pulsar_admin or _admin_of(self.pulsar), namespace, clean=clean),
-            Target(Side.KAFKA, settings.url, "", namespace, options, clean=clean),
+            Target(Side.KAFKA, settings.url, "", namespace, options, clean=clean, gateway=self.gateway),
         )
 
 

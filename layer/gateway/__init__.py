@@ -1,0 +1,1 @@
+"""Serves Pulsar's binary protocol on topics of Kafka."""

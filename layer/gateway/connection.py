@@ -1,0 +1,622 @@
+"""A connection of a client: its commands in their order, its producers and consumers, and their end with it.
+
+All of it runs in the event loop, which nothing here blocks: what asks Kafka is done aside (`Serving.aside`) and
+answered when it is done. Source: Pulsar's ServerCnx, 4.0.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from importlib import metadata
+from typing import Any, Final, cast
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Closed, LayerError
+from pulsar_on_kafka.gateway import lookups
+from pulsar_on_kafka.gateway.answers import told
+from pulsar_on_kafka.gateway.consumers import WireConsumer, open_consumer
+from pulsar_on_kafka.gateway.outgoing import Outgoing
+from pulsar_on_kafka.gateway.producers import Opened, WireProducer, open_producer
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka.mapping.wire.commands import PROTOCOL_VERSION, MalformedCommand, ServerError, Type, command, parsed
+from pulsar_on_kafka.mapping.wire.frames import Frame, FrameCutter, MalformedFrame, frame
+from pulsar_on_kafka.node.node import Node
+
+_log: Final = logging.getLogger(__name__)
+
+MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
+"""Told to clients, which cut larger messages into chunks: Pulsar's default."""
+KEEP_ALIVE_S: Final = 30.0
+"""A client that says nothing for so long is asked, and after twice that it is gone."""
+CONNECT_S: Final = 10.0
+"""A client has to say CONNECT within this."""
+MOST_ASKED: Final = 1_000
+"""Requests of one connection that wait for Kafka; one more is refused (TooManyRequests)."""
+MOST_SENT: Final = 1_000
+"""Messages of one connection under way: above it nothing is read from it, until it is half of that. As in Pulsar."""
+MOST_OPEN: Final = 10_000
+"""Producers, and consumers, of one connection."""
+_OPERATION_S: Final = 30.0
+_CLOSE_S: Final = 30.0
+_ANY: Final = 2**64 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What the connections of a gateway share."""
+
+    node: Node
+    loop: asyncio.AbstractEventLoop
+    pool: ThreadPoolExecutor
+    address: Callable[[], str]
+    """The URL that clients are told to connect to."""
+    token: str
+    """Clients have to log in with it; '': nobody has to."""
+    connections: set[Connection] = field(default_factory=set)
+
+
+class Connection(asyncio.Protocol):
+    """Memory: `MOST_SENT` messages under way and one read of the socket, a frame that is not complete, and what
+    `Outgoing` says."""
+
+    def __init__(self, serving: Serving) -> None:
+        self._serving = serving
+        self._node = serving.node
+        self._cutter = FrameCutter()
+        self._frames = Outgoing(serving.loop, self._has_room_again)
+        self._transport: asyncio.Transport | None = None
+        self._name = "?"
+        self._connected = False
+        self._closing = False
+        self._heard = False
+        self._asked_if_there = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._asked = 0
+        self._sent = 0
+        self._paused = False
+        self._stalled = False
+        self._behind: deque[Frame] = deque()
+        """What came while something had to be done first."""
+        self._answered = 0
+        self._counting = threading.Lock()
+        self._producers: dict[int, WireProducer | None] = {}
+        """None: it is being opened."""
+        self._consumers: dict[int, WireConsumer | None] = {}
+        self._ended: set[tuple[str, int]] = set()
+        """What was closed while it was being opened."""
+
+    # The socket ---------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self._name = f"{peer[0]}:{peer[1]}" if peer else "?"
+        self._frames.use(self._transport)
+        self._serving.connections.add(self)
+        self._timer = self._serving.loop.call_later(CONNECT_S, self._has_to_be_connected)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        try:
+            frames, failure = self._cutter.feed(data), ""
+        except MalformedFrame as malformed:
+            frames, failure = list(malformed.before), str(malformed)
+        try:
+            for each in frames:
+                self._take(each)
+        except MalformedCommand as malformed:
+            failure = str(malformed)
+        if failure:
+            self.end(failure)
+        elif self._sent - self._answered > MOST_SENT and not self._paused and self._transport is not None:
+            self._paused = True  # first: the last answer may come just now
+            self._transport.pause_reading()
+            if self._sent == self._answered:
+                self._read_on()
+
+    def pause_writing(self) -> None:
+        self._frames.pause()
+
+    def resume_writing(self) -> None:
+        self._frames.resume()
+
+    def connection_lost(self, failure: Exception | None) -> None:
+        self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._serving.connections.discard(self)
+        for producer in list(self._producers.values()):
+            if producer is not None:
+                self._serving.pool.submit(_closed, producer.close)
+        for consumer in list(self._consumers.values()):
+            if consumer is not None:
+                consumer.endpoint.close()
+                self._serving.pool.submit(_closed, partial(consumer.close, Deadline.after(_CLOSE_S)))
+        self._producers.clear()
+        self._consumers.clear()
+
+    def end(self, reason: str) -> None:
+        """Close it, after what was said before."""
+        _log.info("connection=%s is closed: %s", self._name, reason)
+        if self._transport is not None and not self._transport.is_closing():
+            self._frames.write()
+            self._transport.close()
+
+    def _has_to_be_connected(self) -> None:
+        if not self._connected:
+            self.end(f"no CONNECT in {CONNECT_S:g} s")
+
+    def _keep_alive(self) -> None:
+        if self._closing:
+            return
+        if self._heard:
+            self._heard = self._asked_if_there = False
+        elif self._asked_if_there:
+            self.end(f"nothing was heard for {2 * KEEP_ALIVE_S:g} s")
+            return
+        else:
+            self._asked_if_there = True
+            self._say(Type.PING)
+        self._timer = self._serving.loop.call_later(KEEP_ALIVE_S, self._keep_alive)
+
+    def _has_room_again(self) -> None:
+        for consumer in self._consumers.values():
+            if consumer is not None:
+                consumer.endpoint.wake_member()
+
+    def _say(self, kind: Type, **fields: Any) -> None:
+        self._frames.send((frame(command(kind, **fields)),))
+
+    # Commands -----------------------------------------------------------------------------------------------------
+
+    def _take(self, each: Frame) -> None:
+        if self._closing:
+            return
+        if self._stalled:
+            self._behind.append(each)
+            return
+        kind, asked = parsed(each.command)
+        if kind is Type.SEND:
+            self._send(asked, each)
+            return
+        if not self._connected and kind is not Type.CONNECT:
+            raise MalformedCommand(f"the first command is {kind.name}, expected CONNECT")
+        handler = _HANDLERS.get(kind)
+        if handler is None:
+            self._refuse(kind, asked)
+        else:
+            handler(self, asked)
+
+    def _refuse(self, kind: Type, asked: Any) -> None:
+        """What is not served is answered in its own way, where there is one."""
+        reason = f"{kind.name}: not served by this gateway"
+        number = getattr(asked, "request_id", None)
+        if number is None:
+            raise MalformedCommand(f"{kind.name} is not for clients to send")
+        answer = _ANSWERS.get(kind)
+        if answer is None:
+            self._error(number, ServerError.NOT_ALLOWED, reason)
+        else:
+            field_of_code, field_of_text = answer[1]
+            self._say(answer[0], request_id=number, **{field_of_code: ServerError.NOT_ALLOWED, field_of_text: reason})
+
+    def _error(self, number: int, code: ServerError, reason: str) -> None:
+        self._say(Type.ERROR, request_id=number, error=code, message=reason)
+
+    def _ask(
+        self, work: Callable[[], Any], then: Callable[[Any], None], refused: Callable[[ServerError, str], None]
+    ) -> None:
+        """Do `work` aside; the loop goes on with what it gave, or with why it failed."""
+        if self._asked >= MOST_ASKED:
+            refused(ServerError.TOO_MANY_REQUESTS, f"{self._asked} requests of this connection wait, {MOST_ASKED} may")
+            return
+        self._asked += 1
+
+        def done(future: Future[Any]) -> None:
+            self._asked -= 1
+            failure = future.exception()
+            if failure is None:
+                then(future.result())
+            elif isinstance(failure, Exception):
+                refused(*told(failure))
+
+        def finished(future: Future[Any]) -> None:
+            try:
+                self._serving.loop.call_soon_threadsafe(done, future)
+            except RuntimeError:  # the gateway has ended
+                _log.debug("connection=%s a request ended after the gateway", self._name)
+
+        self._serving.pool.submit(work).add_done_callback(finished)
+
+    def _success(self, number: int) -> Callable[[Any], None]:
+        return lambda _: self._say(Type.SUCCESS, request_id=number)
+
+    def _failure(self, number: int) -> Callable[[ServerError, str], None]:
+        return lambda code, reason: self._error(number, code, reason)
+
+    def _connect(self, asked: Any) -> None:
+        if self._connected:
+            raise MalformedCommand("a second CONNECT")
+        if self._serving.token and not self._knows_token(asked):
+            self._error(_ANY, ServerError.AUTHENTICATION, "this gateway wants its token: AuthenticationToken(...)")
+            self.end(f"no token, or another one: login by {asked.auth_method_name!r:.60}")
+            return
+        self._connected = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._serving.loop.call_later(KEEP_ALIVE_S, self._keep_alive)
+        version = min(asked.protocol_version, PROTOCOL_VERSION)
+        _log.debug("connection=%s client=%s version=%d", self._name, asked.client_version, version)
+        self._say(
+            Type.CONNECTED,
+            server_version=f"pulsar-on-kafka {metadata.version('pulsar-on-kafka')}",
+            protocol_version=version,
+            max_message_size=MAX_MESSAGE_BYTES,
+            feature_flags={"supports_get_partitioned_metadata_without_auto_creation": True},
+        )
+
+    def _knows_token(self, asked: Any) -> bool:
+        said = asked.auth_method_name == "token"
+        return hmac.compare_digest(asked.auth_data, self._serving.token.encode()) and said
+
+    def _ping(self, asked: Any) -> None:
+        self._say(Type.PONG)
+
+    def _pong(self, asked: Any) -> None:
+        """It is there, which is known by now."""
+
+    # Looking up ---------------------------------------------------------------------------------------------------
+
+    def _partitioned_metadata(self, asked: Any) -> None:
+        number, kind = asked.request_id, Type.PARTITIONED_TOPIC_METADATA_RESPONSE
+        self._ask(
+            lambda: lookups.partitions_of(
+                self._node, asked.topic, self._deadline(), make=asked.metadata_auto_creation_enabled
+            ),
+            lambda found: self._say(kind, request_id=number, partitions=found, response=lookups.SUCCESS),
+            lambda code, reason: self._say(
+                kind, request_id=number, response=lookups.FAILED, error=code, message=reason
+            ),
+        )
+
+    def _lookup(self, asked: Any) -> None:
+        self._say(
+            Type.LOOKUP_TOPIC_RESPONSE,
+            request_id=asked.request_id,
+            brokerServiceUrl=self._serving.address(),
+            response=lookups.LOOKUP_CONNECT,
+            authoritative=True,
+        )
+
+    def _topics_of_namespace(self, asked: Any) -> None:
+        number = asked.request_id
+
+        def tell(names: list[str]) -> None:
+            found = lookups.topics_hash(names)
+            changed = not asked.HasField("topics_hash") or asked.topics_hash != found
+            self._say(
+                Type.GET_TOPICS_OF_NAMESPACE_RESPONSE,
+                request_id=number,
+                topics=names if changed else (),
+                filtered=False,
+                topics_hash=found,
+                changed=changed,
+            )
+
+        self._ask(
+            lambda: lookups.topics_of(self._node, asked.namespace, asked.mode, self._deadline()),
+            tell,
+            self._failure(number),
+        )
+
+    # Producers ----------------------------------------------------------------------------------------------------
+
+    def _producer(self, asked: Any) -> None:
+        number, request = asked.producer_id, asked.request_id
+        if number in self._producers:
+            known = self._producers[number]
+            if known is None:
+                self._error(request, ServerError.SERVICE_NOT_READY, f"producer {number} is being opened")
+            else:
+                self._opened(known, request, None)
+            return
+        if len(self._producers) >= MOST_OPEN:
+            self._error(request, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} producers at most")
+            return
+        self._producers[number] = None
+
+        def opened(found: Opened) -> None:
+            producer = WireProducer(self._node, number, found, self._frames, self._message_answered)
+            if self._closing or ("producer", number) in self._ended:
+                self._ended.discard(("producer", number))
+                self._producers.pop(number, None)
+                self._serving.pool.submit(_closed, producer.close)
+                return
+            self._producers[number] = producer
+            self._opened(producer, request, found.schema_version)
+
+        def refused(code: ServerError, reason: str) -> None:
+            self._producers.pop(number, None)
+            self._ended.discard(("producer", number))
+            self._error(request, code, reason)
+
+        self._ask(lambda: open_producer(self._node, asked, self._deadline), opened, refused)
+
+    def _opened(self, producer: WireProducer, request: int, schema_version: bytes | None) -> None:
+        self._say(
+            Type.PRODUCER_SUCCESS,
+            request_id=request,
+            producer_name=producer.sender.name,
+            last_sequence_id=producer.sender.last_sequence_id(),
+            schema_version=schema_version,
+            producer_ready=True,
+        )
+
+    def _send(self, asked: Any, each: Frame) -> None:
+        producer = self._producers.get(asked.producer_id)
+        if producer is None:
+            return  # it was closed just now; as in Pulsar its client sends again what is not answered
+        self._sent += 1
+        first = producer.send(asked, each.entry)
+        if first is not None:
+            self._sent -= 1
+            self._stall(first, producer, asked, each)
+
+    def _stall(self, first: Callable[[], None], producer: WireProducer, asked: Any, each: Frame) -> None:
+        """Everything that comes waits until `first` is done, and the entry sent."""
+        self._stalled = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+        def done(_: None) -> None:
+            self._behind.appendleft(each)
+            self._go_on()
+
+        def failed(code: ServerError, reason: str) -> None:
+            self._sent += 1
+            producer.refuse(asked, code, reason)
+            self._go_on()
+
+        self._ask(first, done, failed)
+
+    def _go_on(self) -> None:
+        self._stalled = False
+        try:
+            while self._behind and not self._stalled:
+                self._take(self._behind.popleft())
+        except MalformedCommand as malformed:
+            self.end(str(malformed))
+            return
+        self._may_read()
+
+    def _message_answered(self) -> None:
+        """Any thread."""
+        with self._counting:
+            self._answered += 1
+        if self._paused and self._sent - self._answered <= MOST_SENT // 2:
+            self._serving.loop.call_soon_threadsafe(self._read_on)
+
+    def _read_on(self) -> None:
+        self._paused = False
+        self._may_read()
+
+    def _may_read(self) -> None:
+        if self._transport is not None and not (self._closing or self._paused or self._stalled):
+            self._transport.resume_reading()
+
+    def _close_producer(self, asked: Any) -> None:
+        number, request = asked.producer_id, asked.request_id
+        if number not in self._producers:
+            self._say(Type.SUCCESS, request_id=request)
+            return
+        producer = self._producers[number]
+        if producer is None:
+            self._ended.add(("producer", number))
+            self._say(Type.SUCCESS, request_id=request)
+            return
+        del self._producers[number]
+        self._ask(producer.close, self._success(request), self._failure(request))
+
+    # Consumers ----------------------------------------------------------------------------------------------------
+
+    def _subscribe(self, asked: Any) -> None:
+        number, request = asked.consumer_id, asked.request_id
+        if number in self._consumers:
+            if self._consumers[number] is None:
+                self._error(request, ServerError.SERVICE_NOT_READY, f"consumer {number} is being opened")
+            else:
+                self._say(Type.SUCCESS, request_id=request)
+            return
+        if len(self._consumers) >= MOST_OPEN:
+            self._error(request, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} consumers at most")
+            return
+        self._consumers[number] = None
+
+        def opened(consumer: WireConsumer) -> None:
+            if self._closing or ("consumer", number) in self._ended:
+                self._ended.discard(("consumer", number))
+                self._consumers.pop(number, None)
+                self._serving.pool.submit(_closed, partial(consumer.close, Deadline.after(_CLOSE_S)))
+                return
+            self._consumers[number] = consumer
+            self._say(Type.SUCCESS, request_id=request)
+
+        def refused(code: ServerError, reason: str) -> None:
+            self._consumers.pop(number, None)
+            self._ended.discard(("consumer", number))
+            self._error(request, code, reason)
+
+        self._ask(
+            lambda: open_consumer(
+                self._node, asked, self._frames, partial(self._consumer_lost, number), self._deadline()
+            ),
+            opened,
+            refused,
+        )
+
+    def _consumer_lost(self, number: int) -> None:
+        """Have the client open a consumer anew. Any thread."""
+        try:
+            self._serving.loop.call_soon_threadsafe(self._close_consumer_of, number)
+        except RuntimeError:
+            _log.debug("connection=%s consumer=%d ended after the gateway", self._name, number)
+
+    def _close_consumer_of(self, number: int) -> None:
+        consumer = self._consumers.get(number)
+        if consumer is None or self._closing:
+            return
+        del self._consumers[number]
+        consumer.endpoint.close()
+
+        def say(_: object) -> None:
+            self._say(Type.CLOSE_CONSUMER, consumer_id=number, request_id=_ANY)
+
+        self._ask(partial(consumer.close, Deadline.after(_CLOSE_S)), say, lambda code, reason: say(None))
+
+    def _consumer(self, number: int) -> WireConsumer | None:
+        return self._consumers.get(number)
+
+    def _flow(self, asked: Any) -> None:
+        consumer = self._consumer(asked.consumer_id)
+        if consumer is not None:
+            consumer.endpoint.grant(asked.messagePermits)
+
+    def _ack(self, asked: Any) -> None:
+        consumer = self._consumer(asked.consumer_id)
+        code, reason = None, None
+        if consumer is None:
+            code, reason = ServerError.CONSUMER_NOT_FOUND, f"consumer {asked.consumer_id} is not open"
+        elif asked.HasField("txnid_most_bits"):
+            code, reason = ServerError.NOT_ALLOWED, "ACK in a transaction: not served by this gateway"
+        else:
+            try:
+                consumer.acknowledge(asked)
+            except Exception as failure:  # told to the client where it wants to know
+                code, reason = told(failure)
+        if asked.HasField("request_id"):
+            self._say(
+                Type.ACK_RESPONSE,
+                consumer_id=asked.consumer_id,
+                request_id=asked.request_id,
+                error=code,
+                message=reason,
+            )
+        elif code is not None and code is not ServerError.CONSUMER_NOT_FOUND:
+            _log.warning("connection=%s an acknowledgement is refused: %s", self._name, reason)
+
+    def _redeliver(self, asked: Any) -> None:
+        consumer = self._consumer(asked.consumer_id)
+        if consumer is not None:
+            try:
+                consumer.redeliver(asked)
+            except Exception as failure:  # there is no answer to it
+                _log.warning("connection=%s a wish for redelivery is refused: %s", self._name, told(failure)[1])
+
+    def _of_consumer(self, asked: Any, work: Callable[[WireConsumer], Any], then: Callable[[Any], None]) -> None:
+        consumer, number = self._consumer(asked.consumer_id), asked.request_id
+        if consumer is None:
+            self._error(number, ServerError.CONSUMER_NOT_FOUND, f"consumer {asked.consumer_id} is not open")
+            return
+        self._ask(lambda: work(consumer), then, self._failure(number))
+
+    def _seek(self, asked: Any) -> None:
+        if not asked.HasField("message_id") and not asked.HasField("message_publish_time"):
+            raise MalformedCommand("SEEK names neither an id nor a time")
+        self._of_consumer(
+            asked, lambda consumer: consumer.seek(asked, self._deadline()), self._success(asked.request_id)
+        )
+
+    def _last_message_id(self, asked: Any) -> None:
+        def tell(found: tuple[NativeMessageId, int | None, NativeMessageId | None]) -> None:
+            last, size, mark = found
+            said = _id(last)
+            if size:
+                said["batch_index"], said["batch_size"] = size - 1, size
+            self._say(
+                Type.GET_LAST_MESSAGE_ID_RESPONSE,
+                request_id=asked.request_id,
+                last_message_id=said,
+                consumer_mark_delete_position=None if mark is None else _id(mark),
+            )
+
+        self._of_consumer(asked, lambda consumer: consumer.last_id(self._deadline()), tell)
+
+    def _unsubscribe(self, asked: Any) -> None:
+        def done(_: object) -> None:
+            self._consumers.pop(asked.consumer_id, None)
+            self._say(Type.SUCCESS, request_id=asked.request_id)
+
+        self._of_consumer(asked, lambda consumer: consumer.unsubscribe(self._deadline(), force=asked.force), done)
+
+    def _close_consumer(self, asked: Any) -> None:
+        number, request = asked.consumer_id, asked.request_id
+        consumer = self._consumers.pop(number, None)
+        if consumer is None:
+            if number in self._consumers:
+                self._ended.add(("consumer", number))
+            self._say(Type.SUCCESS, request_id=request)
+            return
+        consumer.endpoint.close()
+        self._ask(partial(consumer.close, Deadline.after(_CLOSE_S)), self._success(request), self._failure(request))
+
+    def _deadline(self) -> Deadline:
+        return Deadline.after(_OPERATION_S)
+
+
+def _id(message_id: NativeMessageId) -> dict[str, int]:
+    return {
+        "ledgerId": message_id.ledger_id() & _ANY,
+        "entryId": message_id.entry_id() & _ANY,
+        "partition": message_id.partition(),
+    }
+
+
+def _closed(close: Callable[[], object]) -> None:
+    """Nobody waits for it."""
+    try:
+        close()
+    except (LayerError, Closed) as failure:
+        _log.warning("closing: %s", failure)
+    except Exception:  # nothing else would tell of it
+        _log.exception("closing")
+
+
+_HANDLERS: Final[dict[Type, Callable[[Connection, Any], None]]] = {
+    Type.CONNECT: Connection._connect,
+    Type.PING: Connection._ping,
+    Type.PONG: Connection._pong,
+    Type.PARTITIONED_TOPIC_METADATA: Connection._partitioned_metadata,
+    Type.LOOKUP_TOPIC: Connection._lookup,
+    Type.GET_TOPICS_OF_NAMESPACE: Connection._topics_of_namespace,
+    Type.PRODUCER: Connection._producer,
+    Type.CLOSE_PRODUCER: Connection._close_producer,
+    Type.SUBSCRIBE: Connection._subscribe,
+    Type.FLOW: Connection._flow,
+    Type.ACK: Connection._ack,
+    Type.REDELIVER_UNACKNOWLEDGED_MESSAGES: Connection._redeliver,
+    Type.SEEK: Connection._seek,
+    Type.GET_LAST_MESSAGE_ID: Connection._last_message_id,
+    Type.UNSUBSCRIBE: Connection._unsubscribe,
+    Type.CLOSE_CONSUMER: Connection._close_consumer,
+}
+_ERROR_AND_MESSAGE: Final = ("error", "message")
+_CODE_AND_MESSAGE: Final = ("error_code", "error_message")
+_ANSWERS: Final[dict[Type, tuple[Type, tuple[str, str]]]] = {
+    Type.CONSUMER_STATS: (Type.CONSUMER_STATS_RESPONSE, _CODE_AND_MESSAGE),
+    Type.GET_SCHEMA: (Type.GET_SCHEMA_RESPONSE, _CODE_AND_MESSAGE),
+    Type.GET_OR_CREATE_SCHEMA: (Type.GET_OR_CREATE_SCHEMA_RESPONSE, _CODE_AND_MESSAGE),
+    Type.NEW_TXN: (Type.NEW_TXN_RESPONSE, _ERROR_AND_MESSAGE),
+    Type.ADD_PARTITION_TO_TXN: (Type.ADD_PARTITION_TO_TXN_RESPONSE, _ERROR_AND_MESSAGE),
+    Type.ADD_SUBSCRIPTION_TO_TXN: (Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE, _ERROR_AND_MESSAGE),
+    Type.END_TXN: (Type.END_TXN_RESPONSE, _ERROR_AND_MESSAGE),
+    Type.TC_CLIENT_CONNECT_REQUEST: (Type.TC_CLIENT_CONNECT_RESPONSE, _ERROR_AND_MESSAGE),
+}
+"""Which command answers what is not served, and its fields for code and text."""

@@ -1,0 +1,424 @@
+"""A consumer or reader of a connection: entries become frames as they are, what its client acknowledges is the
+subscription's to know."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.consumer.places import Places
+from pulsar_on_kafka.client.receiving.incoming_schema import admit_schema
+from pulsar_on_kafka.client.receiving.start_position import TopicPositions
+from pulsar_on_kafka.gateway.entries import entries_of
+from pulsar_on_kafka.gateway.outgoing import Outgoing
+from pulsar_on_kafka.gateway.schemas import schema_info
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.wire.commands import Type, command
+from pulsar_on_kafka.mapping.wire.frames import frame
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.readers import compacted_ranges
+from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
+from pulsar_on_kafka.subscriptions.records.batches import Begun
+from pulsar_on_kafka.subscriptions.records.endpoint import (
+    Delivery,
+    DeliveryRules,
+    Endpoint,
+    EntryDelivery,
+    PartitionSlot,
+)
+from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule
+from pulsar_on_kafka.subscriptions.records.tail import Tail
+
+_log: Final = logging.getLogger(__name__)
+
+TYPES: Final = (
+    SubscriptionType.EXCLUSIVE,
+    SubscriptionType.SHARED,
+    SubscriptionType.FAILOVER,
+    SubscriptionType.KEY_SHARED,
+)
+"""By their numbers in Pulsar's SubType."""
+_STICKY: Final = 1
+_CUMULATIVE: Final = 1
+_EARLIEST: Final = 1
+_NOWHERE: Final = 2**64 - 1
+_BITS: Final = 64
+_ACK_PERSIST_INTERVAL_S: Final = 1.0
+_LATEST_LEDGER: Final = 2**63 - 1
+
+
+class WireEndpoint(Endpoint):
+    """The endpoint of a consumer of a connection gets as many messages as its client asked for; an entry goes out
+    whole, so it may get more than that.
+
+    `unacked` and permits are counted by messages. What was handed out is with the client: nothing waits here.
+    Memory: a number for each batch entry that the client has and did not acknowledge.
+    """
+
+    def __init__(
+        self, name: str, number: int, frames: Outgoing, rules: DeliveryRules, lost: Callable[[], None]
+    ) -> None:
+        """`lost` is called, by any thread, when the client has to open the consumer anew."""
+        super().__init__(name, 0, delivery_type=EntryDelivery, rules=rules)
+        self.number = number
+        self.sizes: dict[int, int] = {}
+        """Of batch entries, by offset: how many messages they have."""
+        self.epoch: int | None = None
+        self._frames = frames
+        self._lost = lost
+        self._granted = 0
+        """By the loop alone; `_taken` by the member's thread alone."""
+        self._taken = 0
+
+    def grant(self, permits: int) -> None:
+        self._granted += permits
+        self.wake_member()
+
+    def permits(self) -> int:
+        if self.closed or self._frames.congested:
+            return 0
+        return max(0, self._granted - self._taken)
+
+    @property
+    def open_permits(self) -> int:
+        """What the client asked for and has not got; below 0 after a batch that was larger."""
+        return self._granted - self._taken
+
+    def has_room_again(self) -> bool:
+        return self.permits() > 0
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        frames: list[bytes] = []
+        for each in deliveries:
+            assert isinstance(each, EntryDelivery)  # noqa: S101 - its delivery type
+            self._taken += each.messages
+            self.delivered += each.messages
+            try:
+                frames += self._frames_of(each)
+            except MappingError as reason:
+                _log.error(
+                    "consumer=%s topic=%s offset=%d is skipped and acknowledged, no client could read it: %s",
+                    self.name, each.feed.slot.topic_name, each.offset, reason,
+                )  # fmt: skip
+                each.feed.slot.ack(each.offset)
+        self._frames.send(frames)
+
+    def _frames_of(self, each: EntryDelivery) -> list[bytes]:
+        slot, frames = each.feed.slot, []
+        acked = each.acked
+        ack_set = None
+        for offset, entry, size in entries_of(each.record, each.offset):
+            if size:
+                self.sizes[offset] = size
+                if acked is not None:
+                    ack_set = _words(~acked[1] & (1 << size) - 1, size)
+            ledger, number = slot.layout.position(slot.number, offset)
+            told = command(
+                Type.MESSAGE,
+                consumer_id=self.number,
+                message_id={"ledgerId": ledger, "entryId": number, "partition": slot.partition_field},
+                redelivery_count=each.redeliveries or None,
+                ack_set=ack_set,
+                consumer_epoch=self.epoch,
+            )
+            frames.append(frame(told, entry))
+        return frames
+
+    def discard(self, slot: PartitionSlot | None) -> list[Delivery]:
+        """Nothing: what was handed out is with the client."""
+        return []
+
+    def sought(self) -> None:
+        """The client has what was before a seek: as in Pulsar it opens the consumer anew."""
+        self._lost()
+
+    def fail(self, failure: Exception) -> None:
+        super().fail(failure)
+        self._lost()
+
+
+def _words(bits: int, size: int) -> list[int]:
+    """A bit set as Pulsar has it: signed words of 64 bits, the lowest first."""
+    words = []
+    for _ in range((size + _BITS - 1) // _BITS):
+        word = bits & (1 << _BITS) - 1
+        words.append(word - (1 << _BITS) if word >> (_BITS - 1) else word)
+        bits >>= _BITS
+    return words
+
+
+def _bits(words: Iterable[int]) -> int:
+    bits = 0
+    for at, word in enumerate(words):
+        bits |= (word & (1 << _BITS) - 1) << at * _BITS
+    return bits
+
+
+def native_id(said: Any) -> NativeMessageId:
+    """An id that a client names; earliest and latest are Pulsar's (-1, -1) and (2^63 - 1, 2^63 - 1)."""
+    ledger, entry = said.ledgerId, said.entryId
+    if ledger == _NOWHERE and entry == _NOWHERE:
+        return NativeMessageId.earliest
+    if ledger == _LATEST_LEDGER:
+        return NativeMessageId.latest
+    entry = -1 if entry == _NOWHERE else entry
+    return NativeMessageId(said.partition, ledger, entry, said.batch_index)
+
+
+class WireConsumer(Protocol):
+    """What a connection wants of its consumers and readers. All but `endpoint` may block."""
+
+    endpoint: WireEndpoint
+
+    def acknowledge(self, asked: Any) -> None:
+        """Raises LayerError, MappingError: an id of another topic."""
+
+    def redeliver(self, asked: Any) -> None: ...
+
+    def seek(self, asked: Any, deadline: Deadline) -> None: ...
+
+    def last_id(self, deadline: Deadline) -> tuple[NativeMessageId, int | None, NativeMessageId | None]:
+        """Of the last message, the size of its batch, and the mark-delete position."""
+
+    def unsubscribe(self, deadline: Deadline, *, force: bool) -> None: ...
+
+    def close(self, deadline: Deadline) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    node: Node
+    topic: Topic
+    partition: int | None
+
+    @property
+    def number(self) -> int:
+        return self.partition or 0
+
+    def last_message(self, deadline: Deadline) -> tuple[NativeMessageId, int]:
+        """Its id, without an index, and how many messages its entry has (0: it is no batch)."""
+        positions = TopicPositions(self.node, self.topic)
+        last = positions.last_message(self.number, deadline)
+        if last < 0:
+            return NativeMessageId.earliest, 0
+        ledger, entry = self.topic.layout.position(self.number, last)
+        size = positions.messages_of_entry(self.number, last, deadline)
+        return NativeMessageId(self.topic.partition_field(self.number), ledger, entry, -1), size
+
+
+class SubscriptionConsumer:
+    """A consumer of a subscription. Thread-safe as far as a connection needs it: calls of one consumer do not overlap,
+    but for acknowledgements."""
+
+    def __init__(
+        self, place: Place, subscription: Subscription, member: SubscriptionMember, endpoint: WireEndpoint
+    ) -> None:
+        self.endpoint = endpoint
+        self._place = place
+        self._node = place.node
+        self._subscription = subscription
+        self._member = member
+        self._layout = place.topic.layout
+        self._slot = member.slot(place.number)
+
+    def acknowledge(self, asked: Any) -> None:
+        cumulative = asked.ack_type == _CUMULATIVE
+        if cumulative and self._member.type.is_shared:
+            raise errors.Refused(
+                f"subscription {self._subscription.name} is {self._member.type.value}: acknowledge messages one by one"
+            )
+        for each in asked.message_id:
+            offset = self._offset(each)
+            size = self.endpoint.sizes.get(offset, 0) if each.ack_set else 0
+            if cumulative:
+                self._acknowledge_up_to(offset, each.ack_set, size)
+            elif size:
+                left = _bits(each.ack_set)
+                for index in range(size):
+                    if not left >> index & 1:
+                        self._slot.ack_in_batch((offset, index, size))
+            elif not each.ack_set:
+                self.endpoint.sizes.pop(offset, None)
+                self._slot.ack(offset)
+
+    def _acknowledge_up_to(self, offset: int, ack_set: Sequence[int], size: int) -> None:
+        if ack_set and size:
+            left = _bits(ack_set) & (1 << size) - 1
+            passed = (left & -left).bit_length() - 1 if left else size
+            if passed:
+                self._slot.cumulative_in_batch.append((offset, passed - 1, size))
+            elif offset:
+                self._slot.cumulative.append(offset - 1)
+            return
+        self._slot.cumulative.append(offset)
+        sizes = self.endpoint.sizes
+        for before in [before for before in list(sizes) if before <= offset]:
+            sizes.pop(before, None)
+
+    def _offset(self, said: Any) -> int:
+        return self._layout.kafka_offset(self._place.number, said.ledgerId, said.entryId)
+
+    def redeliver(self, asked: Any) -> None:
+        if not asked.message_ids:
+            epoch = asked.consumer_epoch if asked.HasField("consumer_epoch") else None
+            self._member.redeliver_unacknowledged(self.endpoint, lambda: self._begin(epoch))
+            return
+        for each in asked.message_ids:
+            self._member.negative_acknowledge(self._slot, self._offset(each), self.endpoint, 0.0)
+        self._member.wake()
+
+    def _begin(self, epoch: int | None) -> None:
+        self.endpoint.epoch = epoch
+
+    def seek(self, asked: Any, deadline: Deadline) -> None:
+        timeout_s = deadline.remaining_s()
+        places = Places(self._node, self._subscription, self._member, timeout_s)
+        target: object = asked.message_publish_time
+        inclusive = False
+        if asked.HasField("message_id"):
+            target = native_id(asked.message_id)
+            inclusive = True  # Pulsar sets the cursor to the id; what comes first is its client's to say
+        wishes = places.seek_targets(target, deadline, inclusive=inclusive)
+        self._member.wait_until_assigned(deadline)
+        self._member.have_saved_elsewhere(deadline)
+        self._node.memberships.live_cursors.change(self._subscription, wishes, deadline)
+
+    def last_id(self, deadline: Deadline) -> tuple[NativeMessageId, int | None, NativeMessageId | None]:
+        last, size = self._place.last_message(deadline)
+        number = self._place.number
+        marks = [each.mark_delete for each in self._member.stats(deadline) if each.partition == number]
+        if not marks or marks[0] < 0:
+            return last, size, NativeMessageId.earliest if marks else None
+        ledger, entry = self._layout.position(number, marks[0])
+        return last, size, NativeMessageId(-1, ledger, entry, -1)
+
+    def unsubscribe(self, deadline: Deadline, *, force: bool) -> None:
+        if force:
+            self._node.memberships.detach(self._subscription, self.endpoint, deadline)
+            self._node.memberships.delete_subscription(self._subscription, deadline, force=True)
+            return
+        self._node.memberships.unsubscribe(self._subscription, self.endpoint, deadline)
+
+    def close(self, deadline: Deadline) -> None:
+        self._node.memberships.detach(self._subscription, self.endpoint, deadline)
+
+
+class ReadingConsumer:
+    """A reader: it begins where its client says, and nothing of it is kept."""
+
+    def __init__(self, place: Place, tail: Tail, endpoint: WireEndpoint) -> None:
+        self.endpoint = endpoint
+        self._place = place
+        self._tail = tail
+
+    def acknowledge(self, asked: Any) -> None:
+        """Nothing: as in Pulsar it would move a cursor that ends with the reader."""
+
+    def redeliver(self, asked: Any) -> None:
+        """Nothing that a reader's client asks for."""
+
+    def seek(self, asked: Any, deadline: Deadline) -> None:
+        positions = TopicPositions(self._place.node, self._place.topic)
+        partitions = [self._place.number]
+        begun: dict[int, Begun] = {}
+        if asked.HasField("message_id"):
+            starts, begun = positions.begin(partitions, native_id(asked.message_id), deadline, inclusive=True)
+        else:
+            starts = positions.at_time(partitions, asked.message_publish_time, deadline)
+        self._tail.seek(starts, begun, deadline)
+        self.endpoint.sought()
+
+    def last_id(self, deadline: Deadline) -> tuple[NativeMessageId, int | None, NativeMessageId | None]:
+        return (*self._place.last_message(deadline), None)
+
+    def unsubscribe(self, deadline: Deadline, *, force: bool) -> None:
+        """Nothing but its end: there is no subscription."""
+        self.close(deadline)
+
+    def close(self, deadline: Deadline) -> None:
+        self.endpoint.close()
+        self._place.node.readers.close_tail(self._tail, deadline)
+
+
+def open_consumer(
+    node: Node, asked: Any, frames: Outgoing, lost: Callable[[], None], deadline: Deadline
+) -> WireConsumer:
+    """A consumer of a topic or a partition, which may make the topic and the subscription.
+
+    Raises:
+        LayerError, MappingError: see `Memberships.subscribe`, `TopicRegistry.open`, `SchemaRegistry.for_consumer`.
+    """
+    name = TopicName.parse(asked.topic)
+    if not 0 <= asked.subType < len(TYPES):
+        raise errors.InvalidOption(f"subType is {asked.subType}, expected 0 to {len(TYPES) - 1}")
+    check_subscription_name(asked.subscription)
+    topic = _topic(node, name, deadline, make=asked.force_topic_creation)
+    if asked.HasField("schema"):
+        admit_schema(node, topic, schema_info(asked.schema), deadline)
+    if topic.partitioned and name.partition < 0:
+        raise errors.Refused(f"topic {name} has {topic.partitions} partitions: clients subscribe to each by its name")
+    place = Place(node, topic, name.partition if name.partition >= 0 else None)
+    endpoint = WireEndpoint(asked.consumer_name or secrets.token_hex(5), asked.consumer_id, frames, _rules(asked), lost)
+    if asked.HasField("consumer_epoch"):
+        endpoint.epoch = asked.consumer_epoch
+    if not asked.durable and asked.HasField("start_message_id"):
+        return _reader(place, asked, endpoint, deadline)
+    subscription, member = node.memberships.subscribe(
+        topic,
+        asked.subscription,
+        TYPES[asked.subType],
+        endpoint,
+        from_earliest=asked.initialPosition == _EARLIEST,
+        ack_persist_interval_s=_ACK_PERSIST_INTERVAL_S,
+        read_compacted=asked.read_compacted,
+        deadline=deadline,
+        partition=place.partition,
+        replicated=asked.replicate_subscription_state,
+        non_durable=not asked.durable and name.is_persistent,
+    )
+    properties = {each.key: each.value for each in asked.subscription_properties}
+    if properties or asked.replicate_subscription_state:
+        node.subscriptions.remember(subscription, properties, asked.replicate_subscription_state, deadline)
+    return SubscriptionConsumer(place, subscription, member, endpoint)
+
+
+def _topic(node: Node, name: TopicName, deadline: Deadline, *, make: bool) -> Topic:
+    if make:
+        return node.topics.open(name, deadline)
+    found = node.topics.find(name.base, deadline)
+    if found is None:
+        raise errors.NoSuchTopic(f"topic {name} does not exist")
+    return found
+
+
+def _rules(asked: Any) -> DeliveryRules:
+    key_shared = None
+    if TYPES[asked.subType] is SubscriptionType.KEY_SHARED:
+        said = asked.keySharedMeta
+        sticky = tuple((each.start, each.end) for each in said.hashRanges) if said.keySharedMode == _STICKY else None
+        key_shared = KeySharedRule(sticky, said.allowOutOfOrderDelivery)
+    return DeliveryRules(priority=asked.priority_level, key_shared=key_shared)
+
+
+def _reader(place: Place, asked: Any, endpoint: WireEndpoint, deadline: Deadline) -> ReadingConsumer:
+    node, topic, partitions = place.node, place.topic, [place.number]
+    positions = TopicPositions(node, topic)
+    begun: dict[int, Begun] = {}
+    if asked.start_message_rollback_duration_sec:
+        since_ms = max(0, node.clock.now_ms() - asked.start_message_rollback_duration_sec * 1000)
+        starts = positions.at_time(partitions, since_ms, deadline)
+    else:
+        said = native_id(asked.start_message_id)
+        starts, begun = positions.begin(partitions, said, deadline, inclusive=asked.start_message_id.batch_index >= 0)
+    compacted = compacted_ranges(node, topic, partitions, deadline) if asked.read_compacted else {}
+    return ReadingConsumer(place, node.readers.open_tail(topic, starts, endpoint, compacted, begun), endpoint)

@@ -1,0 +1,56 @@
+"""What a connection sends: frames made by any thread, written by the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final
+
+CONGESTED_BYTES: Final = 4 * 1024 * 1024
+"""Not written yet: consumers of the connection get nothing more until it is half of that."""
+
+
+class Outgoing:
+    """Thread-safe. Memory: `CONGESTED_BYTES`, and what each consumer is handed at a time."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, told_room: Callable[[], None]) -> None:
+        """`told_room` is called by the loop when a client that did not read does so again."""
+        self._loop = loop
+        self._told_room = told_room
+        self._frames: deque[bytes] = deque()
+        self._wanted = False
+        self._transport: asyncio.Transport | None = None
+        self.congested = False
+
+    def use(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        transport.set_write_buffer_limits(high=CONGESTED_BYTES, low=CONGESTED_BYTES // 2)
+
+    def send(self, frames: Iterable[bytes]) -> None:
+        """Have these frames written, in this order and behind all before."""
+        self._frames.extend(frames)
+        if not self._wanted:
+            self._wanted = True
+            try:
+                self._loop.call_soon_threadsafe(self.write)
+            except RuntimeError:  # the loop is closed, and everything with it
+                self._frames.clear()
+
+    def write(self) -> None:
+        """For the loop: what is there, in one piece."""
+        self._wanted = False  # first: what comes from here on asks again
+        frames = self._frames
+        found: list[bytes] = []
+        while frames:
+            found.append(frames.popleft())
+        transport = self._transport
+        if found and transport is not None and not transport.is_closing():
+            transport.write(b"".join(found))
+
+    def pause(self) -> None:
+        self.congested = True
+
+    def resume(self) -> None:
+        self.congested = False
+        self._told_room()

@@ -1,0 +1,111 @@
+"""A gateway listens, with one event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.base.http_server import OPEN, Guard
+from pulsar_on_kafka.base.worker import aside
+from pulsar_on_kafka.gateway.connection import Connection, Serving
+from pulsar_on_kafka.node.node import Node
+
+_log: Final = logging.getLogger(__name__)
+
+DEFAULT_PORT: Final = 6650
+"""Pulsar's."""
+MOST_CONNECTIONS: Final = 10_000
+_THREADS: Final = 16
+"""For what asks Kafka."""
+_BACKLOG: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """`advertised` is the host that clients are told to connect to ('': `host`), `host` the address that is listened
+    on; port 0 is a free one. With a certificate in `guard` connections are encrypted, with a token clients have to
+    log in with it (Pulsar's AuthenticationToken)."""
+
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    advertised: str = ""
+    guard: Guard = OPEN
+
+
+class Gateway:
+    """Serves clients of Pulsar's on the topics of a node's cluster. Begins with its construction. Thread-safe.
+
+    Memory: what each `Connection` says, for at most `MOST_CONNECTIONS`.
+    """
+
+    def __init__(self, node: Node, settings: GatewaySettings) -> None:
+        """Raises InvalidOption: the address cannot be listened on, or the certificate not be read."""
+        self._settings = settings
+        self._tls = settings.guard.context()
+        self._loop = asyncio.new_event_loop()
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="pok-gateway-work")
+        self._serving = Serving(node, self._loop, self._pool, self.address, settings.guard.token)
+        try:
+            self._server = self._loop.run_until_complete(self._listen())
+        except OSError as failure:
+            self._loop.close()
+            self._pool.shutdown(wait=False)
+            raise InvalidOption(f"{settings.host}:{settings.port} cannot be listened on: {failure}") from failure
+        self.port: int = self._server.sockets[0].getsockname()[1]
+        self._thread = aside("pok-gateway", self._run)
+
+    async def _listen(self) -> asyncio.Server:
+        settings = self._settings
+        return await self._loop.create_server(
+            self._connection, settings.host, settings.port, ssl=self._tls, backlog=_BACKLOG
+        )
+
+    def _connection(self) -> asyncio.Protocol:
+        if len(self._serving.connections) >= MOST_CONNECTIONS:
+            _log.warning("a connection is closed at once: there are %d, as many as may be", MOST_CONNECTIONS)
+            return _Refused()
+        return Connection(self._serving)
+
+    def address(self) -> str:
+        """The URL of this gateway for clients."""
+        scheme = "pulsar" if self._tls is None else "pulsar+ssl"
+        return f"{scheme}://{self._settings.advertised or self._settings.host}:{self.port}"
+
+    def connections(self) -> int:
+        return len(self._serving.connections)
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_forever()
+        finally:
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
+
+    def close(self, deadline: Deadline) -> None:
+        """Listen no more, end the connections, and leave every subscription with what was acknowledged saved."""
+        if not self._thread.is_alive():
+            return
+        ended = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
+        try:
+            ended.result(deadline.remaining_s())
+        finally:
+            self._pool.shutdown(wait=True)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(deadline.remaining_s())
+
+    async def _end(self) -> None:
+        self._server.close()
+        for connection in list(self._serving.connections):
+            connection.end("the gateway stops")
+        while self._serving.connections:
+            await asyncio.sleep(0)
+
+
+class _Refused(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()

@@ -1,0 +1,303 @@
+"""The official Python client on the gateway, and the SDK beside it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import pulsar_on_kafka as sdk
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.http_server import Guard
+from pulsar_on_kafka.embedded import Broker
+from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command, parsed
+from pulsar_on_kafka.mapping.wire.frames import FrameCutter, frame
+from tests.steps import Unique
+from tests.waiting import until
+
+pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-client, is not installed")
+
+pytestmark = pytest.mark.kafka
+
+PATIENCE_MS = 60_000
+EARLIEST = pulsar.InitialPosition.Earliest
+SHARED = pulsar.ConsumerType.Shared
+CODECS = [pulsar.CompressionType.NONE, pulsar.CompressionType.LZ4, pulsar.CompressionType.ZSTD]
+TYPES = [pulsar.ConsumerType.Exclusive, SHARED, pulsar.ConsumerType.Failover, pulsar.ConsumerType.KeyShared]
+
+
+class Order(pulsar.schema.Record):
+    number = pulsar.schema.Integer()
+
+
+@pytest.fixture(scope="module")
+def gateway(kafka_broker: Broker) -> Iterator[Gateway]:
+    with AdminClient(f"kafka://{kafka_broker.bootstrap}") as admin:
+        made = Gateway(admin.node, GatewaySettings(port=0))
+        yield made
+        made.close(Deadline.after(60))
+
+
+@pytest.fixture
+def official(gateway: Gateway) -> Iterator[Any]:
+    client = pulsar.Client(gateway.address(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    yield client
+    client.close()
+
+
+def received(consumer: Any, count: int) -> list[bytes]:
+    found = []
+    for _ in range(count):
+        message = consumer.receive(PATIENCE_MS)
+        found.append(message.data())
+        consumer.acknowledge(message)
+    return found
+
+
+def send(producer: Any, *texts: bytes, **options: Any) -> None:
+    for text in texts:
+        producer.send_async(text, None, **options)
+    producer.flush()
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.name)
+def test_messages_come_as_they_were_sent(official: Any, unique: Unique, kind: Any) -> None:
+    topic = unique()
+    consumer = official.subscribe(topic, "s", kind, initial_position=EARLIEST)
+    producer = official.create_producer(topic, producer_name="mine", batching_enabled=False)
+    sent = producer.send(b"one", properties={"color": "red"}, partition_key="k", ordering_key="o", event_timestamp=77)
+    message = consumer.receive(PATIENCE_MS)
+    assert (message.data(), message.properties(), message.partition_key()) == (b"one", {"color": "red"}, "k")
+    assert (message.ordering_key(), message.event_timestamp()) == ("o", 77)
+    assert message.message_id().serialize() == sent.serialize()
+    assert (message.redelivery_count(), message.topic_name()) == (0, f"persistent://public/default/{topic}")
+    consumer.acknowledge(message)
+
+
+@pytest.mark.parametrize(
+    "codec", [pulsar.CompressionType.NONE, pulsar.CompressionType.LZ4, pulsar.CompressionType.ZSTD]
+)
+def test_batches_are_taken_apart_by_clients_of_both_kinds(
+    official: Any, client: sdk.Client, unique: Unique, codec: Any
+) -> None:
+    topic = unique()
+    ours = client.subscribe(topic, "ours", sdk.ConsumerType.Shared, initial_position=sdk.InitialPosition.Earliest)
+    theirs = official.subscribe(topic, "theirs", SHARED, initial_position=EARLIEST)
+    producer = official.create_producer(
+        topic, batching_enabled=True, batching_max_publish_delay_ms=100, compression_type=codec
+    )
+    texts = [b"%d" % number for number in range(300)]
+    send(producer, *texts)
+    assert received(theirs, 300) == texts
+    assert received(ours, 300) == texts
+
+
+def test_what_the_sdk_sends_comes_to_official_clients(official: Any, client: sdk.Client, unique: Unique) -> None:
+    topic = unique()
+    theirs = official.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    batched = client.create_producer(topic, batching_enabled=True, batching_max_messages=50)
+    send(batched, *(b"%d" % number for number in range(100)), properties={"a": "b"}, partition_key="k")
+    for number in range(100):
+        message = theirs.receive(PATIENCE_MS)
+        assert (message.data(), message.properties(), message.partition_key()) == (b"%d" % number, {"a": "b"}, "k")
+        theirs.acknowledge(message)
+    single = client.create_producer(topic)
+    single.send(b"alone")
+    assert received(theirs, 1) == [b"alone"]
+
+
+def test_what_is_not_acknowledged_comes_again(official: Any, unique: Unique) -> None:
+    topic = unique()
+    consumer = official.subscribe(topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=100)
+    producer = official.create_producer(topic, batching_enabled=False)
+    send(producer, b"refused", b"taken")
+    first = consumer.receive(PATIENCE_MS)
+    consumer.acknowledge(consumer.receive(PATIENCE_MS))
+    consumer.negative_acknowledge(first)
+    again = consumer.receive(PATIENCE_MS)
+    assert (again.data(), again.redelivery_count()) == (b"refused", 1)
+    consumer.close()
+    other = official.subscribe(topic, "s", SHARED)
+    assert received(other, 1) == [b"refused"]
+
+
+def test_acknowledgements_last(official: Any, unique: Unique) -> None:
+    topic = unique()
+    consumer = official.subscribe(topic, "s", initial_position=EARLIEST)
+    producer = official.create_producer(topic, batching_enabled=False)
+    send(producer, *(b"%d" % number for number in range(10)))
+    messages = [consumer.receive(PATIENCE_MS) for _ in range(10)]
+    consumer.acknowledge_cumulative(messages[6])
+    consumer.close()
+    again = official.subscribe(topic, "s")
+    assert received(again, 3) == [b"7", b"8", b"9"]
+
+
+def test_a_seek_begins_anew(official: Any, unique: Unique) -> None:
+    topic = unique()
+    consumer = official.subscribe(topic, "s", initial_position=EARLIEST)
+    producer = official.create_producer(topic, batching_enabled=False)
+    texts = [b"%d" % number for number in range(5)]
+    send(producer, *texts)
+    assert received(consumer, 5) == texts
+    consumer.seek(pulsar.MessageId.earliest)
+    assert received(consumer, 5) == texts
+    assert consumer.get_last_message_id().entry_id() == 4
+
+
+def test_readers_read_from_where_they_like(official: Any, unique: Unique) -> None:
+    topic = unique()
+    producer = official.create_producer(topic, batching_enabled=False)
+    ids = [producer.send(b"%d" % number) for number in range(5)]
+    reader = official.create_reader(topic, ids[1])
+    found = []
+    while reader.has_message_available():
+        found.append(reader.read_next(PATIENCE_MS).data())
+    assert found == [b"2", b"3", b"4"]
+
+
+def test_partitions_are_consumed_one_by_one(official: Any, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 3)
+    consumer = official.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    producer = official.create_producer(topic, batching_enabled=False)
+    texts = [b"%d" % number for number in range(30)]
+    for text in texts:
+        producer.send_async(text, None, partition_key=text.decode())
+    producer.flush()
+    assert sorted(received(consumer, 30)) == sorted(texts)
+
+
+def test_a_subscription_is_shared_with_the_sdk(official: Any, client: sdk.Client, unique: Unique) -> None:
+    topic = unique()
+    theirs = official.subscribe(topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=10)
+    ours = client.subscribe(
+        topic, "s", sdk.ConsumerType.Shared, initial_position=sdk.InitialPosition.Earliest, receiver_queue_size=10
+    )
+    producer = client.create_producer(topic)
+    texts = [b"%d" % number for number in range(200)]
+    send(producer, *texts)
+    found: dict[str, list[bytes]] = {"ours": [], "theirs": []}
+
+    def all_there() -> bool:
+        for name, consumer, nothing in (("ours", ours, sdk.Timeout), ("theirs", theirs, pulsar.Timeout)):
+            try:
+                message = consumer.receive(10)
+            except nothing:
+                continue
+            consumer.acknowledge(message)
+            found[name].append(message.data())
+        return len(found["ours"]) + len(found["theirs"]) == len(texts)
+
+    until(all_there, "every message to be received by one of both")
+    assert sorted(found["ours"] + found["theirs"]) == sorted(texts)
+    assert found["ours"]
+    assert found["theirs"]
+
+
+def test_refusals_have_their_official_exceptions(official: Any, unique: Unique) -> None:
+    topic = unique()
+    official.subscribe(topic, "s", initial_position=EARLIEST)
+    with pytest.raises(pulsar.ConsumerBusy):
+        official.subscribe(topic, "s")
+    official.create_producer(topic, producer_name="mine")
+    with pytest.raises(pulsar.ProducerBusy):
+        official.create_producer(topic, producer_name="mine")
+
+
+def test_schemas_are_registered_and_checked(official: Any, client: sdk.Client, unique: Unique) -> None:
+    topic = unique()
+    producer = official.create_producer(topic, schema=pulsar.schema.StringSchema())
+    producer.send("text")
+    ours = client.create_reader(topic, sdk.MessageId.earliest, schema=sdk.schema.StringSchema())
+    assert ours.read_next(PATIENCE_MS).value() == "text"
+    with pytest.raises(pulsar.IncompatibleSchema):
+        official.subscribe(topic, "s", schema=pulsar.schema.JsonSchema(Order))
+
+
+class Wire:
+    """A client that says what no client says."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", gateway.port), 60)
+        self._cutter = FrameCutter()
+
+    def say(self, kind: Type, **fields: Any) -> None:
+        self.write(frame(command(kind, **fields)))
+
+    def write(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def hear(self) -> tuple[Type | None, Any]:
+        """The next command; None: the connection was closed."""
+        while data := self._socket.recv(65536):
+            for each in self._cutter.feed(data):
+                return parsed(each.command)
+        return None, None
+
+    def connect(self, **options: Any) -> tuple[Type | None, Any]:
+        self.say(Type.CONNECT, client_version="wire", protocol_version=21, **options)
+        return self.hear()
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def wire(gateway: Gateway) -> Iterator[Wire]:
+    made = Wire(gateway)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100, frame(b"\xff\xff"), frame(command(Type.PING))],
+    ids=["http", "huge", "no command", "ping first"],
+)
+def test_whatever_is_no_client_is_closed(wire: Wire, data: bytes) -> None:
+    wire.write(data)
+    assert wire.hear() == (None, None)
+
+
+def test_what_is_not_served_says_so(wire: Wire) -> None:
+    kind, said = wire.connect()
+    assert kind is Type.CONNECTED
+    assert said.max_message_size == 5 * 1024 * 1024
+    wire.say(Type.NEW_TXN, request_id=7, tc_id=0)
+    kind, said = wire.hear()
+    assert (kind, said.request_id, said.error) == (Type.NEW_TXN_RESPONSE, 7, ServerError.NOT_ALLOWED)
+    assert "NEW_TXN: not served by this gateway" in said.message
+    wire.say(Type.WATCH_TOPIC_LIST, request_id=8, watcher_id=1, namespace="public/default", topics_pattern=".*")
+    kind, said = wire.hear()
+    assert (kind, said.request_id, said.error) == (Type.ERROR, 8, ServerError.NOT_ALLOWED)
+
+
+def test_a_message_that_was_changed_on_its_way_is_refused(wire: Wire, unique: Unique) -> None:
+    wire.connect()
+    wire.say(Type.PRODUCER, topic=unique(), producer_id=1, request_id=1)
+    assert wire.hear()[0] is Type.PRODUCER_SUCCESS
+    entry = b"\x0e\x01" + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x02ab" + b"payload"
+    wire.write(frame(command(Type.SEND, producer_id=1, sequence_id=5), entry))
+    kind, said = wire.hear()
+    assert (kind, said.sequence_id, said.error) == (Type.SEND_ERROR, 5, ServerError.CHECKSUM)
+
+
+def test_a_token_is_asked_for(service_url: str) -> None:
+    with AdminClient(service_url) as admin:
+        gateway = Gateway(admin.node, GatewaySettings(port=0, guard=Guard(token="secret")))
+        try:
+            without = Wire(gateway)
+            kind, said = without.connect()
+            assert (kind, said.error) == (Type.ERROR, ServerError.AUTHENTICATION)
+            assert without.hear() == (None, None)
+            without.close()
+            knows = Wire(gateway)
+            assert knows.connect(auth_method_name="token", auth_data=b"secret")[0] is Type.CONNECTED
+            knows.close()
+        finally:
+            gateway.close(Deadline.after(60))
