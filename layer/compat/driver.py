@@ -47,10 +47,21 @@ class Target:
     """Delete the scenario's topics afterwards."""
     logins: Logins | None = None
     """Of a secured cluster."""
+    gateway: str = ""
+    """On Kafka's side, the address of a gateway: official clients are on it, in the place of our SDK."""
 
     @property
     def tenant(self) -> str:
         return self.namespace.partition("/")[0]
+
+    @property
+    def has_official_clients(self) -> bool:
+        return self.side is Side.PULSAR or bool(self.gateway)
+
+    @property
+    def module(self) -> str:
+        """What a program imports as `pulsar`."""
+        return Side.PULSAR.value if self.gateway else self.side.value
 
 
 def administrator(target: Target) -> Admin:
@@ -97,9 +108,9 @@ class ScenarioRun:
         self._admin: Admin | None = None
         self._directory: tempfile.TemporaryDirectory[str] | None = None
         self._started_ms = _CLOCK.now_ms()
-        self.sdk: Any = importlib.import_module(target.side.value) if java is None else JavaSdk(java)
+        self.sdk: Any = importlib.import_module(target.module) if java is None else JavaSdk(java)
         """The module that a program imports as `pulsar`; with the Java client, what stands for it."""
-        client = "java" if java is not None else "python" if target.side is Side.PULSAR else target.side.value
+        client = "java" if java is not None else "python" if target.has_official_clients else target.module
         self.driven_by = [client]
         """What moves this side, as `SideResult` has it."""
 
@@ -117,11 +128,11 @@ class ScenarioRun:
         return self.submodule("asyncio")
 
     def submodule(self, name: str) -> Any:
-        return importlib.import_module(f"{self._target.side.value}.{name}")
+        return importlib.import_module(f"{self._target.module}.{name}")
 
     @property
     def service_url(self) -> str:
-        return self._target.url
+        return self._target.gateway or self._target.url
 
     @property
     def admin(self) -> Admin:
@@ -172,7 +183,8 @@ class ScenarioRun:
 
     def client(self, **options: Any) -> Any:
         """A new client of the side's cluster."""
-        return self.client_at(self._target.url, **{**self._target.options, **options})
+        ours = {} if self._target.gateway else self._target.options
+        return self.client_at(self.service_url, **{**ours, **options})
 
     def client_as(self, role: str | None, **options: Any) -> Any:
         """A new client of a secured cluster, with the token of a role (`compat.secured`); None for no login."""

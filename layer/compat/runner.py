@@ -169,12 +169,12 @@ class Session:
             result = Path(directory) / "result"
             output = Path(directory) / "output"
             folders = [str(folder.resolve()) for folder in self.folders]
-            driver = java if by_java and side is Side.PULSAR and isinstance(java, JavaAddress) else None
+            driver = java if by_java and target.has_official_clients and isinstance(java, JavaAddress) else None
             job = Job(scenario.name, target, unique, str(result), folders, driver)
             started = _CLOCK.monotonic()
             status = workers.run(msgspec.json.encode(job), output, scenario.time_limit_s)
             played = _side_result(status, result, output, scenario.time_limit_s, _CLOCK.monotonic() - started)
-            fallback = (scenario.client.value if side is Side.PULSAR else side.value,)
+            fallback = (scenario.client.value if target.has_official_clients else side.value,)
             return played if played.driven_by else replace(played, driven_by=fallback)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from pulsar_on_kafka.compat.driver import ScenarioRun, Target, not_supported
-from pulsar_on_kafka.compat.history import Ending, Event, Side
+from pulsar_on_kafka.compat.history import Ending, Event
 from pulsar_on_kafka.compat.java import JavaAddress
 from pulsar_on_kafka.compat.scenario import Scenario, load
 
@@ -60,7 +60,7 @@ def _play(scenario: Scenario, job: Job, heard: Callable[[Event], None]) -> dict[
             scenario.play(run)
     except Exception as error:  # whatever a scenario raises is its side's result
         missing = not_supported(error)
-        if missing is not None and job.target.side is Side.KAFKA:
+        if missing is not None and not job.target.has_official_clients:
             return {**done, "ending": Ending.NOT_SUPPORTED.value, "reason": missing}
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         return {**done, "ending": Ending.FAILED.value, "reason": reason, "detail": traceback.format_exc()}

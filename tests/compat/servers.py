@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.compat.scenario import ScenarioError, choose, load
 from pulsar_on_kafka.embedded import EmbeddedBrokerError, open_broker
+from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from tests.compat.pulsar_standalone import PulsarContainer, PulsarStandalone, PulsarStandaloneError
 from tests.compat.secured import secured_clusters
 
 DOCKER: Final = "--docker"
 """Start Kafka and Pulsar in containers; without it they are Java processes."""
+_CLOSE_S: Final = 60.0
+GATEWAY: Final = "--gateway"
+"""Start a gateway to Kafka, and have official clients play there; with a value (`--gateway=URL`) use that one."""
 
 
 def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
@@ -23,7 +29,7 @@ def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
     Raises:
         PulsarStandaloneError, EmbeddedBrokerError: one cannot be started; one line on what to do.
     """
-    given = [argument for argument in arguments if argument != DOCKER]
+    given = [argument for argument in arguments if argument not in (DOCKER, GATEWAY)]
     named = {argument.partition("=")[0] for argument in given}
     in_containers = DOCKER in arguments
     options: list[str] = []
@@ -38,6 +44,8 @@ def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
             secured = pool.submit(_secured, stack, started_here=not in_containers and kafka is not None is not pulsar)
         if kafka is not None:
             options += ["--kafka", f"kafka://{kafka.result().bootstrap}"]
+            if GATEWAY in arguments:
+                options += [GATEWAY, stack.enter_context(_gateway(options[-1]))]
         if pulsar is not None:
             running: Any = pulsar.result()
             options += ["--pulsar", running.service_url, "--pulsar-admin", running.admin_url]
@@ -46,6 +54,17 @@ def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
     # Servers that were started here go with all that is in them.
     ours = kafka is not None and pulsar is not None and not os.environ.get("POK_BOOTSTRAP")
     return [*given, *options, *(["--keep"] if ours else [])]
+
+
+@contextmanager
+def _gateway(kafka: str) -> Iterator[str]:
+    """The address of a gateway in this process."""
+    with AdminClient(kafka) as admin:
+        gateway = Gateway(admin.node, GatewaySettings(port=0))
+        try:
+            yield gateway.address()
+        finally:
+            gateway.close(Deadline.after(_CLOSE_S))
 
 
 def wants_secured(arguments: Sequence[str]) -> bool:
