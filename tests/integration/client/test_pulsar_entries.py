@@ -13,11 +13,12 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.schema import AutoConsumeSchema
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 from tests.pulsar_entries import Case, cases, payload_text, private_key
 from tests.pulsar_entries.stored import differences, records_of, write
-from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Unique, nothing_comes, receive, receive_rest
+from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Process, Unique, nothing_comes, receive, receive_rest
 
 pytestmark = pytest.mark.kafka
 
@@ -215,3 +216,23 @@ def _shown(value: Any) -> Any:
         return [value[0], _shown(value[1])]
     fields = value if isinstance(value, dict) else {"number": value.number, "note": value.note}
     return {"number": fields["number"], "note": fields["note"]}
+
+
+def test_entries_of_a_transaction_come_with_its_end(process: Process, bootstrap: str, unique: Unique) -> None:
+    client, topic, case = process(enable_transaction=True), unique(), named("java: ZSTD batch in a transaction")
+    producer = client.create_producer(topic)
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    for ends in ("abort", "commit"):
+        txn = client.new_transaction()
+        producer.send(ends.encode(), txn=txn)
+        write(
+            bootstrap, f"public.default.{topic}",
+            records_of(case, TxnId(*txn.txn_id), now_ms=int(time.time() * 1000)),
+        )  # fmt: skip
+        assert nothing_comes(consumer)
+        getattr(txn, ends)()
+    own, *found = receive(consumer, 1 + len(case.messages))
+    assert own.data() == b"commit"
+    assert not differences(found, case)
+    assert nothing_comes(consumer)
+    consumer.close()
