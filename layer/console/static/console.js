@@ -2,7 +2,7 @@
 // Pages are whole without this. It loads parts of them anew, takes keys, and makes the map of holes a thing to walk in.
 const $ = (what, within = document) => within.querySelector(what);
 const here = () => location.pathname + location.search;
-let asked = 0, underWay = 0;  // what is answered late is not shown
+let asked = 0, opened = 0, underWay = 0;  // what is answered late is not shown
 let pickedKey = null, mapAt = null, pressed = false;
 
 async function page(url) {
@@ -111,9 +111,9 @@ function zoom(into) {
   load(`${here}&from=${Math.max(0, mapAt - finer * columns * 4)}&scale=${finer}`, true);
 }
 async function message(offset) {
-  const panel = $("#panel"), number = ++asked;
+  const panel = $("#panel"), number = ++opened;
   const found = await page(`${map().dataset.message}&offset=${offset}`);
-  if (number !== asked) return;
+  if (number !== opened) return;
   panel.replaceChildren(found.getElementById("message") ?? "The message could not be loaded.");
   panel.hidden = false;
 }

@@ -108,7 +108,7 @@ def test_pages_forbid_browsers_what_they_do_not_need(unguarded: Console) -> None
     assert "unsafe" not in headers["content-security-policy"]
     assert "frame-ancestors 'none'" in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff"
-    assert headers["referrer-policy"] == "no-referrer"
+    assert headers["referrer-policy"] == "same-origin"
     assert not re.search(r"\sstyle=|\son[a-z]+=|<script>|https?://(?!www\.w3\.org)", asked(unguarded).text)
 
 

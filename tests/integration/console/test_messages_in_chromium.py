@@ -1,0 +1,146 @@
+"""From all of a cluster's subscriptions to one message, and letters put back: on a real broker, in a real Chromium.
+
+`POK_PICTURES=docs/images make test ARGS="tests/integration/console -k pictures"` makes the documentation's pictures.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.schema import Float, Integer, JsonSchema, Record, String
+from tests.browser import MOST_PICTURE_BYTES, Chromium
+from tests.consoles import Console
+from tests.many_subscriptions import an_overview
+from tests.steps import EARLIEST, SHARED, Unique
+from tests.waiting import until
+
+pytestmark = pytest.mark.kafka
+
+
+class Order(Record):
+    number = Integer()
+    customer = String()
+    item = String()
+    total = Float()
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def orders(client: pulsar.Client, topic: str, count: int) -> None:
+    """Two consumers that have done with most of `count` orders; they hold some, and left holes."""
+    rng = random.Random(3)
+    consumers = [
+        client.subscribe(
+            topic, "billing", SHARED, consumer_name=name, initial_position=EARLIEST, receiver_queue_size=100,
+            dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2),
+        )
+        for name in ("billing-a", "billing-b")
+    ]  # fmt: skip
+    producer = client.create_producer(topic, schema=JsonSchema(Order), block_if_queue_full=True)
+    items = ("espresso machine", "grinder", "filter papers", "kettle")
+    for number in range(count):
+        order = Order(number=number, customer=f"customer {rng.randrange(900)}", item=rng.choice(items),
+                      total=round(rng.uniform(4, 900), 2))  # fmt: skip
+        producer.send_async(order, None, partition_key=f"{number % 50}", properties={"reason": "card was declined"})
+    producer.flush()
+    for done in range(count * 9 // 10):
+        consumer = consumers[done % 2]
+        message = consumer.receive(60_000)
+        late = count // 3 < done < count * 2 // 3 and rng.random() < 0.3
+        if not late and rng.random() > 0.004:
+            consumer.acknowledge(message)
+    for consumer in consumers:
+        consumer.flush()
+
+
+def test_from_all_of_a_subscription_to_one_message(
+    client: pulsar.Client, browser: Chromium, console: Console, unique: Unique
+) -> None:
+    topic = unique("orders")
+    orders(client, topic, 8000)
+    browser.open(console.at("/", q=topic))
+    browser.sees("#rows tbody th a", "billing")
+    browser.click("#rows tbody th a")
+    browser.sees(".scale", "10 offsets a cell")
+    browser.click_at("#map", 0, 0)
+    browser.sees(".scale", "1 offset a cell")
+    cells = browser.asked("return document.querySelector('#map').dataset.cells")
+    assert {"0", "8"} <= set(cells)
+    browser.click_at("#map", 100, 10)
+    browser.sees("#panel .value", '"customer": "customer')
+    browser.sees("#panel dd", "acknowledged")
+    offset = browser.texts("#panel h2")[0].split()[1]
+    browser.sees("#cell", f"offset {offset}:")
+    browser.press(Keys.ESCAPE)
+    assert not browser.asked("return document.querySelector('#panel').checkVisibility()")
+    browser.press(Keys.ARROW_RIGHT, Keys.ENTER)
+    browser.sees("#panel h2", f"Offset {int(offset.replace(',', '')) + 1:,}")
+    browser.press(Keys.ESCAPE, "-")
+    browser.sees(".scale", "10 offsets a cell")
+
+
+def test_a_letter_is_chosen_and_put_back(
+    client: pulsar.Client, admin: AdminClient, browser: Chromium, console: Console, unique: Unique
+) -> None:
+    topic = unique("payments")
+    consumer = client.subscribe(
+        topic, "ledger", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=10,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
+    )  # fmt: skip
+    producer = client.create_producer(topic)
+    for number in range(3):
+        producer.send(f"payment {number}".encode(), {"reason": "no such account"})
+    for _ in range(6):
+        consumer.negative_acknowledge(consumer.receive(60_000))
+    letters = f"persistent://public/default/{topic}-ledger-DLQ"
+    until(lambda: letters in admin.list_topics() and len(admin.dead_letters(letters)) == 3, "three dead letters")
+    consumer.close()
+    browser.open(console.at("/dead-letters", topic=letters))
+    browser.sees("td.why", "no such account")
+    browser.click("tbody tr:nth-child(2) [name=id]")
+    browser.sees("#redrive", "Redrive 1")
+    browser.click("#redrive")
+    browser.driver.switch_to.alert.dismiss()
+    assert len(admin.dead_letters(letters)) == 3
+    browser.click("#redrive")
+    browser.driver.switch_to.alert.accept()
+    browser.sees(".banner.good", f"Done: put back 1 letter to {topic}.")
+    assert len(browser.all("[name=id]")) == 2
+    browser.click("#every")
+    browser.sees("#redrive", "Redrive 2")
+    browser.click("#redrive")
+    browser.driver.switch_to.alert.accept()
+    browser.sees(".empty", "Nothing is left in this topic.")
+
+
+def test_pictures_of_the_documentation(
+    client: pulsar.Client, browser: Chromium, console: Console, lonely: Console, unique: Unique,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    lonely.site.show(an_overview(10_000, now_ms=now_ms()))
+    browser.open(lonely.at(sort="stuck"))
+    browser.press("j", "j", "j")
+    made = [browser.picture("console-subscriptions.png", tmp_path)]
+    topic = unique("orders")
+    orders(client, topic, 12_000)
+    browser.prefer("dark")
+    browser.open(console.at("/", q=topic))
+    browser.sees("#rows tbody th a", "billing")
+    browser.click("#rows tbody th a")
+    browser.sees(".scale", "10 offsets a cell")
+    browser.sees("h2", "Consumers")
+    browser.click_at("#map", 0, 0)
+    browser.sees(".scale", "1 offset a cell")
+    browser.click_at("#map", -200, 0)
+    browser.sees("#panel .value", '"customer": "customer')
+    made.append(browser.picture("console-holes.png", tmp_path))
+    assert all(1000 < file.stat().st_size <= MOST_PICTURE_BYTES for file in made)
