@@ -1,0 +1,92 @@
+"""`pok serve --with console` as people start it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+import requests
+
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.role_state import RoleName
+from tests.consoles import text_of
+from tests.programs import run_program
+from tests.steps import Unique
+from tests.waiting import until
+
+_NO_ROLE: Final = [word for role in RoleName for word in ("--without", role.value)]
+
+
+@contextmanager
+def serving(log: Path, url: str, *arguments: str) -> Iterator[str]:
+    """The console's address, of a process that logs into that file; it has to end well."""
+    command = [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", url, "serve", "--port", "0"]
+    options = ["--with", "console", "--console-port", "0", *arguments]
+    with log.open("w") as said:
+        process = subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL, stderr=said)
+    try:
+        yield until(lambda: re.search(r"console on (\S+)", log.read_text()), log.read_text)[1]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) == 0
+    finally:
+        process.kill()
+        process.wait(60)
+
+
+@pytest.mark.kafka
+def test_it_shows_the_cluster_to_those_with_the_token_and_ends_well(
+    admin: AdminClient, service_url: str, unique: Unique, tmp_path: Path
+) -> None:
+    topic = unique("orders")
+    admin.create_topic(topic)
+    admin.create_subscription(topic, "billing")
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+    with serving(tmp_path / "log", service_url, *_NO_ROLE, "--console-token-file", str(token)) as address:
+        assert requests.get(address, timeout=60).status_code == 401
+
+        def page() -> str:
+            bearer = {"Authorization": "Bearer s3cret"}
+            return text_of(requests.get(address, {"q": topic}, headers=bearer, timeout=60).text)
+
+        until(lambda: f"billing Exclusive {topic}" in page(), lambda: f"the subscription in {page()}", every_s=0.2)
+
+
+def test_a_cluster_that_is_away_is_waited_for_and_the_page_says_so(tmp_path: Path) -> None:
+    with serving(tmp_path / "log", "kafka://127.0.0.1:1") as address:
+
+        def told() -> str:
+            return text_of(requests.get(address, timeout=60).text)
+
+        assert "The cluster does not answer." in told()
+        until(lambda: "not connected yet" not in told(), "the reason", every_s=0.2)
+        assert "The cluster does not answer." in told()
+
+
+def test_what_is_missing_is_named_with_its_extra() -> None:
+    status, _, told = run_program(
+        """
+        sys.modules["uvicorn"] = None
+        from pulsar_on_kafka.cli.main import app
+        app(["serve", "--with", "console", "--port", "0"])
+        """
+    )
+    assert status == 1
+    assert told.splitlines()[-1] == "pok: --with console needs uvicorn: pip install 'pulsar-on-kafka[console]'"
+
+
+def test_nobody_else_imports_its_libraries() -> None:
+    status, out, told = run_program(
+        """
+        import pulsar_on_kafka.cli.commands.serve
+        print(sorted({"uvicorn", "starlette", "jinja2"} & {name.partition(".")[0] for name in sys.modules}))
+        """
+    )
+    assert (status, out.strip()) == (0, "[]"), told
