@@ -14,7 +14,6 @@ from pulsar_on_kafka.admin import (
     LedgerInfo,
     PartitionCursor,
     SubscriptionStats,
-    TransactionDetails,
     TransactionInfo,
     TransactionInPendingAck,
 )
@@ -205,9 +204,6 @@ class Site:
             return [_blocking(each, by_topic, now_ms) for each in admin.list_transactions()[:_MOST_TRANSACTIONS]]
 
         return self._asked(("transactions",), ask)
-
-    def transaction(self, txn: str) -> Answer[TransactionDetails]:
-        return self._asked(("transaction", txn), lambda admin: admin.get_transaction_metadata(txn))
 
     def roles(self) -> Answer[Mapping[RoleName, Sequence[RoleOwner]]]:
         def ask(admin: AdminClient) -> Mapping[RoleName, Sequence[RoleOwner]]:
