@@ -12,11 +12,16 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import pulsar_on_kafka.spark
 from pulsar_on_kafka.spark import acknowledge, read_pulsar, stream_pulsar, write_pulsar
 from pulsar_on_kafka.spark.base.errors import SparkConnectorError
+
+_STARTS: Final = 20
 
 
 def shown(rows: list[Row]) -> list[list[Any]]:
@@ -44,6 +49,8 @@ def main() -> None:
             answer: Any = _STEPS[said.pop("do")](spark, **said)
         except SparkConnectorError as refused:
             answer = {"refused": f"{type(refused).__name__}: {refused}"}
+        except Exception as failure:  # the test that asked fails, and others go on
+            answer = {"failed": f"{type(failure).__name__}: {failure}"}
         print(json.dumps([number, answer]), flush=True)
 
 
@@ -77,7 +84,18 @@ def _batches(spark: SparkSession, copies: str, checkpoint: str, **options: Any) 
         write_pulsar(frame.select("value"), **options)
 
     query = rows.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint).trigger(availableNow=True)
-    query.start().awaitTermination()
+    _started(query).awaitTermination()
+
+
+def _started(query: DataStreamWriter) -> StreamingQuery:
+    """Spark gives the Python that runs `foreachBatch` ten seconds to come up, which on a busy machine are too few."""
+    for _ in range(_STARTS):
+        try:
+            return query.start()
+        except PySparkException as failure:
+            if "Python worker failed to connect back" not in str(failure):
+                raise
+    raise TimeoutError(f"the server's Python did not come up {_STARTS} times")
 
 
 _STEPS: Final[dict[str, Callable[..., Any]]] = {

@@ -48,6 +48,7 @@ class Connected:
         for line in self._process.stdout:
             number, answer = json.loads(line)
             if number == self._asked:  # else it is one that a test did not wait for
+                assert "failed" not in (answer if isinstance(answer, dict) else {}), answer
                 return answer
         raise AssertionError(f"the program ended with {self._process.wait(30)}")
 
