@@ -90,6 +90,10 @@ class Connection(asyncio.Protocol):
         self._producers: dict[int, WireProducer | None] = {}
         """None: it is being opened."""
         self._consumers: dict[int, WireConsumer | None] = {}
+        self._leaving: dict[int, list[Callable[[], None]]] = {}
+        """Consumers whose end the client does not know yet, and what it is to hear after that."""
+        self._going_on: dict[int, int] = {}
+        """Where readers go on that were sought, when their client opens them anew."""
         self._ended: set[tuple[str, int]] = set()
         """What was closed while it was being opened."""
 
@@ -439,6 +443,7 @@ class Connection(asyncio.Protocol):
             self._error(request, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} consumers at most")
             return
         self._consumers[number] = None
+        goes_on_at = self._going_on.pop(number, None)
 
         def opened(consumer: WireConsumer) -> None:
             if self._closing or ("consumer", number) in self._ended:
@@ -456,7 +461,7 @@ class Connection(asyncio.Protocol):
 
         self._ask(
             lambda: open_consumer(
-                self._node, asked, self._frames, partial(self._consumer_lost, number), self._deadline()
+                self._node, asked, self._frames, partial(self._consumer_lost, number), self._deadline(), goes_on_at
             ),
             opened,
             refused,
@@ -475,9 +480,16 @@ class Connection(asyncio.Protocol):
             return
         del self._consumers[number]
         consumer.endpoint.close()
+        if consumer.goes_on_at is not None:
+            self._going_on[number] = consumer.goes_on_at
+        waiting: list[Callable[[], None]] = []
+        self._leaving[number] = waiting
 
         def say(_: object) -> None:
+            del self._leaving[number]
             self._say(Type.CLOSE_CONSUMER, consumer_id=number, request_id=_ANY)
+            for then in waiting:
+                then()
 
         self._ask(partial(consumer.close, Deadline.after(_CLOSE_S)), say, lambda code, reason: say(None))
 
@@ -530,9 +542,16 @@ class Connection(asyncio.Protocol):
     def _seek(self, asked: Any) -> None:
         if not asked.HasField("message_id") and not asked.HasField("message_publish_time"):
             raise MalformedCommand("SEEK names neither an id nor a time")
-        self._of_consumer(
-            asked, lambda consumer: consumer.seek(asked, self._deadline()), self._success(asked.request_id)
-        )
+
+        def done(_: object) -> None:
+            """The client hears of the consumer's end first, or it would go on with that."""
+            success = partial(self._success(asked.request_id), None)
+            if asked.consumer_id in self._leaving:
+                self._leaving[asked.consumer_id].append(success)
+            else:
+                success()
+
+        self._of_consumer(asked, lambda consumer: consumer.seek(asked, self._deadline()), done)
 
     def _last_message_id(self, asked: Any) -> None:
         def tell(found: tuple[NativeMessageId, int | None, NativeMessageId | None]) -> None:

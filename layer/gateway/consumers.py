@@ -28,7 +28,6 @@ from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.readers import compacted_ranges
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
-from pulsar_on_kafka.subscriptions.records.batches import Begun
 from pulsar_on_kafka.subscriptions.records.endpoint import (
     Delivery,
     DeliveryRules,
@@ -179,6 +178,8 @@ class WireConsumer(Protocol):
     """What a connection wants of its consumers and readers. All but `endpoint` may block."""
 
     endpoint: WireEndpoint
+    goes_on_at: int | None
+    """Of a reader that was sought: the offset at which its successor on this connection begins."""
 
     def acknowledge(self, asked: Any) -> None:
         """Raises LayerError, MappingError: an id of another topic."""
@@ -205,15 +206,18 @@ class Place:
     def number(self) -> int:
         return self.partition or 0
 
+    def id_of(self, offset: int) -> NativeMessageId:
+        """Of an entry; that before the first one is earliest."""
+        if offset < 0:
+            return NativeMessageId.earliest
+        ledger, entry = self.topic.layout.position(self.number, offset)
+        return NativeMessageId(self.topic.partition_field(self.number), ledger, entry, -1)
+
     def last_message(self, deadline: Deadline) -> tuple[NativeMessageId, int]:
         """Its id, without an index, and how many messages its entry has (0: it is no batch)."""
         positions = TopicPositions(self.node, self.topic)
         last = positions.last_message(self.number, deadline)
-        if last < 0:
-            return NativeMessageId.earliest, 0
-        ledger, entry = self.topic.layout.position(self.number, last)
-        size = positions.messages_of_entry(self.number, last, deadline)
-        return NativeMessageId(self.topic.partition_field(self.number), ledger, entry, -1), size
+        return self.id_of(last), positions.messages_of_entry(self.number, last, deadline) if last >= 0 else 0
 
 
 class SubscriptionConsumer:
@@ -224,6 +228,7 @@ class SubscriptionConsumer:
         self, place: Place, subscription: Subscription, member: SubscriptionMember, endpoint: WireEndpoint
     ) -> None:
         self.endpoint = endpoint
+        self.goes_on_at: int | None = None
         self._place = place
         self._node = place.node
         self._subscription = subscription
@@ -297,10 +302,7 @@ class SubscriptionConsumer:
         last, size = self._place.last_message(deadline)
         number = self._place.number
         marks = [each.mark_delete for each in self._member.stats(deadline) if each.partition == number]
-        if not marks or marks[0] < 0:
-            return last, size, NativeMessageId.earliest if marks else None
-        ledger, entry = self._layout.position(number, marks[0])
-        return last, size, NativeMessageId(-1, ledger, entry, -1)
+        return last, size, self._place.id_of(marks[0]) if marks else None
 
     def unsubscribe(self, deadline: Deadline, *, force: bool) -> None:
         if force:
@@ -314,32 +316,41 @@ class SubscriptionConsumer:
 
 
 class ReadingConsumer:
-    """A reader: it begins where its client says, and nothing of it is kept."""
+    """A reader: it begins where its client says, and nothing of it is kept.
 
-    def __init__(self, place: Place, tail: Tail, endpoint: WireEndpoint) -> None:
+    As in Pulsar it begins with the entry that the client names, of which the client leaves out what it does not want;
+    and it has a mark-delete position, by which a client tells that there is more.
+    """
+
+    def __init__(self, place: Place, tail: Tail, endpoint: WireEndpoint, start: int) -> None:
         self.endpoint = endpoint
         self._place = place
         self._tail = tail
+        self._marked = start - 1
+        self.goes_on_at: int | None = None
 
     def acknowledge(self, asked: Any) -> None:
-        """Nothing: as in Pulsar it would move a cursor that ends with the reader."""
+        """Moves the mark-delete position alone, which ends with the reader."""
+        layout, number = self._place.topic.layout, self._place.number
+        for each in asked.message_id:
+            offset = layout.kafka_offset(number, each.ledgerId, each.entryId)
+            if not each.ack_set:
+                self._marked = max(self._marked, offset)
+                self.endpoint.sizes.pop(offset, None)
 
     def redeliver(self, asked: Any) -> None:
         """Nothing that a reader's client asks for."""
 
     def seek(self, asked: Any, deadline: Deadline) -> None:
-        positions = TopicPositions(self._place.node, self._place.topic)
-        partitions = [self._place.number]
-        begun: dict[int, Begun] = {}
+        """As in Pulsar the client opens it anew, and it goes on there, wherever the client then says to begin."""
         if asked.HasField("message_id"):
-            starts, begun = positions.begin(partitions, native_id(asked.message_id), deadline, inclusive=True)
+            self.goes_on_at = _begin(self._place, asked.message_id, deadline)
         else:
-            starts = positions.at_time(partitions, asked.message_publish_time, deadline)
-        self._tail.seek(starts, begun, deadline)
+            self.goes_on_at = _begin_at_time(self._place, asked.message_publish_time, deadline)
         self.endpoint.sought()
 
     def last_id(self, deadline: Deadline) -> tuple[NativeMessageId, int | None, NativeMessageId | None]:
-        return (*self._place.last_message(deadline), None)
+        return (*self._place.last_message(deadline), self._place.id_of(self._marked))
 
     def unsubscribe(self, deadline: Deadline, *, force: bool) -> None:
         """Nothing but its end: there is no subscription."""
@@ -351,9 +362,15 @@ class ReadingConsumer:
 
 
 def open_consumer(
-    node: Node, asked: Any, frames: Outgoing, lost: Callable[[], None], deadline: Deadline
+    node: Node,
+    asked: Any,
+    frames: Outgoing,
+    lost: Callable[[], None],
+    deadline: Deadline,
+    goes_on_at: int | None = None,
 ) -> WireConsumer:
-    """A consumer of a topic or a partition, which may make the topic and the subscription.
+    """A consumer of a topic or a partition, which may make the topic and the subscription. `goes_on_at` is what the
+    reader said that this one follows (`WireConsumer`).
 
     Raises:
         LayerError, MappingError: see `Memberships.subscribe`, `TopicRegistry.open`, `SchemaRegistry.for_consumer`.
@@ -371,8 +388,8 @@ def open_consumer(
     endpoint = WireEndpoint(asked.consumer_name or secrets.token_hex(5), asked.consumer_id, frames, _rules(asked), lost)
     if asked.HasField("consumer_epoch"):
         endpoint.epoch = asked.consumer_epoch
-    if not asked.durable and asked.HasField("start_message_id"):
-        return _reader(place, asked, endpoint, deadline)
+    if goes_on_at is not None or (not asked.durable and asked.HasField("start_message_id")):
+        return _reader(place, asked, endpoint, goes_on_at, deadline)
     subscription, member = node.memberships.subscribe(
         topic,
         asked.subscription,
@@ -410,15 +427,31 @@ def _rules(asked: Any) -> DeliveryRules:
     return DeliveryRules(priority=asked.priority_level, key_shared=key_shared)
 
 
-def _reader(place: Place, asked: Any, endpoint: WireEndpoint, deadline: Deadline) -> ReadingConsumer:
-    node, topic, partitions = place.node, place.topic, [place.number]
-    positions = TopicPositions(node, topic)
-    begun: dict[int, Begun] = {}
-    if asked.start_message_rollback_duration_sec:
-        since_ms = max(0, node.clock.now_ms() - asked.start_message_rollback_duration_sec * 1000)
-        starts = positions.at_time(partitions, since_ms, deadline)
+def _reader(
+    place: Place, asked: Any, endpoint: WireEndpoint, goes_on_at: int | None, deadline: Deadline
+) -> ReadingConsumer:
+    if goes_on_at is not None:
+        start = goes_on_at
+    elif asked.start_message_rollback_duration_sec:
+        since_ms = max(0, place.node.clock.now_ms() - asked.start_message_rollback_duration_sec * 1000)
+        start = _begin_at_time(place, since_ms, deadline)
     else:
-        said = native_id(asked.start_message_id)
-        starts, begun = positions.begin(partitions, said, deadline, inclusive=asked.start_message_id.batch_index >= 0)
-    compacted = compacted_ranges(node, topic, partitions, deadline) if asked.read_compacted else {}
-    return ReadingConsumer(place, node.readers.open_tail(topic, starts, endpoint, compacted, begun), endpoint)
+        start = _begin(place, asked.start_message_id, deadline)
+    partitions = [place.number]
+    compacted = compacted_ranges(place.node, place.topic, partitions, deadline) if asked.read_compacted else {}
+    tail = place.node.readers.open_tail(place.topic, {place.number: start}, endpoint, compacted)
+    return ReadingConsumer(place, tail, endpoint, start)
+
+
+def _begin(place: Place, asked: Any, deadline: Deadline) -> int:
+    """The offset of an entry that a client names; behind the last one for latest."""
+    said, partitions = native_id(asked), [place.number]
+    if said == NativeMessageId.latest:
+        return place.node.admin.end_offsets(place.topic.kafka_topic, partitions, deadline)[place.number]
+    whole = NativeMessageId(said.partition(), said.ledger_id(), said.entry_id(), -1)
+    starts, _ = TopicPositions(place.node, place.topic).begin(partitions, whole, deadline, inclusive=True)
+    return starts[place.number]
+
+
+def _begin_at_time(place: Place, since_ms: int, deadline: Deadline) -> int:
+    return TopicPositions(place.node, place.topic).at_time([place.number], since_ms, deadline)[place.number]

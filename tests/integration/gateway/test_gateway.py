@@ -158,6 +158,16 @@ def test_readers_read_from_where_they_like(official: Any, unique: Unique) -> Non
     while reader.has_message_available():
         found.append(reader.read_next(PATIENCE_MS).data())
     assert found == [b"2", b"3", b"4"]
+    inclusive = official.create_reader(topic, ids[1], start_message_id_inclusive=True)
+    assert inclusive.read_next(PATIENCE_MS).data() == b"1"
+    last = official.create_reader(topic, pulsar.MessageId.latest, start_message_id_inclusive=True)
+    assert last.has_message_available()
+    assert last.read_next(PATIENCE_MS).data() == b"4"
+    reader.seek(ids[3])
+    assert reader.has_message_available()
+    assert reader.read_next(PATIENCE_MS).data() == b"4"
+    reader.seek(0)
+    assert reader.read_next(PATIENCE_MS).data() == b"0"
 
 
 def test_partitions_are_consumed_one_by_one(official: Any, admin: AdminClient, unique: Unique) -> None:
