@@ -1,7 +1,7 @@
 """A connection of a client: its commands in their order, its producers and consumers, and their end with it.
 
-All of it runs in the event loop, which nothing here blocks: what asks Kafka is done aside (`Serving.aside`) and
-answered when it is done. Source: Pulsar's ServerCnx, 4.0.7.
+All of it runs in the event loop, which nothing here blocks: what asks Kafka is done aside (`_ask`) and answered
+when it is done. Source: Pulsar's ServerCnx, 4.0.7.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError
-from pulsar_on_kafka.gateway import lookups
+from pulsar_on_kafka.gateway import lookups, schemas
 from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.consumers import WireConsumer, open_consumer
 from pulsar_on_kafka.gateway.outgoing import Outgoing
@@ -209,8 +209,7 @@ class Connection(asyncio.Protocol):
         if answer is None:
             self._error(number, ServerError.NOT_ALLOWED, reason)
         else:
-            field_of_code, field_of_text = answer[1]
-            self._say(answer[0], request_id=number, **{field_of_code: ServerError.NOT_ALLOWED, field_of_text: reason})
+            self._say(answer, request_id=number, error=ServerError.NOT_ALLOWED, message=reason)
 
     def _error(self, number: int, code: ServerError, reason: str) -> None:
         self._say(Type.ERROR, request_id=number, error=code, message=reason)
@@ -319,6 +318,26 @@ class Connection(asyncio.Protocol):
             lambda: lookups.topics_of(self._node, asked.namespace, asked.mode, self._deadline()),
             tell,
             self._failure(number),
+        )
+
+    # Schemas ------------------------------------------------------------------------------------------------------
+
+    def _get_schema(self, asked: Any) -> None:
+        kind, number = Type.GET_SCHEMA_RESPONSE, asked.request_id
+        self._ask(
+            lambda: schemas.found_schema(self._node, asked, self._deadline()),
+            lambda found: self._say(
+                kind, request_id=number, schema=schemas.schema_fields(found[0]), schema_version=found[1]
+            ),
+            lambda code, reason: self._say(kind, request_id=number, error_code=code, error_message=reason),
+        )
+
+    def _get_or_create_schema(self, asked: Any) -> None:
+        kind, number = Type.GET_OR_CREATE_SCHEMA_RESPONSE, asked.request_id
+        self._ask(
+            lambda: schemas.made_schema(self._node, asked, self._deadline()),
+            lambda version: self._say(kind, request_id=number, schema_version=version),
+            lambda code, reason: self._say(kind, request_id=number, error_code=code, error_message=reason),
         )
 
     # Producers ----------------------------------------------------------------------------------------------------
@@ -568,6 +587,23 @@ class Connection(asyncio.Protocol):
 
         self._of_consumer(asked, lambda consumer: consumer.last_id(self._deadline()), tell)
 
+    def _consumer_stats(self, asked: Any) -> None:
+        def tell(found: tuple[WireConsumer, int]) -> None:
+            consumer, backlog = found
+            self._say(
+                Type.CONSUMER_STATS_RESPONSE,
+                request_id=asked.request_id,
+                consumerName=consumer.endpoint.name,
+                availablePermits=max(0, consumer.endpoint.open_permits),
+                unackedMessages=consumer.endpoint.unacked,
+                blockedConsumerOnUnackedMsgs=consumer.endpoint.unacked >= consumer.endpoint.max_unacked,
+                address=self._name,
+                type=consumer.kind.value,
+                msgBacklog=backlog,
+            )
+
+        self._of_consumer(asked, lambda consumer: (consumer, consumer.backlog(self._deadline())), tell)
+
     def _unsubscribe(self, asked: Any) -> None:
         def done(_: object) -> None:
             self._consumers.pop(asked.consumer_id, None)
@@ -623,19 +659,17 @@ _HANDLERS: Final[dict[Type, Callable[[Connection, Any], None]]] = {
     Type.REDELIVER_UNACKNOWLEDGED_MESSAGES: Connection._redeliver,
     Type.SEEK: Connection._seek,
     Type.GET_LAST_MESSAGE_ID: Connection._last_message_id,
+    Type.CONSUMER_STATS: Connection._consumer_stats,
+    Type.GET_SCHEMA: Connection._get_schema,
+    Type.GET_OR_CREATE_SCHEMA: Connection._get_or_create_schema,
     Type.UNSUBSCRIBE: Connection._unsubscribe,
     Type.CLOSE_CONSUMER: Connection._close_consumer,
 }
-_ERROR_AND_MESSAGE: Final = ("error", "message")
-_CODE_AND_MESSAGE: Final = ("error_code", "error_message")
-_ANSWERS: Final[dict[Type, tuple[Type, tuple[str, str]]]] = {
-    Type.CONSUMER_STATS: (Type.CONSUMER_STATS_RESPONSE, _CODE_AND_MESSAGE),
-    Type.GET_SCHEMA: (Type.GET_SCHEMA_RESPONSE, _CODE_AND_MESSAGE),
-    Type.GET_OR_CREATE_SCHEMA: (Type.GET_OR_CREATE_SCHEMA_RESPONSE, _CODE_AND_MESSAGE),
-    Type.NEW_TXN: (Type.NEW_TXN_RESPONSE, _ERROR_AND_MESSAGE),
-    Type.ADD_PARTITION_TO_TXN: (Type.ADD_PARTITION_TO_TXN_RESPONSE, _ERROR_AND_MESSAGE),
-    Type.ADD_SUBSCRIPTION_TO_TXN: (Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE, _ERROR_AND_MESSAGE),
-    Type.END_TXN: (Type.END_TXN_RESPONSE, _ERROR_AND_MESSAGE),
-    Type.TC_CLIENT_CONNECT_REQUEST: (Type.TC_CLIENT_CONNECT_RESPONSE, _ERROR_AND_MESSAGE),
+_ANSWERS: Final[dict[Type, Type]] = {
+    Type.NEW_TXN: Type.NEW_TXN_RESPONSE,
+    Type.ADD_PARTITION_TO_TXN: Type.ADD_PARTITION_TO_TXN_RESPONSE,
+    Type.ADD_SUBSCRIPTION_TO_TXN: Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE,
+    Type.END_TXN: Type.END_TXN_RESPONSE,
+    Type.TC_CLIENT_CONNECT_REQUEST: Type.TC_CLIENT_CONNECT_RESPONSE,
 }
-"""Which command answers what is not served, and its fields for code and text."""
+"""Which command answers what is not served."""

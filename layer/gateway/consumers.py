@@ -181,6 +181,9 @@ class WireConsumer(Protocol):
     goes_on_at: int | None
     """Of a reader that was sought: the offset at which its successor on this connection begins."""
 
+    @property
+    def kind(self) -> SubscriptionType: ...
+
     def acknowledge(self, asked: Any) -> None:
         """Raises LayerError, MappingError: an id of another topic."""
 
@@ -190,6 +193,9 @@ class WireConsumer(Protocol):
 
     def last_id(self, deadline: Deadline) -> tuple[NativeMessageId, int | None, NativeMessageId | None]:
         """Of the last message, the size of its batch, and the mark-delete position."""
+
+    def backlog(self, deadline: Deadline) -> int:
+        """Unacknowledged entries of its subscription; of a reader none is told."""
 
     def unsubscribe(self, deadline: Deadline, *, force: bool) -> None: ...
 
@@ -298,6 +304,13 @@ class SubscriptionConsumer:
         self._member.have_saved_elsewhere(deadline)
         self._node.memberships.live_cursors.change(self._subscription, wishes, deadline)
 
+    @property
+    def kind(self) -> SubscriptionType:
+        return self._member.type
+
+    def backlog(self, deadline: Deadline) -> int:
+        return sum(each.backlog for each in self._member.stats(deadline) if each.partition == self._place.number)
+
     def last_id(self, deadline: Deadline) -> tuple[NativeMessageId, int | None, NativeMessageId | None]:
         last, size = self._place.last_message(deadline)
         number = self._place.number
@@ -348,6 +361,13 @@ class ReadingConsumer:
         else:
             self.goes_on_at = _begin_at_time(self._place, asked.message_publish_time, deadline)
         self.endpoint.sought()
+
+    @property
+    def kind(self) -> SubscriptionType:
+        return SubscriptionType.EXCLUSIVE
+
+    def backlog(self, deadline: Deadline) -> int:
+        return 0
 
     def last_id(self, deadline: Deadline) -> tuple[NativeMessageId, int | None, NativeMessageId | None]:
         return (*self._place.last_message(deadline), self._place.id_of(self._marked))

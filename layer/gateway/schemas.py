@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import InvalidOption, NoSuchSchema
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.registry.judging import policies_when_opened
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 
 _AUTO_CONSUME: Final = 21
@@ -23,3 +28,37 @@ def schema_info(said: Any) -> SchemaInfo:
             f"schema {said.name!r:.60} is of type {said.type}, which Pulsar 4.0 does not have"
         ) from None
     return SchemaInfo(kind, said.schema_data, said.name, properties)
+
+
+def schema_fields(info: SchemaInfo) -> dict[str, Any]:
+    """A schema as the protocol has it."""
+    return {
+        "name": info.name,
+        "schema_data": info.schema,
+        "type": _AUTO_CONSUME if info.type is SchemaType.AUTO_CONSUME else info.type.value,
+        "properties": [{"key": key, "value": value} for key, value in info.properties.items()],
+    }
+
+
+def found_schema(node: Node, asked: Any, deadline: Deadline) -> tuple[SchemaInfo, bytes]:
+    """The schema of a topic that a client asks for, the latest one where it names no version, and its version.
+
+    Raises:
+        NoSuchSchema: there is none. CorruptRecord: the version is none.
+    """
+    topic = TopicName.parse(asked.topic).base
+    if asked.HasField("schema_version") and asked.schema_version:
+        found = node.schemas.schema(topic, SchemaVersion.from_header(asked.schema_version), deadline)
+        return found.info, found.version.header()
+    latest = node.schemas.latest(topic, deadline)
+    if latest is None:
+        raise NoSuchSchema(f"topic {topic} has no schema")
+    return latest.info, latest.version.header()
+
+
+def made_schema(node: Node, asked: Any, deadline: Deadline) -> bytes:
+    """The version of a schema that a producer wants to use besides its own; it is registered when it is new. Raises
+    as `SchemaRegistry.for_producer`; b'' where messages of the schema carry no version."""
+    topic = node.topics.open(TopicName.parse(asked.topic), deadline)
+    version = node.schemas.for_producer(topic.name, schema_info(asked.schema), deadline, policies_when_opened(topic))
+    return b"" if version is None else version.header()

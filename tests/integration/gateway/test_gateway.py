@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from pulsar_on_kafka.embedded import Broker
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command, parsed
 from pulsar_on_kafka.mapping.wire.frames import FrameCutter, frame
+from pulsar_on_kafka.schema_compat import SchemaType
 from tests.steps import Unique
 from tests.waiting import until
 
@@ -219,6 +222,62 @@ def test_refusals_have_their_official_exceptions(official: Any, unique: Unique) 
         official.create_producer(topic, producer_name="mine")
 
 
+def test_an_exclusive_producer_keeps_others_out(official: Any, unique: Unique) -> None:
+    topic, exclusive = unique(), pulsar.ProducerAccessMode.Exclusive
+    first = official.create_producer(topic, access_mode=exclusive)
+    with pytest.raises(pulsar.ProducerFenced):
+        official.create_producer(topic, access_mode=exclusive)
+    first.close()
+    second = official.create_producer(topic, access_mode=exclusive)
+    assert second.send(b"mine").entry_id() == 0
+
+
+def test_a_message_above_the_limit_comes_in_chunks(official: Any, client: sdk.Client, unique: Unique) -> None:
+    topic, large = unique(), bytes(range(256)) * 25_000
+    theirs = official.subscribe(topic, "theirs", SHARED, initial_position=EARLIEST)
+    ours = client.subscribe(topic, "ours", sdk.ConsumerType.Shared, initial_position=sdk.InitialPosition.Earliest)
+    producer = official.create_producer(topic, batching_enabled=False, chunking_enabled=True)
+    producer.send(large)
+    assert received(theirs, 1) == [large]
+    assert received(ours, 1) == [large]
+
+
+def test_delayed_messages_come_when_they_are_due(official: Any, unique: Unique) -> None:
+    topic = unique()
+    consumer = official.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    producer = official.create_producer(topic, batching_enabled=False)
+    producer.send(b"later", deliver_after=timedelta(seconds=2))
+    producer.send(b"at once")
+    assert received(consumer, 2) == [b"at once", b"later"]
+
+
+def test_a_table_view_has_the_newest_of_each_key(official: Any, unique: Unique) -> None:
+    topic = unique()
+    producer = official.create_producer(topic, batching_enabled=False)
+    for key, text in (("a", b"1"), ("b", b"2"), ("a", b"3")):
+        producer.send(text, partition_key=key)
+    view = official.create_table_view(topic)
+    until(lambda: len(view) == 2 and view.get("a") == b"3", "the view to be filled")
+
+
+def test_a_pattern_subscribes_to_what_matches(official: Any, unique: Unique) -> None:
+    prefix = unique()
+    for name in ("a", "b"):
+        official.create_producer(f"{prefix}-{name}", batching_enabled=False).send(name.encode())
+    pattern = re.compile(f"persistent://public/default/{re.escape(prefix)}-.*")
+    consumer = official.subscribe(pattern, "s", SHARED, initial_position=EARLIEST)
+    assert sorted(received(consumer, 2)) == [b"a", b"b"]
+
+
+def test_a_non_persistent_topic_has_no_past(official: Any, unique: Unique) -> None:
+    topic = f"non-persistent://public/default/{unique()}"
+    producer = official.create_producer(topic, batching_enabled=False)
+    producer.send(b"before")
+    consumer = official.subscribe(topic, "s", SHARED)
+    producer.send(b"after")
+    assert received(consumer, 1) == [b"after"]
+
+
 def test_schemas_are_registered_and_checked(official: Any, client: sdk.Client, unique: Unique) -> None:
     topic = unique()
     producer = official.create_producer(topic, schema=pulsar.schema.StringSchema())
@@ -285,6 +344,33 @@ def test_what_is_not_served_says_so(wire: Wire) -> None:
     wire.say(Type.WATCH_TOPIC_LIST, request_id=8, watcher_id=1, namespace="public/default", topics_pattern=".*")
     kind, said = wire.hear()
     assert (kind, said.request_id, said.error) == (Type.ERROR, 8, ServerError.NOT_ALLOWED)
+
+
+def test_schemas_and_statistics_are_asked_for(wire: Wire, client: sdk.Client, unique: Unique) -> None:
+    topic = unique()
+    client.create_producer(topic, schema=sdk.schema.StringSchema())
+    wire.connect()
+    wire.say(Type.GET_SCHEMA, request_id=1, topic=topic)
+    kind, said = wire.hear()
+    stored = said.schema
+    assert (kind, said.request_id, stored.type, said.schema_version) == (
+        Type.GET_SCHEMA_RESPONSE, 1, SchemaType.STRING.value, bytes(8),
+    )  # fmt: skip
+    wire.say(Type.GET_SCHEMA, request_id=2, topic=topic, schema_version=(7).to_bytes(8, "big"))
+    assert wire.hear()[1].error_code == ServerError.TOPIC_NOT_FOUND
+    wire.say(Type.GET_OR_CREATE_SCHEMA, request_id=3, topic=topic, schema=stored)
+    assert wire.hear()[1].schema_version == bytes(8)
+    number = {"name": "n", "schema_data": b"", "type": SchemaType.INT32.value}
+    wire.say(Type.GET_OR_CREATE_SCHEMA, request_id=4, topic=topic, schema=number)
+    assert wire.hear()[1].error_code == ServerError.INCOMPATIBLE_SCHEMA
+    wire.say(Type.SUBSCRIBE, topic=topic, subscription="s", subType=1, consumer_id=5, request_id=5, consumer_name="me")
+    assert wire.hear()[0] is Type.SUCCESS
+    wire.say(Type.FLOW, consumer_id=5, messagePermits=10)
+    wire.say(Type.CONSUMER_STATS, request_id=6, consumer_id=5)
+    kind, said = wire.hear()
+    assert (kind, said.consumerName, said.availablePermits, said.type) == (
+        Type.CONSUMER_STATS_RESPONSE, "me", 10, "Shared",
+    )  # fmt: skip
 
 
 def test_a_message_that_was_changed_on_its_way_is_refused(wire: Wire, unique: Unique) -> None:
