@@ -70,7 +70,7 @@ def _place(topic: Topic, partition: str, offset: str) -> list[str]:
     """Binaries of ledger id, entry id and partition."""
     size = topic.layout.entries_per_ledger
     base = topic.layout.ledger_id(0, 0)
-    index = f"({offset} div {size}L)" if size > 1 else offset
+    index = f"({offset} div {size}L)" if size > 1 else f"({offset})"  # Spark 4.2 takes a bare offset for a clause
     ledger = f"({base}L | shiftleft(cast({partition} as bigint), {RANGE_BITS}) | {index})"
     wide = topic.partitions > 1 << _LOW_BITS - RANGE_BITS
     parts = [binary(bytes([_LEDGER_TAG]))]

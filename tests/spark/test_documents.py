@@ -13,6 +13,10 @@ from tests.documents import ROOT, pages_of
 
 @pytest.mark.parametrize("page", pages_of("spark"), ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_does_what_it_says(page: Path, spark: SparkSession, service_url: str, tmp_path: Path) -> None:
-    instead = {"/lake": f"{tmp_path}/lake", '"sales"': '"{topic}-sales"'}
+    instead = {
+        "/lake": f"{tmp_path}/lake",
+        "orders.parquet": f"{tmp_path}/orders.parquet",
+        '"sales"': '"{topic}-sales"',
+    }
     with PageRun(page, "spark", tmp_path, service_url, instead) as run:
         run.run()

@@ -48,8 +48,8 @@ def test_a_subscription_its_holes_its_consumers_and_a_message(
 ) -> None:
     topic, name = unique("orders"), "billing"
     consumer = holes(client, topic, name, {3, 4, 17}, 40)
-    listed = console.says("3", q=topic)
-    assert f'href="/subscription?topic={quote(full(topic), safe="")}&amp;name=billing"' in listed
+    link = f'href="/subscription?topic={quote(full(topic), safe="")}&amp;name=billing"'
+    until(lambda: link in console.get("/", q=topic), "the subscription to be gathered")
     where = {"topic": full(topic), "name": name}
     page = console.says("Consumers", "/subscription", **where)
     (cells,) = re.findall(r'data-cells="([^"]*)"', page)

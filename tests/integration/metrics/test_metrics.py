@@ -86,8 +86,11 @@ def test_a_process_counts_what_it_sends_receives_acknowledges_and_saves(service_
 
 def test_who_is_waited_for_is_a_label_of_some(client: pulsar.Client, unique: Unique) -> None:
     topic, name = unique(), unique("metered")
-    client.subscribe(topic, name, pulsar.ConsumerType.KeyShared, consumer_name="slow", receiver_queue_size=1)
-    send(client, topic, 10)
+    send(client, topic, 10)  # before: what is read at once waits, and nothing is read on for a single consumer
+    client.subscribe(
+        topic, name, pulsar.ConsumerType.KeyShared,
+        consumer_name="slow", receiver_queue_size=1, initial_position=pulsar.InitialPosition.Earliest,
+    )  # fmt: skip
     registry = CollectorRegistry()
     registry.register(MetricsCollector())
     labels = {"cluster": client._session.node().cluster_id, "topic": f"persistent://public/default/{topic}"}

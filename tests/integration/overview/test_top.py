@@ -11,7 +11,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.integration.command_line import CommandLine
 from tests.integration.overview.terminals import COLUMNS, pok_in_terminal
-from tests.steps import Unique, receive, send
+from tests.steps import receive, send
 
 pytestmark = pytest.mark.kafka
 
@@ -52,10 +52,12 @@ def test_it_shows_sorts_opens_and_ends(client: pulsar.Client, admin: AdminClient
         consumer.close()
 
 
-def test_what_comes_is_shown_without_a_key(client: pulsar.Client, service_url: str, unique: Unique) -> None:
-    topic = unique("watched")
+def test_what_comes_is_shown_without_a_key(client: pulsar.Client, admin: AdminClient, service_url: str) -> None:
+    namespace = f"shop-{secrets.token_hex(4)}/watched"  # of its own: the screen shows those that come first
+    admin.create_namespace(namespace)
+    topic = f"{namespace}/orders"
     client.subscribe(topic, "billing").close()
-    with pok_in_terminal(service_url, "top", "--every", "0.5", "--sort", "name") as terminal:
+    with pok_in_terminal(service_url, "top", "--namespace", namespace, "--every", "0.5") as terminal:
         terminal.shows("q: quit")
         terminal.press("r")
         send(client, topic, 7_654)
