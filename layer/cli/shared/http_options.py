@@ -42,7 +42,7 @@ class HttpOptions:
         return Guard(self.tls_certificate, self.tls_key, read_token(self.token_file) if self.token_file else "")
 
 
-CONSOLE_PORT: Final = 9465
+CONSOLE_PORT: Final = 9466
 
 
 @dataclass(frozen=True)
