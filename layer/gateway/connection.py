@@ -74,6 +74,7 @@ class Connection(asyncio.Protocol):
         self._frames = Outgoing(serving.loop, self._has_room_again)
         self._transport: asyncio.Transport | None = None
         self._name = "?"
+        self.ended = asyncio.Event()
         self._connected = False
         self._closing = False
         self._heard = False
@@ -137,6 +138,7 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._serving.connections.discard(self)
+        self.ended.set()
         for producer in list(self._producers.values()):
             if producer is not None:
                 self._serving.pool.submit(_closed, producer.close)
@@ -512,16 +514,13 @@ class Connection(asyncio.Protocol):
 
         self._ask(partial(consumer.close, Deadline.after(_CLOSE_S)), say, lambda code, reason: say(None))
 
-    def _consumer(self, number: int) -> WireConsumer | None:
-        return self._consumers.get(number)
-
     def _flow(self, asked: Any) -> None:
-        consumer = self._consumer(asked.consumer_id)
+        consumer = self._consumers.get(asked.consumer_id)
         if consumer is not None:
             consumer.endpoint.grant(asked.messagePermits)
 
     def _ack(self, asked: Any) -> None:
-        consumer = self._consumer(asked.consumer_id)
+        consumer = self._consumers.get(asked.consumer_id)
         code, reason = None, None
         if consumer is None:
             code, reason = ServerError.CONSUMER_NOT_FOUND, f"consumer {asked.consumer_id} is not open"
@@ -544,7 +543,7 @@ class Connection(asyncio.Protocol):
             _log.warning("connection=%s an acknowledgement is refused: %s", self._name, reason)
 
     def _redeliver(self, asked: Any) -> None:
-        consumer = self._consumer(asked.consumer_id)
+        consumer = self._consumers.get(asked.consumer_id)
         if consumer is not None:
             try:
                 consumer.redeliver(asked)
@@ -552,7 +551,7 @@ class Connection(asyncio.Protocol):
                 _log.warning("connection=%s a wish for redelivery is refused: %s", self._name, told(failure)[1])
 
     def _of_consumer(self, asked: Any, work: Callable[[WireConsumer], Any], then: Callable[[Any], None]) -> None:
-        consumer, number = self._consumer(asked.consumer_id), asked.request_id
+        consumer, number = self._consumers.get(asked.consumer_id), asked.request_id
         if consumer is None:
             self._error(number, ServerError.CONSUMER_NOT_FOUND, f"consumer {asked.consumer_id} is not open")
             return

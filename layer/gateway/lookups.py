@@ -11,10 +11,10 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.node import Node
 
-PERSISTENT, NON_PERSISTENT, ALL = 0, 1, 2
-"""Which topics of a namespace are wanted."""
+NON_PERSISTENT, ALL = 1, 2
+"""Which topics of a namespace are wanted; 0: persistent ones."""
 SUCCESS, FAILED = 0, 1
-LOOKUP_CONNECT, LOOKUP_FAILED = 1, 2
+LOOKUP_CONNECT = 1
 
 
 def partitions_of(node: Node, topic: str, deadline: Deadline, *, make: bool) -> int:

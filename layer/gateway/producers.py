@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.exceptions import AlreadyClosed, NotSupported, PulsarException, Result
 from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.outgoing import Outgoing as Frames
-from pulsar_on_kafka.gateway.schemas import schema_info
+from pulsar_on_kafka.gateway.schemas import producers_version
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -23,7 +23,6 @@ from pulsar_on_kafka.mapping.wire.message_metadata import decode_metadata
 from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, record_of
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.registry.judging import policies_when_opened
 from pulsar_on_kafka.sending.admission import Admission, Application
 from pulsar_on_kafka.sending.in_flight import NO_ID, OwnCallback
 from pulsar_on_kafka.sending.outgoing_message import Outgoing
@@ -66,12 +65,7 @@ def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> O
         raise InvalidOption(f"producer_access_mode is {asked.producer_access_mode}, expected 0 to {len(MODES) - 1}")
     name = TopicName.parse(asked.topic)
     admission = Admission(node, name, deadline)
-    version = None
-    if asked.HasField("schema"):
-        info = schema_info(asked.schema)
-        version = node.schemas.for_producer(
-            admission.topic.name, info, deadline(), policies_when_opened(admission.topic)
-        )
+    version = producers_version(node, admission.topic, asked.schema, deadline()) if asked.HasField("schema") else None
     properties: Mapping[str, str] = {each.key: each.value for each in asked.metadata}
     sender = admission.admit(
         Application(
@@ -83,7 +77,7 @@ def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> O
             properties=properties,
         )
     )
-    return Opened(sender, max(0, name.partition), None if version is None else version.header())
+    return Opened(sender, max(0, name.partition), version)
 
 
 class WireProducer:
@@ -106,10 +100,7 @@ class WireProducer:
 
     def send(self, asked: Any, entry: bytes) -> Callable[[], None] | None:
         """Have one entry stored; its client hears of that. Or give what has to be done first, which may block: then
-        nothing has happened, and the entry is to be sent again after it.
-
-        Raises what has to be done first: PulsarException.
-        """
+        nothing has happened, and the entry is to be sent again after it. It raises PulsarException."""
         sent = _Sent(
             self, asked.sequence_id, asked.highest_sequence_id if asked.HasField("highest_sequence_id") else None
         )

@@ -8,6 +8,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption, NoSuchSchema
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.registry.judging import policies_when_opened
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
@@ -56,9 +57,14 @@ def found_schema(node: Node, asked: Any, deadline: Deadline) -> tuple[SchemaInfo
     return latest.info, latest.version.header()
 
 
+def producers_version(node: Node, topic: Topic, said: Any, deadline: Deadline) -> bytes | None:
+    """The version that messages of a producer with this schema carry, which is registered when it is new; None where
+    they carry none. Raises as `SchemaRegistry.for_producer`."""
+    version = node.schemas.for_producer(topic.name, schema_info(said), deadline, policies_when_opened(topic))
+    return None if version is None else version.header()
+
+
 def made_schema(node: Node, asked: Any, deadline: Deadline) -> bytes:
-    """The version of a schema that a producer wants to use besides its own; it is registered when it is new. Raises
-    as `SchemaRegistry.for_producer`; b'' where messages of the schema carry no version."""
+    """The same of a schema that a producer wants to use besides its own; b'' for none."""
     topic = node.topics.open(TopicName.parse(asked.topic), deadline)
-    version = node.schemas.for_producer(topic.name, schema_info(asked.schema), deadline, policies_when_opened(topic))
-    return b"" if version is None else version.header()
+    return producers_version(node, topic, asked.schema, deadline) or b""

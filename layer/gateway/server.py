@@ -76,9 +76,6 @@ class Gateway:
         scheme = "pulsar" if self._tls is None else "pulsar+ssl"
         return f"{scheme}://{self._settings.advertised or self._settings.host}:{self.port}"
 
-    def connections(self) -> int:
-        return len(self._serving.connections)
-
     def _run(self) -> None:
         try:
             self._loop.run_forever()
@@ -100,10 +97,11 @@ class Gateway:
 
     async def _end(self) -> None:
         self._server.close()
-        for connection in list(self._serving.connections):
+        connections = list(self._serving.connections)
+        for connection in connections:
             connection.end("the gateway stops")
-        while self._serving.connections:
-            await asyncio.sleep(0)
+        for connection in connections:
+            await connection.ended.wait()
 
 
 class _Refused(asyncio.Protocol):
