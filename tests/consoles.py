@@ -11,10 +11,13 @@ from urllib.parse import urlencode
 
 import requests
 
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.http_server import Guard
 from pulsar_on_kafka.console.commands import Commands
 from pulsar_on_kafka.console.server import ConsoleServer
 from pulsar_on_kafka.console.site import Site
+from tests.steps import EARLIEST, SHARED
 from tests.waiting import until
 
 EVERY_S: Final = 0.2
@@ -57,6 +60,23 @@ class Console:
             return last if wanted in text_of(last) else ""
 
         return until(found, lambda: f"{wanted!r} in {text_of(last)}", every_s=0.1)
+
+
+def refused_payments(client: pulsar.Client, admin: AdminClient, topic: str) -> str:
+    """Three messages that the consumers of `ledger` have refused for good; gives the topic of their dead letters."""
+    consumer = client.subscribe(
+        topic, "ledger", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=10,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
+    )  # fmt: skip
+    producer = client.create_producer(topic)
+    for number in range(3):
+        producer.send(f"payment {number}".encode(), {"reason": "no such account"})
+    for _ in range(6):
+        consumer.negative_acknowledge(consumer.receive(60_000))
+    letters = f"persistent://public/default/{topic}-ledger-DLQ"
+    until(lambda: letters in admin.list_topics() and len(admin.dead_letters(letters)) == 3, "three dead letters")
+    consumer.close()
+    return letters
 
 
 def text_of(html: str) -> str:

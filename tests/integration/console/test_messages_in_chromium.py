@@ -16,10 +16,9 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.schema import Float, Integer, JsonSchema, Record, String
 from tests.browser import MOST_PICTURE_BYTES, Chromium
-from tests.consoles import Console
+from tests.consoles import Console, refused_payments
 from tests.many_subscriptions import an_overview
 from tests.steps import EARLIEST, SHARED, Unique
-from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -92,18 +91,7 @@ def test_a_letter_is_chosen_and_put_back(
     client: pulsar.Client, admin: AdminClient, browser: Chromium, console: Console, unique: Unique
 ) -> None:
     topic = unique("payments")
-    consumer = client.subscribe(
-        topic, "ledger", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=10,
-        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
-    )  # fmt: skip
-    producer = client.create_producer(topic)
-    for number in range(3):
-        producer.send(f"payment {number}".encode(), {"reason": "no such account"})
-    for _ in range(6):
-        consumer.negative_acknowledge(consumer.receive(60_000))
-    letters = f"persistent://public/default/{topic}-ledger-DLQ"
-    until(lambda: letters in admin.list_topics() and len(admin.dead_letters(letters)) == 3, "three dead letters")
-    consumer.close()
+    letters = refused_payments(client, admin, topic)
     browser.open(console.at("/dead-letters", topic=letters))
     browser.sees("td.why", "no such account")
     browser.click("tbody tr:nth-child(2) [name=id]")

@@ -12,7 +12,7 @@ import requests
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.schema import Integer, JsonSchema, Record, String
-from tests.consoles import Console, text_of
+from tests.consoles import Console, refused_payments, text_of
 from tests.steps import EARLIEST, SHARED, Process, Unique
 from tests.waiting import until
 
@@ -69,19 +69,7 @@ def test_dead_letters_are_put_back_by_their_form_and_by_no_other(
     client: pulsar.Client, admin: AdminClient, console: Console, unique: Unique
 ) -> None:
     topic = unique("payments")
-    policy = pulsar.ConsumerDeadLetterPolicy(1)
-    consumer = client.subscribe(
-        topic, "ledger", SHARED, initial_position=EARLIEST, dead_letter_policy=policy,
-        negative_ack_redelivery_delay_ms=10,
-    )  # fmt: skip
-    producer = client.create_producer(topic)
-    for number in range(3):
-        producer.send(f"payment {number}".encode(), {"reason": "no such account"})
-    for _ in range(6):
-        consumer.negative_acknowledge(consumer.receive(60_000))
-    letters = f"{full(topic)}-ledger-DLQ"
-    until(lambda: letters in admin.list_topics() and len(admin.dead_letters(letters)) == 3, "three dead letters")
-    consumer.close()
+    letters = refused_payments(client, admin, topic)
     assert f"{topic}-ledger-DLQ 3" in text_of(console.says(f"{topic}-ledger-DLQ", "/dead-letters"))
     page = console.says("no such account", "/dead-letters", topic=letters)
     assert "payment 1" in page
