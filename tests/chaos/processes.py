@@ -167,11 +167,10 @@ class WorkerProcess:
         return f"{log[-2000:]}\n{self.log.read_text()[len(log) :]}"
 
     def end(self) -> None:
-        """Whatever state it is in."""
+        """Whatever state it is in; it may be ending by itself, now that nobody can tell it anything."""
         if self._process.stdin is not None:
             self._process.stdin.close()
-        if self.alive:
-            self._signal(signal.SIGKILL)
+        self._process.kill()  # what is apart dies with its namespace
         self._process.wait()
 
     def last_owned_after_loss(self) -> bool:
