@@ -215,9 +215,10 @@ class Case(NamedTuple):
     read: Any = None
 
 
-def _whole(index: bytes | tuple[int, ...]) -> bytes:
-    assert isinstance(index, bytes)
-    return index
+def _index_or_pages(marker: bytes) -> object:
+    """The index that a marker holds; the numbers of its pages, where it is in pages."""
+    held = open_marker(marker)
+    return decode_index(held) if isinstance(held, bytes) else held
 
 
 def _marker(kind: str) -> Callable[[bytes], object]:
@@ -387,7 +388,7 @@ VALUES: Final[Mapping[str, Case]] = {
     "cursor's segment": Case(encode_segment, decode_segment, Segment(_LINEAGE, 3, _HOLES)),
     "cursor's marker": Case(
         lambda value: whole_marker(encode_index(value)),
-        lambda data: decode_index(_whole(open_marker(data))),
+        _index_or_pages,
         Marker(
             _LINEAGE,
             (SavedLedger(_SUMMARY, (_SEGMENT, SegmentRef(3, 121, _OTHER, 300, 1))),),
