@@ -156,6 +156,11 @@ class Connection(asyncio.Protocol):
             self._frames.write()
             self._transport.close()
 
+    def cut_off(self) -> None:
+        """End it at once, whatever the client has not taken."""
+        if self._transport is not None:
+            self._transport.abort()
+
     def _has_to_be_connected(self) -> None:
         if not self._connected:
             self.end(f"no CONNECT in {CONNECT_S:g} s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Final
 
@@ -90,6 +91,10 @@ class Gateway:
         ended = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         try:
             ended.result(deadline.remaining_s())
+        except FutureTimeout:
+            _log.warning("clients that do not take what was said to them are cut off")
+            self._loop.call_soon_threadsafe(self._cut_off)
+            ended.result()
         finally:
             self._pool.shutdown(wait=True)
             self._loop.call_soon_threadsafe(self._loop.stop)
@@ -102,6 +107,10 @@ class Gateway:
             connection.end("the gateway stops")
         for connection in connections:
             await connection.ended.wait()
+
+    def _cut_off(self) -> None:
+        for connection in list(self._serving.connections):
+            connection.cut_off()
 
 
 class _Refused(asyncio.Protocol):

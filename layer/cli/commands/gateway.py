@@ -7,28 +7,22 @@ from typing import Annotated
 
 import typer
 
-from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.cli.shared.command import log_on_stderr
 from pulsar_on_kafka.cli.shared.connection import admin_at
+from pulsar_on_kafka.cli.shared.gateway_options import GATEWAY_PORT, GatewayOptions, gateway_of
 from pulsar_on_kafka.cli.shared.http_options import HttpOptions
 from pulsar_on_kafka.cli.shared.output import show_result
 from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, formatter, tell_systemd
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.gateway.server import DEFAULT_PORT, Gateway, GatewaySettings
 
 
 def gateway(
     settings: Settings,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: a free one.")] = DEFAULT_PORT,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: a free one.")] = GATEWAY_PORT,
     *,
     http: HttpOptions,
-    advertised: Annotated[
-        str,
-        typer.Option(
-            "--advertised", metavar="HOST", help="The name by which clients reach this host; left out: --host."
-        ),
-    ] = "",
+    options: GatewayOptions,
     stop_timeout: Annotated[
         float, typer.Option("--stop-timeout", min=0, max=3600, help="How long ending its work may take, in seconds.")
     ] = 20.0,
@@ -38,18 +32,15 @@ def gateway(
 
     Its state is in Kafka alone. docs/gateway.md says what is served.
     """
-    listening = GatewaySettings(http.host, port, advertised, http.guard())
+    listening = options.settings(http.host, port, http.guard())
     with (
         log_on_stderr(settings.debug, formatter(log_format), logging.INFO),
         told_to_stop(interruptible=True) as stop,
         admin_at(settings.url, settings.kafka_config, settings.instance) as admin,
+        gateway_of(admin, listening, stop_timeout) as serving,
     ):
-        serving = Gateway(admin.node, listening)
-        try:
-            url = serving.address()
-            show_result(settings, f"gateway of {settings.url}: {url}", {"serving": settings.url, "url": url})
-            tell_systemd("READY=1", f"STATUS=serving {url}")
-            stop.wait()
-            tell_systemd("STOPPING=1")
-        finally:
-            serving.close(Deadline.after(stop_timeout))
+        url = serving.address()
+        show_result(settings, f"gateway of {settings.url}: {url}", {"serving": settings.url, "url": url})
+        tell_systemd("READY=1", f"STATUS=serving {url}")
+        stop.wait()
+        tell_systemd("STOPPING=1")

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -20,6 +21,7 @@ from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.cli.shared.command import log_on_stderr
 from pulsar_on_kafka.cli.shared.connection import admin_at
+from pulsar_on_kafka.cli.shared.gateway_options import GatewayOptions, GatewayPlace, gateway_of
 from pulsar_on_kafka.cli.shared.http_options import ConsoleOptions, HttpOptions
 from pulsar_on_kafka.cli.shared.output import CommandFailed, show_result
 from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, formatter, tell_systemd
@@ -33,6 +35,7 @@ from pulsar_on_kafka.transactions.coordinator.rules import parsed_limits
 
 if TYPE_CHECKING:
     from pulsar_on_kafka.console.site import Site
+    from pulsar_on_kafka.gateway.server import GatewaySettings
 
 _log: Final = logging.getLogger(__name__)
 
@@ -49,6 +52,7 @@ class Extra(str, Enum):
     """What `pok serve` does besides its roles."""
 
     CONSOLE = "console"
+    GATEWAY = "gateway"
 
 
 def serve(
@@ -70,9 +74,15 @@ def serve(
     ] = None,
     extras: Annotated[
         list[Extra] | None,
-        typer.Option("--with", help="Also answer with pages for a browser: the console (docs/operating.md)."),
+        typer.Option(
+            "--with",
+            help="Also answer with pages for a browser: the console (docs/operating.md); or serve clients of Pulsar's: "
+            "the gateway (docs/gateway.md). May be repeated.",
+        ),
     ] = None,
     console: ConsoleOptions,
+    gateway_place: GatewayPlace,
+    gateway: GatewayOptions,
     cluster_config: ClusterConfigOption = None,
     transactions: Annotated[
         list[str] | None,
@@ -97,6 +107,11 @@ def serve(
     roles = _chosen(only or (), without or (), extras or ())
     secrets = read_cluster_config(cluster_config or ())
     limits = _limits(transactions or ())
+    listening = (
+        gateway.settings(gateway_place.gateway_host, gateway_place.gateway_port, replace(http.guard(), token=""))
+        if Extra.GATEWAY in (extras or ())
+        else None
+    )
     health = ServiceHealth()
     registry = CollectorRegistry()
     registry.register(MetricsCollector())
@@ -114,7 +129,7 @@ def serve(
                         site.connect(admin)
                     admin.node.transactions.limits = limits
                     try:
-                        _run(settings, admin, roles, secrets, health, running, stop, stop_timeout)
+                        _run(settings, admin, roles, secrets, health, running, stop, stop_timeout, listening)
                     finally:
                         if site is not None:
                             site.close(Deadline.after(_CONSOLE_ENDING_S))
@@ -145,6 +160,17 @@ def _console(
         yield site
     finally:
         server.close()
+
+
+@contextmanager
+def _gateway(admin: AdminClient, settings: GatewaySettings | None, stop_timeout_s: float) -> Iterator[None]:
+    """A gateway serves meanwhile, where one is wanted."""
+    if settings is None:
+        yield
+        return
+    with gateway_of(admin, settings, stop_timeout_s) as serving:
+        _log.info("gateway on %s", serving.address())
+        yield
 
 
 def _chosen(only: Sequence[RoleName], without: Sequence[RoleName], extras: Sequence[Extra] = ()) -> set[RoleName]:
@@ -198,13 +224,15 @@ def _run(
     all_running: list[RunningRoles],
     stop: threading.Event,
     stop_timeout_s: float,
+    listening: GatewaySettings | None,
 ) -> None:
     running = RunningRoles(admin.node, roles, SERVICE, secrets)
     all_running.append(running)
     kafka = KafkaAnswers(admin.node.admin)
     health.runs(running.states, kafka)
     try:
-        _tell_of(health, settings, roles, stop)
+        with _gateway(admin, listening, stop_timeout_s):
+            _tell_of(health, settings, roles, stop)
     finally:
         health.stops()
         _log.info("stopping ...")

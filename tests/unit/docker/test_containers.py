@@ -10,7 +10,9 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.cli.commands import serve
+from pulsar_on_kafka.cli.shared.gateway_options import GATEWAY_PORT
 from pulsar_on_kafka.cli.shared.http_options import CONSOLE_PORT
 from pulsar_on_kafka.embedded.docker import IMAGE
 from pulsar_on_kafka.embedded.settings import DEFAULT_VERSION
@@ -18,6 +20,7 @@ from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.service.health import LIVE, READY
 from tests.command_lines import unknown
+from tests.unit.docker.test_kubernetes import STOPS_S, understood
 
 _ROOT = Path(__file__).resolve().parents[3]
 _DOCKER = _ROOT / "docker"
@@ -36,7 +39,7 @@ def services() -> dict[str, Any]:
 
 def test_the_compose_file_names_what_is_there(services: dict[str, Any]) -> None:
     compose = _read("compose.yaml")
-    assert set(services) == {"kafka", "serve", "console", "spark", "prometheus", "grafana"}
+    assert set(services) == {"kafka", "serve", "console", "gateway", "spark", "prometheus", "grafana"}
     assert services["kafka"]["image"] == f"{IMAGE}:{DEFAULT_VERSION}"
     assert services["serve"]["deploy"]["replicas"] == 2
     for name, service in services.items():
@@ -80,11 +83,20 @@ def test_the_console_is_reached_where_it_listens_by_those_with_the_token(service
     (secret,) = console["secrets"]
     assert f"--console-token-file=/run/secrets/{secret}" in console["command"]
     assert secret in _read("compose.yaml")["secrets"]
-    assert "[console]" in _DOCKERFILE
+    assert "[console,gateway]" in _DOCKERFILE
+
+
+def test_the_gateway_is_reached_where_it_says(services: dict[str, Any]) -> None:
+    gateway = services["gateway"]
+    said = understood(*gateway["command"])
+    assert gateway["ports"] == [f"127.0.0.1:{GATEWAY_PORT}:{GATEWAY_PORT}"]
+    assert (said["gateway_port"], said["advertised"]) == (GATEWAY_PORT, "127.0.0.1")
+    assert set(said["without"]) == set(RoleName)
+    assert float(gateway["stop_grace_period"].removesuffix("s")) > said["stop_timeout"] + STOPS_S
 
 
 def test_ports_and_paths_are_those_of_the_service() -> None:
-    assert f"EXPOSE {serve.DEFAULT_PORT}" in _DOCKERFILE
+    assert f"EXPOSE {serve.DEFAULT_PORT} {GATEWAY_PORT}" in _DOCKERFILE
     assert f"http://127.0.0.1:{serve.DEFAULT_PORT}{READY}" in _DOCKERFILE
     (scraped,) = _read("prometheus/prometheus.yml")["scrape_configs"]
     assert scraped["dns_sd_configs"][0]["names"] == ["serve"]

@@ -11,6 +11,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.cli.commands import serve
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.cli.shared.on_demand import loaded
@@ -45,6 +46,8 @@ def deployments() -> dict[str, dict[str, Any]]:
     found = {}
     for file in sorted(MANIFESTS.iterdir()):
         for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+            if document["kind"] == "Service":
+                continue
             assert (document["apiVersion"], document["kind"]) == ("apps/v1", "Deployment")
             found[document["metadata"]["name"]] = document
     return found
@@ -64,7 +67,7 @@ def memory(name: str) -> int:
 
 
 def test_there_are_these_deployments() -> None:
-    assert set(deployments()) == {"pok-serve", "pok-replication", "orders-worker"}
+    assert set(deployments()) == {"pok-serve", "pok-replication", "pok-gateway", "orders-worker"}
 
 
 @pytest.mark.parametrize("name", ["pok-serve", "pok-replication"])
@@ -90,6 +93,24 @@ def test_every_role_has_one_deployment() -> None:
     assert [role.value for role in others["without"]] == ["replication"]
     assert others["only"] in (None, [], ())
     assert [role.value for role in copying["only"]] == ["replication"]
+
+
+def test_the_gateway_has_its_own_deployment_and_a_name_for_clients() -> None:
+    one, pod = container("pok-gateway"), deployments()["pok-gateway"]["spec"]["template"]["spec"]
+    said = understood(*one["args"][:-1])  # without the file that is not here
+    assert one["args"][-1] == "--kafka-config=/etc/pok/client.properties"
+    assert set(said["without"]) == set(RoleName)
+    ports = {each["name"]: each["containerPort"] for each in one["ports"]}
+    assert ports == {"http": serve.DEFAULT_PORT, "pulsar": said["gateway_port"]}
+    assert pod["terminationGracePeriodSeconds"] > said["stop_timeout"] + STOPS_S
+    (service,) = (
+        each
+        for each in yaml.safe_load_all((MANIFESTS / "gateway.yaml").read_text(encoding="utf-8"))
+        if each["kind"] == "Service"
+    )
+    assert service["metadata"]["name"] == said["advertised"]
+    assert service["spec"]["selector"] == deployments()["pok-gateway"]["spec"]["selector"]["matchLabels"]
+    assert [each["targetPort"] for each in service["spec"]["ports"]] == ["pulsar"]
 
 
 def test_limits_hold_what_the_docs_say_is_needed() -> None:

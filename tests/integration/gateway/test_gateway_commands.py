@@ -1,0 +1,86 @@
+"""`pok gateway` and `pok serve --with gateway` as people start them."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from pulsar_on_kafka.base.role_state import RoleName
+from tests.programs import run_program
+from tests.steps import Unique
+from tests.waiting import until
+
+pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-client, is not installed")
+
+NO_ROLE: Final = [word for role in RoleName for word in ("--without", role.value)]
+_PATIENCE_MS: Final = 60_000
+
+
+@contextmanager
+def running(log: Path, url: str, *arguments: str) -> Iterator[str]:
+    """The address that a process tells for its clients; it has to end well."""
+    with log.open("w") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", url, *arguments], stdout=said, stderr=said
+        )
+    try:
+        yield until(lambda: re.search(r"pulsar\S*://\S+:\d+", log.read_text()), log.read_text)[0]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(120) == 0, log.read_text()
+    finally:
+        process.kill()
+        process.wait(60)
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("gateway", "--port", "0"),
+        ("serve", "--port", "0", *NO_ROLE, "--with", "gateway", "--gateway-port", "0", "--advertised", "localhost"),
+    ],
+    ids=["gateway", "serve"],
+)
+def test_a_client_is_served_and_the_process_ends_well(
+    service_url: str, unique: Unique, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    topic = unique()
+    with running(tmp_path / "log", service_url, *arguments) as address:
+        client = pulsar.Client(address, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+        consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
+        client.create_producer(topic).send(b"one")
+        message = consumer.receive(_PATIENCE_MS)
+        assert message.data() == b"one"
+        consumer.acknowledge(message)
+        client.close()
+
+
+@pytest.mark.parametrize("arguments", ["gateway", "serve --port 0 --with gateway"])
+def test_what_is_missing_is_named_with_its_extra(arguments: str) -> None:
+    status, _, told = run_program(
+        f"""
+        sys.modules["google_crc32c"] = None
+        from pulsar_on_kafka.cli.main import app
+        app({arguments.split()})
+        """
+    )
+    assert status == 1
+    assert told.splitlines()[-1] == "pok: a gateway needs google_crc32c: pip install 'pulsar-on-kafka[gateway]'"
+
+
+def test_nobody_else_imports_its_libraries() -> None:
+    status, out, told = run_program(
+        """
+        import pulsar_on_kafka.cli.commands.serve
+        print(sorted({"google_crc32c", "google"} & {name.partition(".")[0] for name in sys.modules}))
+        """
+    )
+    assert (status, out.strip()) == (0, "[]"), told
