@@ -76,8 +76,8 @@ class KafkaAdmin:
 
         def answered() -> bool:
             try:
-                metadata = self._handle.list_topics(topic="", timeout=max(0.05, min(deadline.remaining_s(), _ASK_S)))
-            except KafkaException as failure:
+                found.append(self._answered_cluster_id(deadline))
+            except errors.LayerError as failure:
                 self._handle.poll(0)  # librdkafka says only there why nobody answered, and goes on trying
                 if self._events.no_login is not None:
                     raise self._events.no_login from failure
@@ -88,16 +88,35 @@ class KafkaAdmin:
                         f"{looked[0]} speaks TLS, and was asked without: name it kafka+ssl://{looked[0]}"
                     ) from failure
                 if deadline.passed():
-                    reason = self._events.latest or translate(failure, "connecting")
-                    raise errors.ConnectFailed(str(reason)) from failure
+                    raise errors.ConnectFailed(str(self._events.latest or failure)) from failure
                 return False
-            found.append(str(metadata.cluster_id))
             return True
 
         wait_until(answered, deadline)
         if not found:
             raise errors.ConnectFailed("no broker answered in time")
         return found[0]
+
+    def _answered_cluster_id(self, deadline: Deadline) -> str:
+        """As a handle that is new hears it without asking; afterwards as the controller tells it, or any other broker
+        while that one is away.
+
+        The cheapest question to any broker would be one about a topic that is not there. librdkafka keeps every topic
+        that it was asked about, though, and asks for those that are not there every second until the handle is closed.
+        """
+        if not handles.met_cluster(self._handle):
+            if wait_until(lambda: bool(handles.met_cluster(self._handle)), deadline.at_most(_ASK_S)):
+                return handles.met_cluster(self._handle)
+            raise errors.DeadlineExceeded("connecting: no broker answered in time")
+        try:
+            return str(self._described_cluster(deadline.at_most(_ASK_S)).cluster_id)
+        except errors.LayerError:
+            within = self._budget(deadline.at_most(_ASK_S))
+        with _answer("connecting"):  # and it learns who is controller now
+            return str(self._handle.list_topics(timeout=within["request_timeout"]).cluster_id)
+
+    def _described_cluster(self, deadline: Deadline) -> Any:
+        return self._result(self._handle.describe_cluster(**self._budget(deadline)), deadline, "connecting")
 
     def list_topics(self, deadline: Deadline) -> dict[str, int]:
         """Every topic that this client may see, with its number of partitions."""
@@ -183,9 +202,8 @@ class KafkaAdmin:
 
     def broker_configs(self, deadline: Deadline) -> dict[str, str]:
         """The configuration of one broker of the cluster (the lowest id)."""
-        with _answer("listing brokers"):
-            metadata = self._handle.list_topics(topic="", timeout=max(0.05, min(deadline.remaining_s(), _LONGEST_S)))
-        resource = ConfigResource(ResourceType.BROKER, str(min(metadata.brokers)))
+        brokers = self._described_cluster(deadline).nodes
+        resource = ConfigResource(ResourceType.BROKER, str(min(broker.id for broker in brokers)))
         what = "reading a broker's configuration"
         return self._configs(resource, what, deadline, on_cluster("DescribeConfigs"))
 

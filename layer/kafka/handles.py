@@ -12,6 +12,9 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
 _LIVE: Final[dict[int, object]] = {}
 _AFTER_FORK: Final[list[Callable[[], None]]] = []
 _lock = threading.Lock()
@@ -32,6 +35,14 @@ def release(handle: object) -> None:
 def is_ours(handle: object) -> bool:
     """False for a handle that belongs to the parent of a forked child."""
     return id(handle) in _LIVE
+
+
+def met_cluster(handle: Producer | AdminClient) -> str:
+    """The id of the cluster whose broker has answered the handle; '' when none has. Asks nothing."""
+    try:
+        return str(handle.cluster_id(timeout=0))
+    except KafkaException:
+        return ""
 
 
 def after_fork_in_child(action: Callable[[], None]) -> None:

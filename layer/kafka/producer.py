@@ -92,10 +92,8 @@ class KafkaProducer:
         Raises:
             ConnectFailed: no broker answered in time.
         """
-        try:
-            self._handle.list_topics(topic="", timeout=max(0.05, min(deadline.remaining_s(), 3600.0)))
-        except KafkaException as failure:
-            raise errors.ConnectFailed(str(translate(failure, "connecting"))) from failure
+        if not wait_until(lambda: bool(handles.met_cluster(self._handle)), deadline):
+            raise errors.ConnectFailed("no broker answered in time")
 
     def learn_partitions(self, topic: str, partitions: int, deadline: Deadline) -> None:
         """Return once librdkafka knows that `topic` has that many partitions; it looks only every few minutes.
