@@ -188,4 +188,4 @@ class ErrorEvents:
         elif is_no_such_topic(error):
             self.no_topic = translate(error, self._what)
         else:
-            _log.info("%s: %s", self._what, error.str())
+            _log.info("%s", translate(error, self._what))

@@ -13,7 +13,7 @@ from pulsar_on_kafka.cli.shared.connection import admin_at
 from pulsar_on_kafka.cli.shared.gateway_options import GATEWAY_PORT, GatewayOptions, gateway_of
 from pulsar_on_kafka.cli.shared.http_options import HttpOptions
 from pulsar_on_kafka.cli.shared.output import show_result
-from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, formatter, tell_systemd
+from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, ServiceLog, tell_systemd
 from pulsar_on_kafka.cli.shared.settings import Settings
 
 
@@ -34,7 +34,7 @@ def gateway(
     """
     listening = options.settings(http.host, port, http.guard())
     with (
-        log_on_stderr(settings.debug, formatter(log_format), logging.INFO),
+        log_on_stderr(settings.debug, ServiceLog(log_format), logging.INFO),
         told_to_stop(interruptible=True) as stop,
         admin_at(settings.url, settings.kafka_config, settings.instance) as admin,
         gateway_of(admin, listening, stop_timeout) as serving,

@@ -24,7 +24,7 @@ from pulsar_on_kafka.cli.shared.connection import admin_at
 from pulsar_on_kafka.cli.shared.gateway_options import GatewayOptions, GatewayPlace, gateway_of
 from pulsar_on_kafka.cli.shared.http_options import ConsoleOptions, HttpOptions
 from pulsar_on_kafka.cli.shared.output import CommandFailed, show_result
-from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, formatter, tell_systemd
+from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, ServiceLog, tell_systemd
 from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
 from pulsar_on_kafka.exceptions import ConnectError, Timeout
 from pulsar_on_kafka.metrics import MetricsCollector
@@ -115,7 +115,7 @@ def serve(
     health = ServiceHealth()
     registry = CollectorRegistry()
     registry.register(MetricsCollector())
-    with log_on_stderr(settings.debug, formatter(log_format), logging.INFO):
+    with log_on_stderr(settings.debug, ServiceLog(log_format), logging.INFO):
         running: list[RunningRoles] = []
         server = ServiceServer(
             http.host, port, registry, health, http.guard(), lambda: running[0].page() if running else Page()

@@ -131,13 +131,15 @@ def _fields(kind: type) -> list[inspect.Parameter]:
 
 
 @contextmanager
-def log_on_stderr(debug: bool, form: logging.Formatter | None = None, least: int = logging.WARNING) -> Iterator[None]:
-    """What this package logs goes to standard error, from the level `least` on, which the environment's POK_LOG_LEVEL
-    says otherwise; librdkafka's own lines, and everything else, only with `debug`."""
+def log_on_stderr(debug: bool, log: logging.Handler | None = None, least: int = logging.WARNING) -> Iterator[None]:
+    """What this package logs goes to standard error, or to a service's `log`, from the level `least` on, which the
+    environment's POK_LOG_LEVEL says otherwise; librdkafka's own lines, and everything else, only with `debug`."""
     least = logging.DEBUG if debug else level(least)
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(form or logging.Formatter(_DEBUG_FORMAT if debug else "pok: %(message)s"))
-    kinds = {_LOG: handler, LIBRDKAFKA_LOG: handler if debug else logging.NullHandler()}
+    if log is None:
+        log = logging.StreamHandler(sys.stderr)
+        log.setFormatter(logging.Formatter(_DEBUG_FORMAT if debug else "pok: %(message)s"))
+    kinds: dict[logging.Logger, logging.Handler]
+    kinds = {_LOG: log, LIBRDKAFKA_LOG: log if debug else logging.NullHandler()}
     before = [(logger, logger.handlers[:], logger.propagate, logger.level) for logger in kinds]
     for logger, its_handler in kinds.items():
         logger.handlers[:], logger.propagate = [its_handler], False

@@ -6,11 +6,18 @@ import json
 import logging
 import os
 import socket
+import sys
+import time
+from collections.abc import Callable
 from datetime import datetime, timezone
 from enum import Enum
-from typing import Annotated, Final
+from typing import Annotated, Final, TextIO
 
 import typer
+
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.words import counted
 
 LEVEL_VARIABLE: Final = "POK_LOG_LEVEL"
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
@@ -43,8 +50,73 @@ def level(default: int) -> int:
     return int(getattr(logging, said)) if said else default
 
 
-def formatter(form: LogFormat) -> logging.Formatter:
-    return _Json() if form is LogFormat.JSON else _Text("%(asctime)s %(levelname)s %(message)s")
+_LOG: Final = logging.getLogger("pulsar_on_kafka")
+_AWAY: Final = (
+    errors.ConnectFailed,
+    errors.NoLeaderNow,
+    errors.NoCoordinatorNow,
+    errors.AppendFailed,
+    errors.AppendOutcomeUnknown,
+    errors.CommitOutcomeUnknown,
+    errors.TransactionCoordinatorNotFound,
+    errors.TransactionOutcomeUnknown,
+    errors.DeadlineExceeded,
+    exceptions.ConnectError,
+    exceptions.Timeout,
+)
+"""What is raised while no broker answers."""
+
+
+class ServiceLog(logging.StreamHandler[TextIO]):
+    """A service's log, on standard error. While no broker answers, whatever wants to ask one says so again and again:
+    the first line of each kind is shown, and then one a minute that counts the others. After a minute without any the
+    first ones are shown again. With the level DEBUG all are.
+
+    Memory: the words of each kind of line that the code has.
+    """
+
+    def __init__(
+        self, form: LogFormat, *, every_s: float = 60.0, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(sys.stderr)
+        self.setFormatter(_Json() if form is LogFormat.JSON else _Text("%(asctime)s %(levelname)s %(message)s"))
+        self._every_s = every_s
+        self._monotonic = monotonic
+        self._shown: set[tuple[str, str]] = set()
+        self._held = 0
+        self._latest = ""
+        self._held_since_s = self._last_s = monotonic()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        now_s = self._monotonic()
+        if self._held and now_s - self._held_since_s >= self._every_s:
+            super().emit(self._counted(now_s))
+        if _LOG.isEnabledFor(logging.DEBUG) or not _tells_of_absence(record):
+            super().emit(record)
+            return
+        if now_s - self._last_s >= self._every_s:
+            self._shown.clear()
+        self._last_s = now_s
+        kind = record.name, str(record.msg)
+        if kind not in self._shown:
+            self._shown.add(kind)
+            super().emit(record)
+            return
+        if not self._held:
+            self._held_since_s = now_s
+        self._held += 1
+        self._latest = record.getMessage()
+
+    def _counted(self, now_s: float) -> logging.LogRecord:
+        text = "no broker answered: %s in %.0f s, the last one: %s"
+        told = counted(self._held, "more line"), now_s - self._held_since_s, self._latest
+        self._held = 0
+        return logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, told, None)
+
+
+def _tells_of_absence(record: logging.LogRecord) -> bool:
+    given = record.args if isinstance(record.args, tuple) else ()
+    return any(isinstance(each, _AWAY) for each in given)
 
 
 class _Text(logging.Formatter):

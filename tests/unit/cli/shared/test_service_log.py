@@ -11,21 +11,22 @@ from pathlib import Path
 import pytest
 import typer
 
+from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.cli.shared.command import log_on_stderr
-from pulsar_on_kafka.cli.shared.service_log import LogFormat, formatter, level, tell_systemd
+from pulsar_on_kafka.cli.shared.service_log import LogFormat, ServiceLog, level, tell_systemd
 
 LOG = logging.getLogger("pulsar_on_kafka.service.somewhere")
 
 
 def test_a_line_has_its_time_and_level(capsys: pytest.CaptureFixture[str]) -> None:
-    with log_on_stderr(False, formatter(LogFormat.TEXT), logging.INFO):
+    with log_on_stderr(False, ServiceLog(LogFormat.TEXT), logging.INFO):
         LOG.info("topic=%s copied", "a")
         LOG.debug("unheard")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z INFO topic=a copied\n", capsys.readouterr().err)
 
 
 def test_as_json_a_line_is_one_object_also_with_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    with log_on_stderr(False, formatter(LogFormat.JSON), logging.INFO):
+    with log_on_stderr(False, ServiceLog(LogFormat.JSON), logging.INFO):
         try:
             raise ValueError("é\n")
         except ValueError:
@@ -39,13 +40,54 @@ def test_as_json_a_line_is_one_object_also_with_a_traceback(capsys: pytest.Captu
 
 def test_the_environment_says_the_level(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("POK_LOG_LEVEL", "error")
-    with log_on_stderr(False, formatter(LogFormat.TEXT), logging.INFO):
+    with log_on_stderr(False, ServiceLog(LogFormat.TEXT), logging.INFO):
         LOG.warning("unheard")
         LOG.error("heard")
     assert capsys.readouterr().err.endswith("ERROR heard\n")
     monkeypatch.setenv("POK_LOG_LEVEL", "loud")
     with pytest.raises(typer.BadParameter, match="POK_LOG_LEVEL is 'LOUD', expected one of DEBUG, INFO"):
         level(logging.INFO)
+
+
+def test_while_no_broker_answers_the_first_lines_are_shown_and_then_one_a_minute(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now_s = [0.0]
+
+    def said() -> list[str]:
+        return [line.split(" ", 2)[2] for line in capsys.readouterr().err.splitlines()]
+
+    def away(seconds: float) -> None:
+        """Two kinds of lines every second."""
+        for _ in range(round(seconds)):
+            LOG.warning("topic=%s is not copied: %s", "a", errors.DeadlineExceeded("no answer in time"))
+            LOG.info("%s", errors.ConnectFailed("connection refused"))
+            now_s[0] += 1.0
+
+    with log_on_stderr(False, ServiceLog(LogFormat.TEXT, monotonic=lambda: now_s[0]), logging.INFO):
+        away(1)
+        assert said() == ["topic=a is not copied: no answer in time", "connection refused"]
+        away(59)
+        assert said() == []
+        LOG.warning("topic=%s is refused: %s", "a", errors.NotAuthorized("no right"))
+        assert said() == ["topic=a is refused: no right"]
+        away(61)
+        LOG.info("ready again")
+        counted = "no broker answered: 120 more lines in 60 s, the last one: connection refused"
+        assert said() == [counted, counted, "ready again"]
+        now_s[0] += 60
+        away(1)
+        assert len(said()) == 2, "it is away anew"
+
+
+def test_with_the_level_debug_every_line_is_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("POK_LOG_LEVEL", "debug")
+    with log_on_stderr(False, ServiceLog(LogFormat.TEXT), logging.INFO):
+        for _ in range(3):
+            LOG.warning("%s", errors.ConnectFailed("refused"))
+    assert len(capsys.readouterr().err.splitlines()) == 3
 
 
 @pytest.mark.parametrize("abstract", [False, True])
