@@ -22,9 +22,12 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError
 from pulsar_on_kafka.gateway import lookups, schemas
 from pulsar_on_kafka.gateway.answers import told
-from pulsar_on_kafka.gateway.consumers import WireConsumer, open_consumer
+from pulsar_on_kafka.gateway.bundles import bundle_of
+from pulsar_on_kafka.gateway.consumers import Wire, WireConsumer, open_consumer
 from pulsar_on_kafka.gateway.outgoing import Outgoing
 from pulsar_on_kafka.gateway.producers import Opened, WireProducer, open_producer
+from pulsar_on_kafka.gateway.sharing import Sharing
+from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.wire.commands import PROTOCOL_VERSION, MalformedCommand, ServerError, Type, command, parsed
 from pulsar_on_kafka.mapping.wire.frames import Frame, FrameCutter, MalformedFrame, frame
@@ -56,7 +59,8 @@ class Serving:
     node: Node
     loop: asyncio.AbstractEventLoop
     pool: ThreadPoolExecutor
-    address: Callable[[], str]
+    sharing: Sharing
+    address: str
     """The URL that clients are told to connect to."""
     token: str
     """Clients have to log in with it; '': nobody has to."""
@@ -97,6 +101,8 @@ class Connection(asyncio.Protocol):
         """Where readers go on that were sought, when their client opens them anew."""
         self._ended: set[tuple[str, int]] = set()
         """What was closed while it was being opened."""
+        self.moves: set[asyncio.Task[None]] = set()
+        """What is being closed here, for its client to go to another gateway."""
 
     # The socket ---------------------------------------------------------------------------------------------------
 
@@ -298,13 +304,50 @@ class Connection(asyncio.Protocol):
         )
 
     def _lookup(self, asked: Any) -> None:
-        self._say(
-            Type.LOOKUP_TOPIC_RESPONSE,
-            request_id=asked.request_id,
-            brokerServiceUrl=self._serving.address(),
-            response=lookups.LOOKUP_CONNECT,
-            authoritative=True,
-        )
+        kind, number = Type.LOOKUP_TOPIC_RESPONSE, asked.request_id
+
+        def refused(code: ServerError, reason: str) -> None:
+            self._say(kind, request_id=number, response=lookups.LOOKUP_FAILED, error=code, message=reason)
+
+        def found(bundle: int, url: str) -> None:
+            served = lookups.addressed("brokerServiceUrl", url)
+            self._say(kind, request_id=number, response=lookups.LOOKUP_CONNECT, authoritative=True, **served)
+
+        self._served(asked.topic, found, refused)
+
+    def _served(
+        self, topic: str, then: Callable[[int, str], None], refused: Callable[[ServerError, str], None]
+    ) -> None:
+        """Go on with a topic's bundle, and the address of the gateway that serves it."""
+        if self._asked >= MOST_ASKED:
+            refused(ServerError.TOO_MANY_REQUESTS, f"{self._asked} requests of this connection wait, {MOST_ASKED} may")
+            return
+        try:
+            bundle = bundle_of(topic)
+        except MappingError as failure:
+            refused(*told(failure))
+            return
+        self._asked += 1
+
+        def known(url: str | None) -> None:
+            self._asked -= 1
+            if url is None:
+                refused(ServerError.SERVICE_NOT_READY, f"no gateway serves topic {topic} now: look it up again")
+            else:
+                then(bundle, url)
+
+        self._serving.sharing.ask(bundle, known)
+
+    def _served_here(
+        self, topic: str, then: Callable[[int], None], refused: Callable[[ServerError, str], None]
+    ) -> None:
+        def known(bundle: int, url: str) -> None:
+            if url != self._serving.address:
+                refused(ServerError.SERVICE_NOT_READY, f"topic {topic} is served by {url}: look it up again")
+            elif not self._closing:
+                then(bundle)
+
+        self._served(topic, known, refused)
 
     def _topics_of_namespace(self, asked: Any) -> None:
         number = asked.request_id
@@ -363,8 +406,8 @@ class Connection(asyncio.Protocol):
             return
         self._producers[number] = None
 
-        def opened(found: Opened) -> None:
-            producer = WireProducer(self._node, number, found, self._frames, self._message_answered)
+        def opened(bundle: int, found: Opened) -> None:
+            producer = WireProducer(self._node, number, found, self._frames, self._message_answered, bundle)
             if self._closing or ("producer", number) in self._ended:
                 self._ended.discard(("producer", number))
                 self._producers.pop(number, None)
@@ -372,13 +415,17 @@ class Connection(asyncio.Protocol):
                 return
             self._producers[number] = producer
             self._opened(producer, request, found.schema_version)
+            self._follow_if_moved(bundle)
 
         def refused(code: ServerError, reason: str) -> None:
             self._producers.pop(number, None)
             self._ended.discard(("producer", number))
             self._error(request, code, reason)
 
-        self._ask(lambda: open_producer(self._node, asked, self._deadline), opened, refused)
+        def here(bundle: int) -> None:
+            self._ask(lambda: open_producer(self._node, asked, self._deadline), partial(opened, bundle), refused)
+
+        self._served_here(asked.topic, here, refused)
 
     def _opened(self, producer: WireProducer, request: int, schema_version: bytes | None) -> None:
         self._say(
@@ -479,19 +526,18 @@ class Connection(asyncio.Protocol):
                 return
             self._consumers[number] = consumer
             self._say(Type.SUCCESS, request_id=request)
+            self._follow_if_moved(consumer.endpoint.bundle)
 
         def refused(code: ServerError, reason: str) -> None:
             self._consumers.pop(number, None)
             self._ended.discard(("consumer", number))
             self._error(request, code, reason)
 
-        self._ask(
-            lambda: open_consumer(
-                self._node, asked, self._frames, partial(self._consumer_lost, number), self._deadline(), goes_on_at
-            ),
-            opened,
-            refused,
-        )
+        def here(bundle: int) -> None:
+            wire = Wire(self._frames, partial(self._consumer_lost, number), bundle)
+            self._ask(lambda: open_consumer(self._node, asked, wire, self._deadline(), goes_on_at), opened, refused)
+
+        self._served_here(asked.topic, here, refused)
 
     def _consumer_lost(self, number: int) -> None:
         """Have the client open a consumer anew. Any thread."""
@@ -625,6 +671,37 @@ class Connection(asyncio.Protocol):
             return
         consumer.endpoint.close()
         self._ask(partial(consumer.close, Deadline.after(_CLOSE_S)), self._success(request), self._failure(request))
+
+    # Moving -------------------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Have the clients of topics that another gateway serves go there."""
+        sharing = self._serving.sharing
+        for number, producer in list(self._producers.items()):
+            if producer is not None and (url := sharing.elsewhere(producer.bundle)):
+                del self._producers[number]
+                self._move(producer.close, url, Type.CLOSE_PRODUCER, producer_id=number)
+        for number, consumer in list(self._consumers.items()):
+            if consumer is not None and (url := sharing.elsewhere(consumer.endpoint.bundle)):
+                del self._consumers[number]
+                consumer.endpoint.close()
+                close = partial(consumer.close, Deadline.after(_CLOSE_S))
+                self._move(close, url, Type.CLOSE_CONSUMER, consumer_id=number)
+        if (self._producers or self._consumers) and sharing.cut_off():
+            self.end("this gateway is cut off from Kafka, and others serve its topics")
+
+    def _follow_if_moved(self, bundle: int) -> None:
+        if self._serving.sharing.elsewhere(bundle):
+            self.follow()
+
+    def _move(self, close: Callable[[], object], url: str, kind: Type, **which: int) -> None:
+        async def move() -> None:
+            await self._serving.loop.run_in_executor(self._serving.pool, _closed, close)
+            self._say(kind, request_id=_ANY, **which, **lookups.addressed("assignedBrokerServiceUrl", url))
+
+        moving = self._serving.loop.create_task(move())
+        self.moves.add(moving)
+        moving.add_done_callback(self.moves.discard)
 
     def _deadline(self) -> Deadline:
         return Deadline.after(_OPERATION_S)

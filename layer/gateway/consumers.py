@@ -56,6 +56,15 @@ _ACK_PERSIST_INTERVAL_S: Final = 1.0
 _LATEST_LEDGER: Final = 2**63 - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """How a consumer's client is reached. `lost` is called, by any thread, when it has to open the consumer anew."""
+
+    frames: Outgoing
+    lost: Callable[[], None]
+    bundle: int
+
+
 class WireEndpoint(Endpoint):
     """The endpoint of a consumer of a connection gets as many messages as its client asked for; an entry goes out
     whole, so it may get more than that.
@@ -64,17 +73,15 @@ class WireEndpoint(Endpoint):
     Memory: a number for each batch entry that the client has and did not acknowledge.
     """
 
-    def __init__(
-        self, name: str, number: int, frames: Outgoing, rules: DeliveryRules, lost: Callable[[], None]
-    ) -> None:
-        """`lost` is called, by any thread, when the client has to open the consumer anew."""
+    def __init__(self, name: str, number: int, wire: Wire, rules: DeliveryRules) -> None:
         super().__init__(name, 0, delivery_type=EntryDelivery, rules=rules)
         self.number = number
         self.sizes: dict[int, int] = {}
         """Of batch entries, by offset: how many messages they have."""
         self.epoch: int | None = None
-        self._frames = frames
-        self._lost = lost
+        self.bundle = wire.bundle
+        self._frames = wire.frames
+        self._lost = wire.lost
         self._granted = 0
         """By the loop alone; `_taken` by the member's thread alone."""
         self._taken = 0
@@ -382,12 +389,7 @@ class ReadingConsumer:
 
 
 def open_consumer(
-    node: Node,
-    asked: Any,
-    frames: Outgoing,
-    lost: Callable[[], None],
-    deadline: Deadline,
-    goes_on_at: int | None = None,
+    node: Node, asked: Any, wire: Wire, deadline: Deadline, goes_on_at: int | None = None
 ) -> WireConsumer:
     """A consumer of a topic or a partition, which may make the topic and the subscription. `goes_on_at` is what the
     reader said that this one follows (`WireConsumer`).
@@ -405,7 +407,7 @@ def open_consumer(
     if topic.partitioned and name.partition < 0:
         raise errors.Refused(f"topic {name} has {topic.partitions} partitions: clients subscribe to each by its name")
     place = Place(node, topic, name.partition if name.partition >= 0 else None)
-    endpoint = WireEndpoint(asked.consumer_name or secrets.token_hex(5), asked.consumer_id, frames, _rules(asked), lost)
+    endpoint = WireEndpoint(asked.consumer_name or secrets.token_hex(5), asked.consumer_id, wire, _rules(asked))
     if asked.HasField("consumer_epoch"):
         endpoint.epoch = asked.consumer_epoch
     if goes_on_at is not None or (not asked.durable and asked.HasField("start_message_id")):

@@ -14,7 +14,12 @@ from pulsar_on_kafka.node.node import Node
 NON_PERSISTENT, ALL = 1, 2
 """Which topics of a namespace are wanted; 0: persistent ones."""
 SUCCESS, FAILED = 0, 1
-LOOKUP_CONNECT = 1
+LOOKUP_CONNECT, LOOKUP_FAILED = 1, 2
+
+
+def addressed(field: str, url: str) -> dict[str, str]:
+    """The field of a command that has an address, or the one beside it that has addresses with TLS."""
+    return {f"{field}Tls" if url.startswith("pulsar+ssl:") else field: url}
 
 
 def partitions_of(node: Node, topic: str, deadline: Deadline, *, make: bool) -> int:

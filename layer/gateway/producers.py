@@ -83,9 +83,12 @@ def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> O
 class WireProducer:
     """For the loop of its connection. Memory: what is under way, which its connection bounds (`Connection`)."""
 
-    def __init__(self, node: Node, number: int, opened: Opened, frames: Frames, answered: Callable[[], None]) -> None:
+    def __init__(
+        self, node: Node, number: int, opened: Opened, frames: Frames, answered: Callable[[], None], bundle: int
+    ) -> None:
         """`answered` is called, by any thread, once for each message that `send` took."""
         self.number = number
+        self.bundle = bundle
         self.sender = sender = opened.sender
         self._node = node
         self._put = sender.way.put

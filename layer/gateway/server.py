@@ -6,6 +6,7 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,7 @@ from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.http_server import OPEN, Guard
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.gateway.connection import Connection, Serving
+from pulsar_on_kafka.gateway.sharing import Sharing, fleets_group
 from pulsar_on_kafka.node.node import Node
 
 _log: Final = logging.getLogger(__name__)
@@ -24,18 +26,22 @@ MOST_CONNECTIONS: Final = 10_000
 _THREADS: Final = 16
 """For what asks Kafka."""
 _BACKLOG: Final = 1_024
+_HAND_OVER_S: Final = 10.0
+"""How long others of the fleet have to take over from a gateway that stops: a session of Kafka's and a rebalance."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """`advertised` is the host that clients are told to connect to ('': `host`), `host` the address that is listened
     on; port 0 is a free one. With a certificate in `guard` connections are encrypted, with a token clients have to
-    log in with it (Pulsar's AuthenticationToken)."""
+    log in with it (Pulsar's AuthenticationToken). Gateways of one `fleet` share the topics out, so clients reach all of
+    them in the same way; every fleet serves all topics."""
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     advertised: str = ""
     guard: Guard = OPEN
+    fleet: str = ""
 
 
 class Gateway:
@@ -45,26 +51,33 @@ class Gateway:
     """
 
     def __init__(self, node: Node, settings: GatewaySettings) -> None:
-        """Raises InvalidOption: the address cannot be listened on, or the certificate not be read."""
+        """Raises InvalidOption: the address cannot be listened on, or the certificate not be read.
+        InvalidSubscriptionName: the fleet's name is no name."""
         self._settings = settings
         self._tls = settings.guard.context()
+        fleets_group(node.settings.instance, settings.fleet)
         self._loop = asyncio.new_event_loop()
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="pok-gateway-work")
-        self._serving = Serving(node, self._loop, self._pool, self.address, settings.guard.token)
         try:
-            self._server = self._loop.run_until_complete(self._listen())
+            self._server = self._loop.run_until_complete(self._bind())
         except OSError as failure:
             self._loop.close()
-            self._pool.shutdown(wait=False)
             raise InvalidOption(f"{settings.host}:{settings.port} cannot be listened on: {failure}") from failure
         self.port: int = self._server.sockets[0].getsockname()[1]
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="pok-gateway-work")
+        self._sharing = Sharing(node, self._loop, self.address(), settings.fleet, self._follow)
+        self._serving = Serving(node, self._loop, self._pool, self._sharing, self.address(), settings.guard.token)
+        self._loop.run_until_complete(self._server.start_serving())
         self._thread = aside("pok-gateway", self._run)
 
-    async def _listen(self) -> asyncio.Server:
+    async def _bind(self) -> asyncio.Server:
         settings = self._settings
         return await self._loop.create_server(
-            self._connection, settings.host, settings.port, ssl=self._tls, backlog=_BACKLOG
+            self._connection, settings.host, settings.port, ssl=self._tls, backlog=_BACKLOG, start_serving=False
         )
+
+    def _follow(self) -> None:
+        for connection in list(self._serving.connections):
+            connection.follow()
 
     def _connection(self) -> asyncio.Protocol:
         if len(self._serving.connections) >= MOST_CONNECTIONS:
@@ -85,9 +98,13 @@ class Gateway:
             self._loop.close()
 
     def close(self, deadline: Deadline) -> None:
-        """Listen no more, end the connections, and leave every subscription with what was acknowledged saved."""
+        """Have other gateways of the fleet serve the clients, where there are any. Then listen no more, end the
+        connections, and leave every subscription with what was acknowledged saved."""
         if not self._thread.is_alive():
             return
+        if self._sharing.leave(deadline.at_most(_HAND_OVER_S)):
+            with suppress(FutureTimeout):
+                asyncio.run_coroutine_threadsafe(self._moved(), self._loop).result(deadline.remaining_s())
         ended = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
         try:
             ended.result(deadline.remaining_s())
@@ -96,9 +113,17 @@ class Gateway:
             self._loop.call_soon_threadsafe(self._cut_off)
             ended.result()
         finally:
+            self._sharing.close(deadline)
             self._pool.shutdown(wait=True)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(deadline.remaining_s())
+
+    async def _moved(self) -> None:
+        """Return when every client has heard where to go."""
+        self._follow()
+        moves = [move for connection in self._serving.connections for move in connection.moves]
+        if moves:
+            await asyncio.wait(moves)
 
     async def _end(self) -> None:
         self._server.close()

@@ -37,6 +37,10 @@ class GatewayOptions:
             help="The name by which clients of the gateway reach this host; left out: the address it listens on.",
         ),
     ] = ""
+    fleet: Annotated[
+        str,
+        typer.Option("--fleet", metavar="NAME", help="Gateways of one fleet share the topics; each fleet serves all."),
+    ] = ""
 
     def settings(self, host: str, port: int, guard: Guard) -> GatewaySettings:
         """Raises CommandFailed: the extra is not installed."""
@@ -44,7 +48,7 @@ class GatewayOptions:
             from pulsar_on_kafka.gateway.server import GatewaySettings
         except ModuleNotFoundError as missing:
             raise CommandFailed(f"a gateway needs {missing.name}: pip install 'pulsar-on-kafka[gateway]'") from missing
-        return GatewaySettings(host, port, self.advertised, guard)
+        return GatewaySettings(host, port, self.advertised, guard, self.fleet)
 
 
 @dataclass(frozen=True)
