@@ -17,13 +17,14 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pulsar_on_kafka.admin import PartitionCursor, TransactionInPendingAck
+from pulsar_on_kafka.admin.overview.ordering import Only, Order
 from pulsar_on_kafka.admin.overview.records import SubscriptionOverview
 from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.client.values.texts import parse_message_id
 from pulsar_on_kafka.console.access import COOKIE, CSRF, SECURITY_HEADERS, Access
 from pulsar_on_kafka.console.answers import Answer, Unanswered
 from pulsar_on_kafka.console.hole_map import COLUMNS, hole_map
-from pulsar_on_kafka.console.rows import Only, Wanted, shown
+from pulsar_on_kafka.console.rows import Wanted, shown
 from pulsar_on_kafka.console.site import MOST_LETTERS, Site
 from pulsar_on_kafka.console.texts import FILTERS, link, short_topic
 from pulsar_on_kafka.exceptions import PulsarException
@@ -330,7 +331,7 @@ def _parameters(wanted: Wanted) -> dict[str, object]:
     return {
         "q": wanted.words,
         "only": "" if wanted.only is Only.ALL else wanted.only.value,
-        "sort": "" if wanted.order == "backlog" else wanted.order,
+        "sort": "" if wanted.order == Order.BACKLOG.value else wanted.order,
         "page": "" if wanted.page == 1 else wanted.page,
     }
 

@@ -1,12 +1,12 @@
-"""Rows of the page of subscriptions are filtered, sorted and cut to a page here. Pure."""
+"""Rows of the page of subscriptions are filtered, sorted and cut to a page. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Final
+from typing import Final
 
+from pulsar_on_kafka.admin.overview.ordering import Only, Order, ordered
 from pulsar_on_kafka.admin.overview.records import SubscriptionOverview
 
 PAGE: Final = 100
@@ -29,7 +29,7 @@ class Row:
     published_per_s: float | None
     oldest_ms: int | None
     stuck_since_ms: int | None
-    processes: int
+    processes: tuple[str, ...]
     suspects: int
     open_transactions: int
     dead_letters: int
@@ -44,7 +44,7 @@ class Row:
         return Row(
             found.topic, found.subscription, found.type, found.durable, found.replicated, found.backlog,
             found.acknowledged, found.holes, found.acknowledged_per_s, found.published_per_s, found.oldest_ms,
-            found.stuck_since_ms, len(found.processes), found.suspects, found.open_transactions, found.dead_letters,
+            found.stuck_since_ms, found.processes, found.suspects, found.open_transactions, found.dead_letters,
             found.unreadable, len(found.partitions), found.copies_to,
             f"{found.topic}\n{found.subscription}\n{found.type}\n{' '.join(found.processes)}".lower(),
         )  # fmt: skip
@@ -52,51 +52,7 @@ class Row:
 
 def rows_of(subscriptions: Iterable[SubscriptionOverview]) -> list[Row]:
     """All of them, by topic and name."""
-    found = [Row.of(each) for each in subscriptions]
-    return sorted(found, key=lambda row: (row.topic, row.subscription))
-
-
-class Only(str, Enum):
-    """Which subscriptions are shown."""
-
-    ALL = "all"
-    BACKLOG = "backlog"
-    HOLES = "holes"
-    UNCONSUMED = "unconsumed"
-    SUSPECTS = "suspects"
-    TRANSACTIONS = "transactions"
-    DEAD = "dead letters"
-    UNREADABLE = "unreadable"
-
-
-_ONLY: Final[dict[Only, Callable[[Row], object]]] = {
-    Only.ALL: lambda found: True,
-    Only.BACKLOG: lambda found: found.backlog,
-    Only.HOLES: lambda found: found.holes,
-    Only.UNCONSUMED: lambda found: found.backlog and not found.processes,
-    Only.SUSPECTS: lambda found: found.suspects,
-    Only.TRANSACTIONS: lambda found: found.open_transactions,
-    Only.DEAD: lambda found: found.dead_letters,
-    Only.UNREADABLE: lambda found: found.unreadable,
-}
-_OLDEST_FIRST: Final = 1 << 62
-"""What has no time comes after all that have one."""
-
-_KEYS: Final[dict[str, Callable[[Row], Any]]] = {
-    "subscription": lambda found: found.subscription,
-    "topic": lambda found: found.topic,
-    "backlog": lambda found: -found.backlog,
-    "holes": lambda found: -found.holes,
-    "acked": lambda found: -(found.acknowledged_per_s or 0.0),
-    "published": lambda found: -(found.published_per_s or 0.0),
-    "oldest": lambda found: _OLDEST_FIRST if found.oldest_ms is None else found.oldest_ms,
-    "stuck": lambda found: _OLDEST_FIRST if found.stuck_since_ms is None else found.stuck_since_ms,
-    "processes": lambda found: -found.processes,
-    "suspects": lambda found: -found.suspects,
-    "transactions": lambda found: -found.open_transactions,
-    "dead": lambda found: -found.dead_letters,
-}
-"""By column; numbers from the highest, times from the oldest."""
+    return ordered(map(Row.of, subscriptions), Order.NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +61,7 @@ class Wanted:
 
     words: str = ""
     only: Only = Only.ALL
-    sort: str = "backlog"
+    sort: Order = Order.BACKLOG
     reverse: bool = False
     page: int = 1
 
@@ -115,7 +71,7 @@ class Wanted:
         return Wanted(
             words[:200],
             Only(only) if only in {each.value for each in Only} else Only.ALL,
-            column if column in _KEYS else "backlog",
+            Order(column) if column in {each.value for each in Order} else Order.BACKLOG,
             sort.startswith("-"),
             int(page) if page.isascii() and page.isdigit() and 0 < len(page) < 7 else 1,
         )
@@ -123,11 +79,11 @@ class Wanted:
     @property
     def order(self) -> str:
         """The value of `sort`."""
-        return f"-{self.sort}" if self.reverse else self.sort
+        return f"-{self.sort.value}" if self.reverse else self.sort.value
 
     def sorted_by(self, column: str) -> str:
         """The value of `sort` when the head of a column is clicked: the other way where it is sorted by it."""
-        return f"-{column}" if column == self.sort and not self.reverse else column
+        return f"-{column}" if column == self.sort.value and not self.reverse else column
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +106,8 @@ def shown(listed: Sequence[Row], wanted: Wanted) -> Shown:
     """Those of `rows_of` whose topic, name, type or processes have all of the words."""
     words = wanted.words.lower().split()
     named = [row for row in listed if all(word in row.text for word in words)] if words else listed
-    counts = {only: sum(bool(applies(row)) for row in named) for only, applies in _ONLY.items()}
-    kept = sorted((row for row in named if _ONLY[wanted.only](row)), key=_KEYS[wanted.sort], reverse=wanted.reverse)
+    counts = {only: sum(map(only.applies, named)) for only in Only}
+    kept = ordered(filter(wanted.only.applies, named), wanted.sort, reverse=wanted.reverse)
     pages = max(1, -(-len(kept) // PAGE))
     page = max(1, min(wanted.page, pages))
     return Shown(kept[(page - 1) * PAGE : page * PAGE], len(kept), page, pages, counts)

@@ -18,8 +18,8 @@ from pulsar_on_kafka.admin import (
     TransactionInPendingAck,
 )
 from pulsar_on_kafka.admin.letters import DeadLetter, DeadLetterTopic, LetterFilter, Redriven
-from pulsar_on_kafka.admin.overview.gathering import Gatherer
 from pulsar_on_kafka.admin.overview.records import Overview
+from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.admin.shown_messages import ShownMessage
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
@@ -95,18 +95,18 @@ class Site:
         self._seen = Seen(None, (), "not connected yet")
         self._looked_s = self._passed_s = float("-inf")
         self._admin: AdminClient | None = None
-        self._gatherer: Gatherer | None = None
+        self._gatherer: SharedGatherer | None = None
         self._worker = Worker("pok-console-gatherer", self._gather, "console=overview could not be gathered")
 
     def waits_for(self, failure: str) -> None:
         """Why the cluster was not reached when that was last tried."""
         self._seen = Seen(None, (), failure)
 
-    def connect(self, admin: AdminClient) -> None:
-        """Gather from now on, until `close`."""
+    def connect(self, admin: AdminClient, gatherer: SharedGatherer) -> None:
+        """Look at what is gathered from now on, until `close`."""
         self._admin = admin
         self._seen = Seen(None, (), "")
-        self._gatherer = Gatherer(admin.node)
+        self._gatherer = gatherer
         self._worker.start()
 
     def show(self, overview: Overview, failure: str = "") -> None:
@@ -117,7 +117,7 @@ class Site:
         """Leave the cluster in peace; a second call does nothing."""
         self._worker.close(deadline)
         if self._gatherer is not None:
-            self._gatherer.close()
+            self._gatherer.let_go(self)
 
     # The overview -------------------------------------------------------------------------------------------------
 
@@ -132,14 +132,18 @@ class Site:
         if self._gatherer is None:
             return _IDLE_S
         try:
-            self.show(self._gatherer.gather(Deadline.after(_PASS_S)))
+            within_s = self.every_s if self._is_looked_at() else _IDLE_S
+            self.show(self._gatherer.latest(self, Deadline.after(_PASS_S), within_s=within_s / 2))
         except Exception as failure:
             seen = self._seen
             self._seen = Seen(seen.overview, seen.rows, str(failure) or type(failure).__name__)
             raise
         finally:
             self._passed_s = self.clock.monotonic()
-        return self.every_s if self.clock.monotonic() - self._looked_s < _IDLE_S else _IDLE_S
+        return self.every_s if self._is_looked_at() else _IDLE_S
+
+    def _is_looked_at(self) -> bool:
+        return self.clock.monotonic() - self._looked_s < _IDLE_S
 
     # Questions: each raises Unanswered ----------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOvervie
 
 S = TypeVar("S")
 
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 MOST_SUBSCRIPTIONS: Final = 10_000
 MOST_TOPICS: Final = 10_000
 

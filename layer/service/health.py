@@ -16,7 +16,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.http_server import OPEN, Application, Guard, HttpServer, answered
 from pulsar_on_kafka.base.role_state import RoleState, why_not_alive, why_not_ready
-from pulsar_on_kafka.metrics.overview import Page
+from pulsar_on_kafka.metrics.overview import CONTENT_TYPE, Page
 
 _ASK_S: Final = 2.0
 _COUNTS_FOR_S: Final = 3.0
@@ -138,7 +138,7 @@ def _app(registry: CollectorRegistry, health: ServiceHealth, page: Callable[[], 
         if not more.text or environ.get("QUERY_STRING"):  # some of them, by name
             answer: Iterable[bytes] = alone(environ, start_response)
             return answer
-        headers = [("Content-Type", "text/plain; version=0.0.4; charset=utf-8")]
+        headers = [("Content-Type", CONTENT_TYPE)]
         own = generate_latest(registry)
         if "gzip" not in str(environ.get("HTTP_ACCEPT_ENCODING", "")):
             start_response("200 OK", headers)

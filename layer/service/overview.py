@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from pulsar_on_kafka.admin.overview.gathering import EVERY_S, Gatherer
+from pulsar_on_kafka.admin.overview.gathering import EVERY_S
+from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.metrics.overview import Page, page_of
-from pulsar_on_kafka.node.services import Services
 
 _LOOK_S: Final = 5.0
 _PASS_S: Final = 120.0
@@ -18,12 +18,12 @@ _AGAIN_MOST_S: Final = 300.0
 
 
 class OverviewRounds(Worker):
-    """A pass every 30 s. Memory, in the process that gathers: as `Gatherer`, and a page of metrics, some 15 MB with
-    10,000 subscriptions."""
+    """A page every 30 s, of an overview that is 15 s old at most. Memory, in the process that gathers: as `Gatherer`,
+    and a page of metrics, some 15 MB with 10,000 subscriptions."""
 
     def __init__(
         self,
-        services: Services,
+        gatherer: SharedGatherer,
         owned: Callable[[], Sequence[int]],
         *,
         every_s: float = EVERY_S,
@@ -34,11 +34,10 @@ class OverviewRounds(Worker):
         super().__init__(
             "pok-overview", self._round, failing, first_s=look_s, retry=Retry(every_s, _AGAIN_MOST_S), last=self._let_go
         )
-        self._services = services
+        self._gatherer = gatherer
         self._owned = owned
         self._every_s = every_s
         self._look_s = look_s
-        self._gatherer: Gatherer | None = None
         self._page = Page()
         self.start()
 
@@ -51,14 +50,11 @@ class OverviewRounds(Worker):
         if 0 not in self._owned():
             self._let_go()
             return self._look_s
-        if self._gatherer is None:
-            self._gatherer = Gatherer(self._services)
         with self.turns.one():
-            page = page_of(self._gatherer.gather(Deadline.after(_PASS_S)))
-        self._page = page
+            seen = self._gatherer.latest(self, Deadline.after(_PASS_S), within_s=self._every_s / 2)
+            self._page = page_of(seen)
         return self._every_s
 
     def _let_go(self) -> None:
-        gatherer, self._gatherer, self._page = self._gatherer, None, Page()
-        if gatherer is not None:
-            gatherer.close()
+        self._page = Page()
+        self._gatherer.let_go(self)

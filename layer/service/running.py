@@ -8,9 +8,10 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final, Protocol
 
+from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.base.processes import SERVICE, STAND_IN
+from pulsar_on_kafka.base.processes import STAND_IN
 from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
@@ -89,9 +90,10 @@ class RunningRole(Protocol):
 
 class _Maintenance:
     """Whoever maintains partition i of `ledgers` also does the housekeeping of partition i of the topics that are
-    shared out alike. Services gather metrics, too; nobody scrapes a client that stands in for what the cluster has."""
+    shared out alike. Services gather metrics, too (`gatherer`); nobody scrapes a client that stands in for what the
+    cluster has."""
 
-    def __init__(self, node: Node, member: str, deletion: LedgerDeletion) -> None:
+    def __init__(self, node: Node, deletion: LedgerDeletion, member: str, gatherer: SharedGatherer | None) -> None:
         self._maintenance = Maintenance(
             node,
             member=member,
@@ -108,7 +110,7 @@ class _Maintenance:
             NonDurableHousekeeping(node.clock, node.topics, node.subscriptions, node.memberships),
         )
         self._housekeeping = HousekeepingRounds(work, self._maintenance.owned)
-        self._overview = OverviewRounds(node, self._maintenance.owned) if member == SERVICE else None
+        self._overview = OverviewRounds(gatherer, self._maintenance.owned) if gatherer is not None else None
         self._closed = False
 
     def state(self) -> RoleState:
@@ -140,15 +142,18 @@ class RunningRoles:
         names: Collection[RoleName],
         member: str,
         secrets: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        gatherer: SharedGatherer | None = None,
     ) -> None:
         """`member` begins the client ids of its memberships (`base.processes`); `secrets` are more of
-        librdkafka's options for registered clusters, by cluster.
+        librdkafka's options for registered clusters, by cluster. With a `gatherer` maintenance makes metrics of all
+        subscriptions.
 
         Raises:
             LayerError: one of them cannot be begun; then none is.
         """
         self._node = node
         self._secrets = secrets
+        self._gatherer = gatherer
         self._roles: list[RunningRole] = []
         self._client: Client | None
         self._client = client = Client.on(node)
@@ -182,7 +187,7 @@ class RunningRoles:
     def _begin(self, name: RoleName, member: str) -> RunningRole:
         match name:
             case RoleName.MAINTENANCE:
-                return _Maintenance(self._node, member, self._deletion)
+                return _Maintenance(self._node, self._deletion, member, self._gatherer)
             case RoleName.DELETION:
                 return self._deletion.work()
             case RoleName.TRANSACTIONS:

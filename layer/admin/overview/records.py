@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from pulsar_on_kafka.mapping.names.subscription_group import cluster_of
@@ -158,17 +158,22 @@ class Overview:
     subscriptions: tuple[SubscriptionOverview, ...]
     incomplete: tuple[str, ...] = field(default=())
 
-    def of(self, *, tenant: str | None = None, namespace: str | None = None) -> Overview:
-        """What there is of one tenant, or of one namespace."""
+    def of(
+        self, *, tenant: str | None = None, namespace: str | None = None, topics: Collection[str] | None = None
+    ) -> Overview:
+        """What there is of one tenant, of one namespace, or of some topics."""
 
         def wanted(found: str) -> bool:
             return (namespace is None or found == namespace) and (tenant is None or found.partition("/")[0] == tenant)
 
-        kept = {name: wanted(TopicName.parse(name).namespace_name) for name in (each.topic for each in self.topics)}
+        def kept(topic: str) -> bool:
+            return (topics is None or topic in topics) and wanted(TopicName.parse(topic).namespace_name)
+
+        names = {each.topic for each in self.topics if kept(each.topic)}
         return replace(
             self,
             tenants=tuple(dict.fromkeys(each.partition("/")[0] for each in self.namespaces if wanted(each))),
             namespaces=tuple(each for each in self.namespaces if wanted(each)),
-            topics=tuple(each for each in self.topics if kept[each.topic]),
-            subscriptions=tuple(each for each in self.subscriptions if kept.get(each.topic)),
+            topics=tuple(each for each in self.topics if each.topic in names),
+            subscriptions=tuple(each for each in self.subscriptions if each.topic in names),
         )

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import threading
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any
 
 import typer
-from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.base.http_server import HttpServer, answered
 from pulsar_on_kafka.base.lifetimes import told_to_stop
+from pulsar_on_kafka.cli.overview.overview import gathering
 from pulsar_on_kafka.cli.shared.output import CommandFailed, news, write_line
-from pulsar_on_kafka.metrics.cluster import ClusterCollector
+from pulsar_on_kafka.client.values.texts import printable
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.metrics.overview import CONTENT_TYPE, page_of
 
 
 def metrics(
@@ -23,23 +29,43 @@ def metrics(
         typer.Option("--port", min=0, max=65535, help="Answer GET /metrics there until Ctrl-C; 0: a free one."),
     ] = None,
 ) -> None:
-    """Print the backlog, holes and live processes of every subscription, for Prometheus (docs/metrics.md)."""
-    registry = CollectorRegistry()
-    failed: list[str] = []
-    registry.register(ClusterCollector(admin, topics or (), namespace, failed.append if port is None else news))
-    if port is None:
-        write_line(generate_latest(registry).decode().rstrip("\n"))
-        if failed:
-            raise CommandFailed("; ".join(failed))
-        return
-    try:
-        server, thread = start_http_server(port, registry=registry)
-    except OSError as taken:
-        raise CommandFailed(f"port {port} cannot be listened on: {taken.strerror}") from taken
-    news(f"metrics on port {server.server_port}")
+    """Print the metrics of every topic and subscription, for Prometheus (docs/metrics.md)."""
+    wanted = frozenset(str(TopicName.parse(each).base) for each in topics or ())
+    with gathering(admin, None, None if wanted else namespace) as gather:
+
+        def look() -> tuple[bytes, list[str]]:
+            """The page, and which topics are not there."""
+            seen = gather()
+            missing = sorted(wanted - {each.topic for each in seen.topics})
+            text = page_of(seen.of(topics=wanted) if wanted else seen).text
+            return text, [f"topic {printable(name)} does not exist" for name in missing]
+
+        if port is not None:
+            _answer_scrapes(port, look)
+            return
+        text, missing = look()
+        write_line(text.decode().rstrip("\n"))
+        if missing:
+            raise CommandFailed("; ".join(missing))
+
+
+def _answer_scrapes(port: int, look: Callable[[], tuple[bytes, list[str]]]) -> None:
+    turn = threading.Lock()
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        try:
+            with turn:
+                text, missing = look()
+        except (CommandFailed, LayerError) as failure:
+            return answered("503 Service Unavailable", {"reason": str(failure)}, start_response)
+        for line in missing:
+            news(line)
+        start_response("200 OK", [("Content-Type", CONTENT_TYPE)])
+        return [text]
+
+    server = HttpServer("0.0.0.0", port, app)  # noqa: S104 - whoever scrapes is elsewhere
+    news(f"metrics on port {server.port}")
     with told_to_stop(interruptible=True) as stop:
         while not stop.wait(Deadline.after(3600).remaining_s()):
             continue
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    server.close()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from prometheus_client import CollectorRegistry
 
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.lifetimes import told_to_stop
@@ -125,11 +127,13 @@ def serve(
             with _console(settings, extras or (), console, http) as site, told_to_stop(interruptible=True) as stop:
                 admin = _connected(settings, health, site, stop)
                 if admin is not None:
+                    gatherer = SharedGatherer(admin.node)
                     if site is not None:
-                        site.connect(admin)
+                        site.connect(admin, gatherer)
                     admin.node.transactions.limits = limits
                     try:
-                        _run(settings, admin, roles, secrets, health, running, stop, stop_timeout, listening)
+                        begin = partial(RunningRoles, admin.node, roles, SERVICE, secrets, gatherer)
+                        _run(settings, admin, roles, begin, health, running, stop, stop_timeout, listening)
                     finally:
                         if site is not None:
                             site.close(Deadline.after(_CONSOLE_ENDING_S))
@@ -219,14 +223,14 @@ def _run(
     settings: Settings,
     admin: AdminClient,
     roles: set[RoleName],
-    secrets: Mapping[str, Mapping[str, str]],
+    begin: Callable[[], RunningRoles],
     health: ServiceHealth,
     all_running: list[RunningRoles],
     stop: threading.Event,
     stop_timeout_s: float,
     listening: GatewaySettings | None,
 ) -> None:
-    running = RunningRoles(admin.node, roles, SERVICE, secrets)
+    running = begin()
     all_running.append(running)
     kafka = KafkaAnswers(admin.node.admin)
     health.runs(running.states, kafka)

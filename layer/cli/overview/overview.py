@@ -10,9 +10,10 @@ import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.overview.gathering import Gatherer
+from pulsar_on_kafka.admin.overview.ordering import Order, ordered
 from pulsar_on_kafka.admin.overview.records import Overview
 from pulsar_on_kafka.base.deadline import Deadline, pause
-from pulsar_on_kafka.cli.overview.rows import COLUMNS, Order, as_json, caveats, cells, ordered, totals_text
+from pulsar_on_kafka.cli.overview.rows import COLUMNS, as_json, caveats, cells, totals_text
 from pulsar_on_kafka.cli.shared.output import CommandFailed, news, show_pairs, show_table, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.client.values.texts import printable

@@ -1,10 +1,8 @@
-"""Subscriptions as rows of a table: in which order, and in which words. Pure."""
+"""Subscriptions as rows of a table, in words. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from enum import Enum
 from typing import Any, Final
 
 from pulsar_on_kafka.admin.overview.records import Overview, PartitionOverview, SubscriptionOverview
@@ -14,36 +12,6 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 STUCK_MS: Final = 30_000
 """A backlog of which nothing is acknowledged for so long is worth a word."""
-
-
-class Order(str, Enum):
-    BACKLOG = "backlog"
-    RATE = "rate"
-    OLDEST = "oldest"
-    STUCK = "stuck"
-    HOLES = "holes"
-    SUSPECTS = "suspects"
-    DEAD_LETTERS = "dead-letters"
-    TRANSACTIONS = "transactions"
-    NAME = "name"
-
-
-_BY: Final[Mapping[Order, Callable[[SubscriptionOverview], float]]] = {
-    Order.BACKLOG: lambda row: -row.backlog,
-    Order.RATE: lambda row: -(row.acknowledged_per_s or 0.0),
-    Order.OLDEST: lambda row: float("inf") if row.oldest_ms is None else row.oldest_ms,
-    Order.STUCK: lambda row: float("inf") if row.stuck_since_ms is None else row.stuck_since_ms,
-    Order.HOLES: lambda row: -row.holes,
-    Order.SUSPECTS: lambda row: -row.suspects,
-    Order.DEAD_LETTERS: lambda row: -row.dead_letters,
-    Order.TRANSACTIONS: lambda row: -row.open_transactions,
-    Order.NAME: lambda _: 0.0,
-}
-
-
-def ordered(rows: Sequence[SubscriptionOverview], by: Order) -> list[SubscriptionOverview]:
-    """What is worst first; equals by name."""
-    return sorted(rows, key=lambda row: (_BY[by](row), row.topic, row.subscription))
 
 
 COLUMNS: Final = ("subscription", "backlog", "holes", "oldest", "acked/s", "new/s", "run by", "")

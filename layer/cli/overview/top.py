@@ -18,9 +18,10 @@ from rich.table import Table
 from rich.text import Text
 
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.admin.overview.ordering import Order
 from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
 from pulsar_on_kafka.cli.overview.overview import NamespaceOption, OrderOption, TenantOption, gathering
-from pulsar_on_kafka.cli.overview.rows import COLUMNS, Order, age_text, caveats, cells, compact, end_of, totals_text
+from pulsar_on_kafka.cli.overview.rows import COLUMNS, age_text, caveats, cells, compact, end_of, totals_text
 from pulsar_on_kafka.cli.overview.view import HELP, MOVES, View, split_keys
 from pulsar_on_kafka.cli.shared.cursors import LEGEND, drawn
 from pulsar_on_kafka.cli.shared.output import CommandFailed, cell_text, one_line

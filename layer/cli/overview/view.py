@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pulsar_on_kafka.admin.overview.ordering import Order, ordered
 from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
-from pulsar_on_kafka.cli.overview.rows import Order, ordered
 
 KEYS: Final[Mapping[str, Order]] = {
     "b": Order.BACKLOG,

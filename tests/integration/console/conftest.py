@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.base.deadline import Deadline
 from tests.browser import Chromium, chromium, why_no_chromium
 from tests.consoles import EVERY_S, Console, a_console
@@ -16,7 +17,7 @@ from tests.consoles import EVERY_S, Console, a_console
 def console(admin: AdminClient, service_url: str) -> Iterator[Console]:
     """Of the shared broker."""
     with a_console(service_url, every_s=EVERY_S) as made:
-        made.site.connect(admin)
+        made.site.connect(admin, SharedGatherer(admin.node))
         yield made
         made.site.close(Deadline.after(30))
 

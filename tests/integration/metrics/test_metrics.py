@@ -174,12 +174,13 @@ def test_the_cluster_tells_of_subscriptions_that_nobody_serves(service_url: str,
     result = CliRunner().invoke(app, ["--url", service_url, "metrics", topic])
     assert result.exit_code == 0, result.output
     found = of_subscription(result.stdout, "idle")
-    assert found == {
+    expected = {
         "pok_subscription_backlog_entries": 5,
         "pok_subscription_individually_acknowledged_entries": 1,
         "pok_subscription_holes": 1,
         "pok_subscription_processes": 0,
     }
+    assert {name: found[name] for name in expected} == expected
 
 
 def test_statistics_are_logged(service_url: str, unique: Unique, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
@@ -32,7 +33,10 @@ def test_one_service_gathers_and_another_one_takes_over(
     send(client, topic, 5)
     consumer.acknowledge(receive(consumer, 5)[2])
     consumer.close()
-    services = [RunningRoles(each.node, {RoleName.MAINTENANCE}, SERVICE) for each in (admin, admin_elsewhere)]
+    services = [
+        RunningRoles(each.node, {RoleName.MAINTENANCE}, SERVICE, gatherer=SharedGatherer(each.node))
+        for each in (admin, admin_elsewhere)
+    ]
 
     def gathering() -> list[RunningRoles]:
         return [each for each in services if name.encode() in each.page().text]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.console.rows import PAGE, Only, Wanted, rows_of, shown
+from pulsar_on_kafka.admin.overview.ordering import Only, Order
+from pulsar_on_kafka.console.rows import PAGE, Wanted, rows_of, shown
 from tests.many_subscriptions import an_overview
 
 
@@ -45,9 +46,9 @@ def test_kinds_are_counted_and_shown() -> None:
 def test_every_column_sorts_both_ways() -> None:
     for column, of in (
         ("stuck", "stuck_since_ms"),
-        ("topic", "topic"),
+        ("name", "topic"),
         ("holes", "holes"),
-        ("acked", "acknowledged_per_s"),
+        ("rate", "acknowledged_per_s"),
     ):
         one = [getattr(row, of) for row in shown(ROWS, wanted(sort=column)).rows]
         other = [getattr(row, of) for row in shown(ROWS, wanted(sort=f"-{column}")).rows]
@@ -63,5 +64,5 @@ def test_a_head_sorts_the_other_way_when_it_is_clicked_again() -> None:
 
 def test_whatever_a_browser_says_is_taken_for_something() -> None:
     odd = wanted(q="x" * 1000, only="'); drop", sort="nothing", page="-3")
-    assert (len(odd.words), odd.only, odd.sort, odd.page) == (200, Only.ALL, "backlog", 1)
+    assert (len(odd.words), odd.only, odd.sort, odd.page) == (200, Only.ALL, Order.BACKLOG, 1)
     assert wanted(page="٣").page == 1

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.metrics import MetricsCollector
-from pulsar_on_kafka.metrics.cluster import ClusterCollector
 from pulsar_on_kafka.metrics.overview import page_of
 from tests.overviews import overview
 
@@ -17,17 +15,8 @@ OURS = ("pok_", "pulsar_txn_")
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 
 
-class _NoTopics(AdminClient):
-    def __init__(self) -> None:
-        """Of no cluster."""
-
-    def list_topics(self, namespace: str = "public/default") -> list[str]:
-        return []
-
-
 def test_every_metric_is_documented_and_no_other() -> None:
     ours = [family for family in MetricsCollector().collect() if family.name.startswith(OURS)]
-    ours += ClusterCollector(_NoTopics(), (), "public/default", lambda failure: None).collect()
     ours += text_string_to_metric_families(page_of(overview()).text.decode())
     endings = {"counter": "_total", "info": "_info"}
     names = {family.name + endings.get(family.type, "") for family in ours}

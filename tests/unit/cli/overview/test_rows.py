@@ -5,34 +5,17 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka.cli.overview.rows import (
-    Order,
     age_text,
     caveats,
     cells,
     compact,
     end_of,
-    ordered,
     rate_text,
     remarks,
     short_name,
     totals_text,
 )
 from tests.overviews import NOW_MS, TOPIC, overview, stuck, subscription
-
-
-def test_what_is_worst_comes_first_and_equals_by_name() -> None:
-    rows = [subscription("c"), stuck("b", 5, 60), stuck("a", 9, 30), subscription("d")]
-    assert [row.subscription for row in ordered(rows, Order.BACKLOG)] == ["a", "b", "c", "d"]
-    assert [row.subscription for row in ordered(rows, Order.OLDEST)] == ["b", "a", "c", "d"]
-    assert [row.subscription for row in ordered(rows, Order.STUCK)] == ["b", "a", "c", "d"]
-    rows = [subscription("slow", acknowledged_per_s=1.0), subscription("fast", acknowledged_per_s=9.0)]
-    assert [row.subscription for row in ordered(rows, Order.RATE)] == ["fast", "slow"]
-    assert [row.subscription for row in ordered(rows, Order.NAME)] == ["fast", "slow"]
-
-
-def test_every_order_takes_what_is_not_known() -> None:
-    rows = [subscription("a"), stuck("b")]
-    assert all(len(ordered(rows, by)) == 2 for by in Order)
 
 
 def test_a_row_tells_numbers_ages_and_what_is_wrong() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.cli.overview.rows import Order
 from pulsar_on_kafka.cli.overview.view import HELP, KEYS, View, split_keys
 from tests.overviews import TOPIC, overview, stuck, subscription
 
@@ -20,7 +19,7 @@ def press(view: View, *keys: str) -> View:
 
 def test_keys_sort_and_the_help_names_them() -> None:
     assert {key: press(View(), key).order for key in KEYS} == dict(KEYS)
-    assert set(KEYS.values()) == set(Order)
+    assert len(set(KEYS.values())) == len(KEYS)
     assert all(f"{key})" in HELP or f"({key})" in HELP for key in KEYS)
 
 

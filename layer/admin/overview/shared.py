@@ -1,0 +1,62 @@
+"""One gatherer serves all in a process that show overviews of a cluster: whoever wants one takes the latest that is new
+enough, or makes a pass for all."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from pulsar_on_kafka.admin.overview.gathering import Gatherer
+from pulsar_on_kafka.admin.overview.records import Overview
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import DeadlineExceeded
+from pulsar_on_kafka.node.services import Services
+
+
+class SharedGatherer:
+    """Thread-safe; one pass at a time. Memory: as `Gatherer`, and the latest overview, from when somebody asks first
+    until all who asked have let go."""
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        make: Callable[[Services], Gatherer] = Gatherer,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._services = services
+        self._make = make
+        self._monotonic = monotonic
+        self._turn = threading.Lock()
+        self._askers: set[object] = set()
+        self._gatherer: Gatherer | None = None
+        self._seen: tuple[Overview, float] | None = None
+
+    def latest(self, asker: object, deadline: Deadline, *, within_s: float) -> Overview:
+        """One whose pass began within the last `within_s`. `asker` is kept until it lets go.
+
+        Raises:
+            StoreError: Kafka cannot be asked now.
+        """
+        if not self._turn.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX)):
+            raise DeadlineExceeded("overview: the pass under way takes too long")
+        try:
+            self._askers.add(asker)
+            if self._gatherer is None:
+                self._gatherer = self._make(self._services)
+            began_s = self._monotonic()
+            if self._seen is None or began_s - self._seen[1] > within_s:
+                self._seen = self._gatherer.gather(deadline), began_s
+            return self._seen[0]
+        finally:
+            self._turn.release()
+
+    def let_go(self, asker: object) -> None:
+        """Waits for a pass that is under way; a second call does nothing."""
+        with self._turn:
+            self._askers.discard(asker)
+            if self._askers or self._gatherer is None:
+                return
+            gatherer, self._gatherer, self._seen = self._gatherer, None, None
+        gatherer.close()
