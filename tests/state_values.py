@@ -76,6 +76,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Skip,
     TellConsumers,
     ToldConsumer,
+    ToldHolder,
     ToldWaiting,
     encode_answer,
     encode_request,
@@ -418,6 +419,10 @@ VALUES: Final[Mapping[str, Case]] = {
     "consumers told that are waited for": Case(
         encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (), (ToldWaiting("pok-2", "b", 7, 1.5),))
     ),
+    "consumers told, and who holds an entry": Case(
+        encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (), (), ToldHolder("pok-2", "b"))
+    ),
+    "consumers of an entry": Case(encode_request, decode_request, Request(b"12345678", _LIFE, TellConsumers(2, 17))),
     "lease's take-over": Case(encode_lease, decode_lease, TakeOver(_LIFE, _SESSION, 300)),
     "lease": Case(
         encode_lease,

@@ -8,6 +8,7 @@ from pulsar_on_kafka.admin.letters import DeadLetter, DeadLetterTopic, LetterFil
 from pulsar_on_kafka.admin.shown_messages import ShownMessage
 from pulsar_on_kafka.admin.stats import (
     ConsumerStats,
+    EntryHolder,
     PartitionCursorStats,
     PublisherStats,
     SubscriptionStats,
@@ -33,6 +34,7 @@ __all__ = [
     "CoordinatorStats",
     "DeadLetter",
     "DeadLetterTopic",
+    "EntryHolder",
     "LedgerCost",
     "LedgerInfo",
     "LetterFilter",

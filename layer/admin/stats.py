@@ -88,6 +88,17 @@ class ConsumerStats:
 
 
 @dataclass(frozen=True, slots=True)
+class EntryHolder:
+    """The consumer that an entry was handed to, and that has neither acknowledged nor refused it."""
+
+    consumer_name: str
+    process: str
+    """As of `ConsumerStats`."""
+    owner: str
+    """The process that owns the partition; another one where the entry was leased."""
+
+
+@dataclass(frozen=True, slots=True)
 class PublisherStats:
     """One producer, as its process last told (at most 3 s ago). Source: Pulsar's `PublisherStats`.
 

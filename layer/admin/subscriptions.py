@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
-from pulsar_on_kafka.admin.stats import ConsumerStats, PartitionCursorStats, SubscriptionStats
+from pulsar_on_kafka.admin.stats import ConsumerStats, EntryHolder, PartitionCursorStats, SubscriptionStats
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over
@@ -17,7 +17,14 @@ from pulsar_on_kafka.cursor.saved import Recovered, UnreadableCursor
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import AcknowledgeUpTo, SaveNow, Seek, Skip, Wish
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
+    AcknowledgeUpTo,
+    SaveNow,
+    Seek,
+    Skip,
+    TellConsumers,
+    Wish,
+)
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.metadata.topics import Topic
@@ -142,6 +149,17 @@ class SubscriptionAdmin(AdminContext):
                 for c in of_it.consumers
             ]
         return stats
+
+    def entry_holder(self, topic: str, subscription: str, partition: int, offset: int) -> EntryHolder | None:
+        """Who holds the entry at an offset (Shared and Key_Shared); None: no consumer, or its partition's owner does
+        not tell. Every process is asked, and has three seconds to tell."""
+        deadline = self._deadline()
+        found = self._subscription(topic, subscription, deadline)
+        told = self.node.memberships.live_cursors.consumers(found, deadline, TellConsumers(partition, offset))
+        for owner, of_it in told.items():
+            if of_it is not None and of_it.holder is not None:
+                return EntryHolder(of_it.holder.name, of_it.holder.member or owner, owner)
+        return None
 
     def subscription_cursors(self, topic: str, subscription: str, *, fresh: bool = False) -> list[PartitionCursor]:
         """Each partition's cursor with all of its holes, and what they cost on Kafka, as last saved; disturbs nobody.

@@ -170,7 +170,10 @@ class Pages:
         within = cursor is not None and cursor.start <= offset < cursor.end
         wanted = cursor.message_id(offset) if cursor is not None and within else None
         held = self._asked(problems, self._site.held, topic, name)
-        found = self._overview_of(topic, name)
+        owner = _owner(self._overview_of(topic, name), number)
+        fate = cursor.fate(offset) if cursor is not None and within else None
+        holds = owner and fate is not None and not fate.acknowledged
+        holder = self._asked(problems, self._site.holder, topic, name, number, offset) if holds else None
         return self._page(
             "message.html",
             request,
@@ -181,8 +184,9 @@ class Pages:
             cursor=cursor,
             wanted=wanted,
             messages=None if wanted is None else self._asked(problems, self._site.message, topic, wanted),
-            fate=cursor.fate(offset) if cursor is not None and within else None,
-            owner=_owner(found, number),
+            fate=fate,
+            owner=owner,
+            holder=None if holder is None else holder.value,
             holders=[each.txn for each in ([] if held is None else held.value) if _holds(each, number, offset)],
             problems=list(dict.fromkeys(problems)),
         )

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 from pulsar_on_kafka.admin import (
     AdminClient,
     ConsumerStats,
+    EntryHolder,
     LedgerInfo,
     PartitionCursor,
     SubscriptionStats,
@@ -155,6 +156,11 @@ class Site:
 
     def consumers(self, topic: str, name: str) -> Answer[Sequence[ConsumerStats]]:
         return self._asked(("consumers", topic, name), lambda admin: admin.subscription_consumers(topic, name))
+
+    def holder(self, topic: str, name: str, partition: int, offset: int) -> Answer[EntryHolder | None]:
+        return self._asked(
+            ("holder", topic, name, partition, offset), lambda admin: admin.entry_holder(topic, name, partition, offset)
+        )
 
     def held(self, topic: str, name: str) -> Answer[Sequence[TransactionInPendingAck]]:
         """What transactions hold of a subscription."""

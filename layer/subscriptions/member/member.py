@@ -22,7 +22,9 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Answer,
     CursorTransactionRequest,
     Request,
+    TellConsumers,
     ToldConsumer,
+    ToldHolder,
     ToldWaiting,
 )
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
@@ -193,10 +195,13 @@ class SubscriptionMember:
         """`stats` for somebody who asks several members at once."""
         return self.run(lambda: self._serving.stats())
 
-    def ask_consumers(self) -> Future[tuple[tuple[ToldConsumer, ...], tuple[ToldWaiting, ...]]]:
-        """This process's consumers, as operators see them, and whom its partitions' messages wait for; the first 1,000
-        of each."""
-        return self.run(lambda: (self._serving.tell_consumers(), self._serving.tell_waiting()))
+    def ask_consumers(
+        self, wish: TellConsumers
+    ) -> Future[tuple[tuple[ToldConsumer, ...], tuple[ToldWaiting, ...], ToldHolder | None]]:
+        """This process's consumers, as operators see them, and whom its partitions' messages wait for, the first 1,000
+        of each; and who holds the entry that is asked about, if that can be told here."""
+        serving = self._serving
+        return self.run(lambda: (serving.tell_consumers(), serving.tell_waiting(), serving.tell_holder(wish)))
 
     def delivered(self) -> int:
         return sum(endpoint.delivered for endpoint in self._own_consumers())

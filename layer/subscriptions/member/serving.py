@@ -20,7 +20,9 @@ from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsume
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     CursorTransactionRequest,
+    TellConsumers,
     ToldConsumer,
+    ToldHolder,
     ToldWaiting,
 )
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
@@ -34,6 +36,7 @@ from pulsar_on_kafka.subscriptions.member.saving import STORE_TIMEOUT_S
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionStats
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
 
 _log = logging.getLogger(__name__)
 
@@ -406,6 +409,16 @@ class Serving:
                 found[each.member, each.consumer] = (messages + each.messages, max(for_s, each.for_s))
         told = (ToldWaiting(*who, messages, for_s) for who, (messages, for_s) in found.items())
         return tuple(islice(told, _MOST_TOLD))
+
+    def tell_holder(self, wish: TellConsumers) -> ToldHolder | None:
+        """None: the partition is not this process's, or no consumer of a Shared or Key_Shared subscription has the
+        entry."""
+        owned = self._owned.get(wish.partition)
+        feed = None if owned is None else owned.holders.get(wish.offset)
+        if feed is None:
+            return None
+        endpoint = feed.endpoint
+        return ToldHolder(endpoint.node if isinstance(endpoint, RemoteEndpoint) else "", endpoint.name)
 
     def tell_consumers(self) -> tuple[ToldConsumer, ...]:
         """This process's consumers, as operators see them; the first 1,000."""

@@ -58,6 +58,7 @@ _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 2.0
 _BUSY_PAUSE_S: Final = 0.1
 _TELL_S: Final = 3.0
+_OF_NO_ENTRY: Final = TellConsumers()
 
 
 class LiveCursors:
@@ -167,9 +168,11 @@ class LiveCursors:
             if deadline.passed():
                 raise errors.DeadlineExceeded(_late(subscription, [], members))
 
-    def consumers(self, subscription: Subscription, deadline: Deadline) -> dict[str, ConsumersTold | None]:
-        """What every live process tells of its consumers, by the client id of its membership; None for one that does
-        not tell in time: it hangs, or may not read `deliveries`.
+    def consumers(
+        self, subscription: Subscription, deadline: Deadline, wish: TellConsumers = _OF_NO_ENTRY
+    ) -> dict[str, ConsumersTold | None]:
+        """What every live process tells of its consumers, and of who holds the entry of the `wish`, by the client id of
+        its membership; None for one that does not tell in time: it hangs, or may not read `deliveries`.
 
         Raises:
             NotAuthorized: `deliveries` may not be read or written by this client.
@@ -180,7 +183,7 @@ class LiveCursors:
         if not members:
             return {}
         topic, told = str(subscription.topic.name), dict[str, ConsumersTold]()
-        request = _request(subscription, subscription.incarnation, TellConsumers())
+        request = _request(subscription, subscription.incarnation, wish)
         complete = threading.Event()
 
         def heard(records: Sequence[Heard]) -> None:

@@ -16,10 +16,12 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Answer,
     CloseConsumers,
     ConsumersTold,
+    CursorLife,
     CursorTransactionRequest,
     Request,
     TellConsumers,
     ToldConsumer,
+    ToldHolder,
     ToldWaiting,
     encode_answer,
     encode_told,
@@ -107,7 +109,7 @@ class OwnerEar:
             if isinstance(found.wish, CloseConsumers):
                 self._close(key, found)
             elif isinstance(found.wish, TellConsumers):
-                self._tell(key, found)
+                self._tell(key, found.id, found.life, found.wish)
             elif key.partition in owned and found.id not in self._waiting and len(self._waiting) < _MOST_WAITING:
                 self._waiting.add(found.id)
                 mine.append((key, found))
@@ -145,15 +147,15 @@ class OwnerEar:
                 )
             )
 
-    def _tell(self, key: DeliveryKey, request: Request) -> None:
-        if request.life.subscription_incarnation != self._subscription.incarnation:
+    def _tell(self, key: DeliveryKey, request_id: bytes, life: CursorLife, wish: TellConsumers) -> None:
+        if life.subscription_incarnation != self._subscription.incarnation:
             return
 
-        def told(done: Future[tuple[tuple[ToldConsumer, ...], tuple[ToldWaiting, ...]]]) -> None:
+        def told(done: Future[tuple[tuple[ToldConsumer, ...], tuple[ToldWaiting, ...], ToldHolder | None]]) -> None:
             if done.exception() is None:
-                self._answering.write([(key, ConsumersTold(request.id, self._client_id, *done.result()))])
+                self._answering.write([(key, ConsumersTold(request_id, self._client_id, *done.result()))])
 
-        self._member.ask_consumers().add_done_callback(told)
+        self._member.ask_consumers(wish).add_done_callback(told)
 
     def _executed(self, asked: Sequence[tuple[DeliveryKey, Request]], done: Future[list[Answer | None]]) -> None:
         """In the member's thread."""

@@ -102,7 +102,11 @@ class CloseConsumers:
 
 @dataclass(frozen=True, slots=True)
 class TellConsumers:
-    """Every process tells of its consumers (`ConsumersTold`)."""
+    """Every process tells of its consumers (`ConsumersTold`), and whoever owns the partition, who holds the entry at
+    the offset; -1: of none."""
+
+    partition: Int64 = -1
+    offset: Int64 = -1
 
 
 Wish = Seek | AcknowledgeUpTo | Acknowledge | Skip | SaveNow | CloseConsumers | TellConsumers
@@ -169,6 +173,14 @@ class ToldWaiting:
 
 
 @dataclass(frozen=True, slots=True)
+class ToldHolder:
+    """A consumer holds the entry that was asked about. `member`: client id of its process; '' for who tells."""
+
+    member: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class ConsumersTold:
     """A process, known by the client id of its membership, answers the request with this id."""
 
@@ -177,6 +189,7 @@ class ConsumersTold:
     consumers: tuple[ToldConsumer, ...]
     waiting: tuple[ToldWaiting, ...] = ()
     """Of the partitions that it owns."""
+    holder: ToldHolder | None = None
 
 
 # In JSON ids are hexadecimal, and what is binary is base64.
@@ -223,9 +236,15 @@ class _Told(msgspec.Struct, omit_defaults=True):
     member: str
     consumers: tuple[ToldConsumer, ...]
     waiting: tuple[ToldWaiting, ...] = ()
+    holder: ToldHolder | None = None
 
 
-_SaidWish: TypeAlias = Seek | AcknowledgeUpTo | _Acknowledge | Skip | SaveNow | CloseConsumers | TellConsumers | _Hold
+class _Consumers(msgspec.Struct, omit_defaults=True):
+    partition: Int64 = -1
+    offset: Int64 = -1
+
+
+_SaidWish: TypeAlias = Seek | AcknowledgeUpTo | _Acknowledge | Skip | SaveNow | CloseConsumers | _Consumers | _Hold
 _LEDGERS: Final = Whole("cursor request", table(VARINT, HOLES))
 _ACKS: Final = Whole("cursor request", ACK)
 _HEADS: Final = msgspec.json.Decoder(_Head)
@@ -239,15 +258,21 @@ _WISHES: Final[Mapping[str, type[_SaidWish]]] = {
     "skip": Skip,
     "save": SaveNow,
     "close": CloseConsumers,
-    "consumers": TellConsumers,
+    "consumers": _Consumers,
     "hold": _Hold,
 }
 _SAID: Final[JsonRecords[_SaidWish]] = JsonRecords("cursor request", _WISHES, tag="ask")
 
 
 def encode_request(request: Request) -> bytes:
-    wish = request.wish
-    said = _Acknowledge(_LEDGERS.encode(wish.ledgers)) if isinstance(wish, Acknowledge) else wish
+    said: _SaidWish
+    match request.wish:
+        case Acknowledge(ledgers):
+            said = _Acknowledge(_LEDGERS.encode(ledgers))
+        case TellConsumers(partition, offset):
+            said = _Consumers(partition, offset)
+        case wish:
+            said = wish
     return _SAID.encode(said, id=request.id.hex(), life=request.life)
 
 
@@ -262,7 +287,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def encode_told(told: ConsumersTold) -> bytes:
-    return _TOLD.encode(_Told(told.id.hex(), told.member, told.consumers, told.waiting))
+    return _TOLD.encode(_Told(told.id.hex(), told.member, told.consumers, told.waiting, told.holder))
 
 
 def decode(value: bytes) -> Request | CursorTransactionRequest | Answer | ConsumersTold | None:
@@ -281,7 +306,7 @@ def decode(value: bytes) -> Request | CursorTransactionRequest | Answer | Consum
         return Answer(_id(answer.answer), answer.result, answer.refused, answer.reason)
     if head.told is not None:
         told = _TOLD.decode(value)
-        return ConsumersTold(_id(told.told), told.member, told.consumers, told.waiting)
+        return ConsumersTold(_id(told.told), told.member, told.consumers, told.waiting, told.holder)
     return _request(value) if isinstance(head.ask, str) and head.ask in _WISHES else None
 
 
@@ -295,6 +320,8 @@ def _request(value: bytes) -> Request | CursorTransactionRequest:
             return CursorTransactionRequest(request_id, asked.life, TxnId(*txn), _ACKS.decode(ack), again)
         case _Acknowledge(ledgers):
             return Request(request_id, asked.life, Acknowledge(_LEDGERS.decode(ledgers)))
+        case _Consumers():
+            return Request(request_id, asked.life, TellConsumers(said.partition, said.offset))
         case _:
             return Request(request_id, asked.life, said)
 

@@ -13,7 +13,8 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.schema import Integer, JsonSchema, Record, String
 from tests.consoles import Console, refused_payments, text_of
-from tests.steps import EARLIEST, SHARED, Process, Unique
+from tests.integration.subscriptions.test_leased_messages import two
+from tests.steps import EARLIEST, SHARED, Process, Unique, receive, send
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -60,9 +61,33 @@ def test_a_subscription_its_holes_its_consumers_and_a_message(
     assert "State unacknowledged" in message
     assert '"number": 4' in message
     assert "Key k4" in message
-    assert "which owns the partition" in message
+    assert f"Held by consumer {consumer.consumer_name()} of " in message
     assert "State acknowledged" in console.text("/message", partition=0, offset=5, **where)
     assert "The log of partition 0 has 0 to 39." in console.text("/message", partition=0, offset=40, **where)
+
+
+def test_a_leased_message_names_who_holds_it(
+    process: Process, admin: AdminClient, console: Console, unique: Unique
+) -> None:
+    topic = unique("orders")
+    owner, consumer = two(process, topic, receiver_queue_size=4)
+    send(process(), topic, 6)
+    assert len(receive(consumer, 4)) == 4
+    assert len(receive(owner, 2)) == 2
+    name = consumer.subscription_name()
+    leased, own = (admin.entry_holder(topic, name, 0, offset) for offset in (0, 4))
+    assert leased is not None
+    assert own is not None
+    assert (leased.consumer_name, own.consumer_name) == (consumer.consumer_name(), owner.consumer_name())
+    assert leased.owner == own.owner == own.process != leased.process
+    link = f'href="/subscription?topic={quote(full(topic), safe="")}&amp;name={name}"'
+    until(lambda: link in console.get("/", q=topic), "the subscription to be gathered")
+    where = {"topic": full(topic), "name": name, "partition": 0}
+    message = console.text("/message", offset=0, **where)
+    assert f"Held by consumer {consumer.consumer_name()} of " in message
+    assert "leased by" in message
+    assert "leased by" not in console.text("/message", offset=4, **where)
+    assert admin.entry_holder(topic, name, 0, 6) is None
 
 
 def test_dead_letters_are_put_back_by_their_form_and_by_no_other(

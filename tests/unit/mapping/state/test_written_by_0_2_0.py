@@ -9,8 +9,13 @@ from pulsar_on_kafka.mapping.state.state_keys import decode_key, encode_key
 from tests.state_values import VALUES
 from tests.written_by_0_2_0 import KEYS, WRITTEN
 
-SINCE = {"commit with floors", "consumers told that are waited for"}
-"""What 0.2.0 did not write. It refuses to read floors (CHANGELOG), and passes over who is waited for."""
+SINCE = {
+    "commit with floors",
+    "consumers told that are waited for",
+    "consumers told, and who holds an entry",
+    "consumers of an entry",
+}
+"""What 0.2.0 did not write. It refuses to read floors (CHANGELOG), and passes over who is waited for, and who holds."""
 THEN = sorted(VALUES.keys() - SINCE)
 
 
