@@ -133,6 +133,10 @@ class Bundles:
         found = None if bundle in self._own else self._seen.get(bundle)
         return None if found == self.url else found
 
+    def others(self) -> set[str]:
+        """The addresses of all other gateways that serve anything."""
+        return set(self._seen.values()) - {self.url}
+
     def cut_off(self, now_s: float) -> bool:
         """Others serve by now what was this gateway's, and it cannot ask who."""
         lost = self._lost_s is not None and now_s - max(self._lost_s, self._heard_s) >= CUT_OFF_S

@@ -127,6 +127,7 @@ class Gateway:
 
     async def _end(self) -> None:
         self._server.close()
+        await self._sharing.end()
         connections = list(self._serving.connections)
         for connection in connections:
             connection.end("the gateway stops")

@@ -15,6 +15,7 @@ from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
 from pulsar_on_kafka.base.processes import is_over, process_of, this_process
 from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.gateway.bundles import Bundles, Member, member_name, url_of
+from pulsar_on_kafka.gateway.peers import Peers
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
 from pulsar_on_kafka.mapping.state.instances import Instance
@@ -23,8 +24,9 @@ from pulsar_on_kafka.node.node import Node
 
 _log: Final = logging.getLogger(__name__)
 
-PATIENCE_S: Final = 5.0
-"""How long a client waits for a bundle that is between owners, before it is told to look again."""
+PATIENCE_S: Final = 8.0
+"""How long a client waits for a bundle that is between owners, or whose owner does not answer, before it is told so: a
+session of Kafka's, and a rebalance."""
 _AGAIN_S: Final = 0.2
 _ANSWER_S: Final = 2.0
 
@@ -58,7 +60,9 @@ class Sharing:
         self._changed = changed
         self._lock = threading.Lock()
         self._bundles = Bundles(url)
+        self._peers = Peers(loop, node.clock, self._tell)
         self._waiting: list[_Waiting] = []
+        self._again: asyncio.TimerHandle | None = None
         self._handed_over = threading.Event()
         self._group_id = fleets_group(node.settings.instance, fleet)
         self._worker = Worker(
@@ -71,7 +75,7 @@ class Sharing:
         self._worker.start()
 
     def ask(self, bundle: int, then: Callable[[str | None], None]) -> None:
-        """Call `then` with the address of who serves the bundle, at once where it is known; None: nobody within 5 s."""
+        """Call `then` with the address of who serves the bundle, at once where it is known; None: nobody within 8 s."""
         found = self._known(bundle)
         if found is not None:
             then(found)
@@ -98,6 +102,10 @@ class Sharing:
         self._handed_over.wait(deadline.remaining_s())
         with self._lock:
             return self._bundles.elsewhere(0) is not None
+
+    async def end(self) -> None:
+        """Ask other gateways nothing any more; in the loop, before `close`."""
+        await self._peers.end()
 
     def close(self, deadline: Deadline) -> None:
         """End both threads; a second call does nothing."""
@@ -159,11 +167,16 @@ class Sharing:
     # The loop -----------------------------------------------------------------------------------------------------
 
     def _known(self, bundle: int) -> str | None:
+        """None: that has to be asked, or the gateway that serves it does not answer."""
         with self._lock:
-            return self._bundles.known(bundle, self._node.clock.monotonic())
+            found = self._bundles.known(bundle, self._node.clock.monotonic())
+        return found if found is None or found == self._url or self._peers.is_there(found) else None
 
     def _tell(self) -> None:
         now_s = self._node.clock.monotonic()
+        with self._lock:
+            others = self._bundles.others()
+        self._peers.are(others)
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             found = self._known(each.bundle)
@@ -175,5 +188,9 @@ class Sharing:
                     found = self._bundles.owner(each.bundle, now_s)
             each.then(found)
         self._changed()
-        if self._waiting:
-            self._loop.call_later(_AGAIN_S, self._worker.wake)
+        if self._waiting and self._again is None:
+            self._again = self._loop.call_later(_AGAIN_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._again = None
+        self._worker.wake()

@@ -259,15 +259,19 @@ class Gateway:
     def _tell(self) -> None:
         now_s, waiting, self.waiting = self.world.now_s, self.waiting, []
         for each in waiting:
-            found = self.bundles.known(each.bundle, now_s)
+            found = self._known(each.bundle)
             if found is None and now_s < each.since_s + PATIENCE_S:
                 self.waiting.append(each)
             else:
                 each.then(found or self.bundles.owner(each.bundle, now_s))
         self._follow()
 
-    def _ask(self, connection: Connection, bundle: int, then: Callable[[str | None], None]) -> None:
+    def _known(self, bundle: int) -> str | None:
         found = self.bundles.known(bundle, self.world.now_s)
+        return found if found is None or found == self.url or self.world.answers(found) else None
+
+    def _ask(self, connection: Connection, bundle: int, then: Callable[[str | None], None]) -> None:
+        found = self._known(bundle)
         if found is None:
             self.waiting.append(Waiting(connection, bundle, self.world.now_s, then))
         else:
@@ -524,6 +528,10 @@ class World:
     def at(self, url: str) -> Gateway | None:
         return next((gateway for gateway in self.living() if gateway.url == url), None)
 
+    def answers(self, url: str) -> bool:
+        gateway = self.at(url)
+        return gateway is not None and self.now_s >= gateway.stopped_until
+
     def service_urls(self) -> list[str]:
         """Of the client's service URL; some of them may be dead."""
         return [gateway.url for gateway in self.gateways[-4:]]
@@ -550,7 +558,7 @@ class World:
             for each in self.living()
             if each.url != gateway.url
             and self.fleet.knows(each.name)
-            and self.now_s - self.fleet.joined_s[each.name] > 1  # it could know of them
+            and self.now_s - max(self.fleet.joined_s[each.name], gateway.stopped_until) > 1  # it could know of them
         ]
         left = bool(gateway.producers or gateway.consumers)
         assert late or not (left and others), f"{gateway.name} ends with clients beside {others[0].name}"
