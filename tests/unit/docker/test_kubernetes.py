@@ -48,7 +48,8 @@ def deployments() -> dict[str, dict[str, Any]]:
         for document in yaml.safe_load_all(file.read_text(encoding="utf-8")):
             if document["kind"] == "Service":
                 continue
-            assert (document["apiVersion"], document["kind"]) == ("apps/v1", "Deployment")
+            assert document["apiVersion"] == "apps/v1"
+            assert document["kind"] == ("StatefulSet" if "serviceName" in document["spec"] else "Deployment")
             found[document["metadata"]["name"]] = document
     return found
 
@@ -95,7 +96,7 @@ def test_every_role_has_one_deployment() -> None:
     assert [role.value for role in copying["only"]] == ["replication"]
 
 
-def test_the_gateway_has_its_own_deployment_and_a_name_for_clients() -> None:
+def test_gateways_have_names_of_their_own_that_clients_reach() -> None:
     one, pod = container("pok-gateway"), deployments()["pok-gateway"]["spec"]["template"]["spec"]
     said = understood(*one["args"][:-1])  # without the file that is not here
     assert one["args"][-1] == "--kafka-config=/etc/pok/client.properties"
@@ -108,7 +109,11 @@ def test_the_gateway_has_its_own_deployment_and_a_name_for_clients() -> None:
         for each in yaml.safe_load_all((MANIFESTS / "gateway.yaml").read_text(encoding="utf-8"))
         if each["kind"] == "Service"
     )
-    assert service["metadata"]["name"] == said["advertised"]
+    name = service["metadata"]["name"]
+    assert deployments()["pok-gateway"]["spec"]["serviceName"] == name
+    assert said["advertised"] == f"$(POD_NAME).{name}"
+    assert "POD_NAME" in {each["name"] for each in one["env"]}
+    assert service["spec"]["clusterIP"] == "None"  # headless
     assert service["spec"]["selector"] == deployments()["pok-gateway"]["spec"]["selector"]["matchLabels"]
     assert [each["targetPort"] for each in service["spec"]["ports"]] == ["pulsar"]
 
