@@ -15,6 +15,7 @@ from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.context import methods_within
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
+from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.compat.secured import ADMIN, Logins
 from pulsar_on_kafka.metadata.policies import (
     BACKLOG_QUOTA_LIMIT_SIZE,
@@ -333,7 +334,8 @@ class LayerAdmin:
         self._client.reset_cursor(topic, subscription, timestamp_ms=timestamp_ms)
 
     def reset_cursor_to(self, topic: str, subscription: str, message_id: Any) -> None:
-        self._client.reset_cursor(topic, subscription, message_id=message_id)
+        """`message_id` is of our SDK, or of an official client on a gateway."""
+        self._client.reset_cursor(topic, subscription, message_id=MessageId.deserialize(message_id.serialize()))
 
     def set_deduplication(self, where: str, *, enabled: bool | None) -> None:
         if enabled is None:

@@ -135,8 +135,9 @@ class BadDifferences(Exception):
     """A file of explained differences that cannot be used; the message is one line."""
 
 
-def read_differences(file: Path) -> dict[str, str]:
-    """Reasons by the scenario's name, from a TOML file of `"area.scenario" = "why this difference is wanted"`.
+def read_differences(file: Path, *, of_gateway: bool = False) -> dict[str, str]:
+    """Reasons by the scenario's name, from a TOML file of `"area.scenario" = "why this difference is wanted"`; those of
+    a gateway stand in its table `gateway`.
 
     Raises:
         BadDifferences: the file is not there, is no TOML, or holds something else than reasons.
@@ -147,7 +148,10 @@ def read_differences(file: Path) -> dict[str, str]:
         raise BadDifferences(f"{file} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise BadDifferences(f"{file} is no TOML: {error}") from error
-    for name, reason in found.items():
+    gateways = found.pop("gateway", {})
+    if not isinstance(gateways, dict):
+        raise BadDifferences(f"{file}: expected gateway to be a table of reasons, got {gateways!r:.60}")
+    for name, reason in (*found.items(), *gateways.items()):
         if not isinstance(reason, str) or not reason.strip():
             raise BadDifferences(f'{file}: expected "{name}" = "a reason", got {reason!r:.60}')
-    return {name: str(reason) for name, reason in found.items()}
+    return dict(gateways if of_gateway else found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import select
 import signal
 import subprocess
 import sys
@@ -12,10 +13,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import IO, Final
 
 import msgspec
 
@@ -115,9 +117,9 @@ class Session:
     ) -> CompatReport:
         """Play `scenarios` of the `known` ones; `progress` hears of each as it is finished."""
         started = _CLOCK.monotonic()
-        workers = _Workers()
         run_id = f"compat-{secrets.token_hex(4)}"
         with ExitStack() as stack:
+            workers = stack.enter_context(_Workers())
             java = self._java(stack, scenarios)
             pool = stack.enter_context(ThreadPoolExecutor(max_workers=self.jobs, thread_name_prefix="compat"))
             pairs = [
@@ -142,7 +144,7 @@ class Session:
             tuple(comparisons),
             stale_explanations(explanations, known, comparisons),
             self.pulsar.url,
-            self.kafka.url,
+            self.kafka.gateway or self.kafka.url,
             _CLOCK.monotonic() - started,
         )
 
@@ -170,9 +172,9 @@ class Session:
             output = Path(directory) / "output"
             folders = [str(folder.resolve()) for folder in self.folders]
             driver = java if by_java and target.has_official_clients and isinstance(java, JavaAddress) else None
-            job = Job(scenario.name, target, unique, str(result), folders, driver)
+            job = Job(scenario.name, target, unique, str(result), str(output), folders, driver)
             started = _CLOCK.monotonic()
-            status = workers.run(msgspec.json.encode(job), output, scenario.time_limit_s)
+            status = workers.run(msgspec.json.encode(job), scenario.time_limit_s)
             played = _side_result(status, result, output, scenario.time_limit_s, _CLOCK.monotonic() - started)
             fallback = (scenario.client.value if target.has_official_clients else side.value,)
             return played if played.driven_by else replace(played, driven_by=fallback)
@@ -190,46 +192,87 @@ def _settled(
 
 
 class _Workers:
+    """Processes that fork for each job: as many as play at a time, each with all that scenarios import."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._all: list[subprocess.Popen[bytes]] = []
+        self._free: list[subprocess.Popen[bytes]] = []
+        self._playing: set[int] = set()
         self._stopped = False
 
-    def run(self, job: bytes, output: Path, time_limit_s: float) -> int | None:
-        """A worker's exit status; None when it was killed for being late."""
-        with output.open("wb") as sink, self._lock:
+    def __enter__(self) -> _Workers:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        for worker in self._all:
+            with worker:  # waited for
+                pass
+
+    def run(self, job: bytes, time_limit_s: float) -> int | None:
+        """How the job's process ended; None when it was killed for being late."""
+        worker = self._take()
+        with self._lock:  # so that `kill` finds each that has begun
             if self._stopped:
                 return None
-            worker = subprocess.Popen(
-                [sys.executable, "-m", "pulsar_on_kafka.compat.worker"],
-                stdin=subprocess.PIPE,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # so that a worker is killed with whatever it started
-            )
-            self._running.add(worker)
-        try:
-            worker.communicate(job, timeout=time_limit_s)
-        except subprocess.TimeoutExpired:
-            _kill(worker)
-            worker.wait()
-            return None
-        finally:
-            with self._lock:
-                self._running.discard(worker)
-        return worker.returncode
+            _tell(worker, job)
+            process = _answer(worker)
+            self._playing.add(process)
+        late = not select.select([_said(worker)], [], [], time_limit_s)[0]
+        if late:
+            _kill(process)
+        status = _answer(worker)
+        with self._lock:
+            self._playing.discard(process)
+            self._free.append(worker)
+        return None if late else status
+
+    def _take(self) -> subprocess.Popen[bytes]:
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            command = [sys.executable, "-m", "pulsar_on_kafka.compat.worker"]
+            worker = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            self._all.append(worker)
+        _answer(worker)  # it has imported everything
+        return worker
 
     def kill(self) -> None:
-        """End all of them, and start no more."""
+        """End all of them with what they play, and start no more."""
         with self._lock:
             self._stopped = True
-            for worker in self._running:
-                _kill(worker)
+            for process in self._playing:
+                _kill(process)
+            for worker in self._all:
+                worker.kill()
 
 
-def _kill(worker: subprocess.Popen[bytes]) -> None:
-    if worker.poll() is None:
-        os.killpg(worker.pid, signal.SIGKILL)
+def _tell(worker: subprocess.Popen[bytes], job: bytes) -> None:
+    assert worker.stdin is not None  # noqa: S101 - a pipe
+    worker.stdin.write(job + b"\n")
+
+
+def _said(worker: subprocess.Popen[bytes]) -> IO[bytes]:
+    assert worker.stdout is not None  # noqa: S101 - a pipe
+    return worker.stdout
+
+
+def _answer(worker: subprocess.Popen[bytes]) -> int:
+    line = _said(worker).readline()
+    if not line:
+        raise RuntimeError(f"a worker of the harness ended with {worker.wait()}, see what it said")
+    return int(line)
+
+
+def _kill(process: int) -> None:
+    """With whatever it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process, signal.SIGKILL)
+    with suppress(ProcessLookupError):  # one that has just begun leads no group yet
+        os.kill(process, signal.SIGKILL)
 
 
 def _side_result(status: int | None, result: Path, output: Path, time_limit_s: float, seconds: float) -> SideResult:

@@ -1,19 +1,23 @@
-"""One side of one scenario, in a process of its own: `python -m compat.worker`, a `Job` on standard input.
+"""One side of one scenario, in a process of its own: `python -m compat.worker`, a `Job` a line on standard input.
 
+This process imports everything, says so, and forks for each job: it says the process's id, and how that ended. Each is
+a line with a number.
 What happens goes to the job's file at once, a line an event, so that it is there after a crash or a kill; the last line
-is how it ended. Standard output and error are for whatever the libraries say.
+is how it ended. What libraries say goes to the file of its output.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NoReturn
 
 import msgspec
 
@@ -21,6 +25,9 @@ from pulsar_on_kafka.compat.driver import ScenarioRun, Target, not_supported
 from pulsar_on_kafka.compat.history import Ending, Event
 from pulsar_on_kafka.compat.java import JavaAddress
 from pulsar_on_kafka.compat.scenario import Scenario, load
+
+_IMPORTED: Final = ("pulsar", "pulsar.asyncio", "pulsar.schema", "pulsar_on_kafka.asyncio", "py4j.java_gateway")
+"""What scenarios import, where it is installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +38,48 @@ class Job:
     target: Target
     unique: str
     result: str
+    output: str
     folders: list[str]
     java: JavaAddress | None = None
     """Where the JVM is, when the Java client drives this side."""
 
 
 def main() -> int:
-    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
+    for name in _IMPORTED:
+        with suppress(ImportError):
+            importlib.import_module(name)
+    load()
+    print(0, flush=True)
+    for line in sys.stdin.buffer:
+        child = os.fork()
+        if not child:
+            _play_alone(line)
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    return 0
+
+
+def _play_alone(line: bytes) -> NoReturn:
+    os.setsid()  # so that it is killed with whatever it started
+    job = msgspec.json.decode(line, type=Job)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    output = os.open(job.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for there, here in ((nothing, 0), (output, 1), (output, 2)):
+        os.dup2(there, here)
+    status = 1
+    try:
+        _play_to_its_file(job)
+        status = 0
+    except BaseException:  # a mistake of the harness, which its output tells
+        traceback.print_exc()
+    finally:
+        # What a library's own threads do at the interpreter's end is not what the scenario is about.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _play_to_its_file(job: Job) -> None:
     scenarios = load(Path(folder) for folder in job.folders)
     with Path(job.result).open("w", encoding="utf-8") as sink:
 
@@ -46,10 +88,6 @@ def main() -> int:
             sink.flush()
 
         write(_play(scenarios[job.scenario], job, lambda event: write({"what": event.what, "value": event.value})))
-    # What a library's own threads do at the interpreter's end is not what the scenario is about.
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
 
 
 def _play(scenario: Scenario, job: Job, heard: Callable[[Event], None]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
     given = [argument for argument in arguments if argument not in (DOCKER, GATEWAY)]
     named = {argument.partition("=")[0] for argument in given}
     in_containers = DOCKER in arguments
+    on_gateway = GATEWAY in arguments or GATEWAY in named
     options: list[str] = []
     with ThreadPoolExecutor(2) as pool:
         kafka = pulsar = secured = None
@@ -40,12 +41,13 @@ def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
         if "--pulsar" not in named:
             kind = PulsarContainer if in_containers else PulsarStandalone
             pulsar = pool.submit(stack.enter_context, kind())
-        if "--secured" not in named and wants_secured(given):
+        if "--secured" not in named and not on_gateway and wants_secured(given):
             secured = pool.submit(_secured, stack, started_here=not in_containers and kafka is not None is not pulsar)
         if kafka is not None:
             options += ["--kafka", f"kafka://{kafka.result().bootstrap}"]
-            if GATEWAY in arguments:
-                options += [GATEWAY, stack.enter_context(_gateway(options[-1]))]
+        if GATEWAY in arguments:
+            url = _value_of("--kafka", [*given, *options]) or ""
+            options += [GATEWAY, stack.enter_context(_gateway(url))]
         if pulsar is not None:
             running: Any = pulsar.result()
             options += ["--pulsar", running.service_url, "--pulsar-admin", running.admin_url]
@@ -69,15 +71,20 @@ def _gateway(kafka: str) -> Iterator[str]:
 
 def wants_secured(arguments: Sequence[str]) -> bool:
     """Whether a scenario about security is among those that the arguments choose."""
-    pattern = None
-    for index, argument in enumerate(arguments):
-        name, is_pair, value = argument.partition("=")
-        if name == "--scenario":
-            pattern = value if is_pair else next(iter(arguments[index + 1 :]), None)
     try:
-        return any(found.secured for found in choose(load().values(), pattern))
+        return any(found.secured for found in choose(load().values(), _value_of("--scenario", arguments)))
     except ScenarioError:
         return False  # one of a folder, or a mistake, which the command tells
+
+
+def _value_of(option: str, arguments: Sequence[str]) -> str | None:
+    """The last one that is given; None without any."""
+    found = None
+    for index, argument in enumerate(arguments):
+        name, is_pair, value = argument.partition("=")
+        if name == option:
+            found = value if is_pair else next(iter(arguments[index + 1 :]), None)
+    return found
 
 
 def _secured(stack: ExitStack, *, started_here: bool) -> list[str]:

@@ -31,6 +31,7 @@ from pulsar_on_kafka.compat.secured import NOT_GIVEN, BadSecured, SecuredSide, r
 app = typer.Typer(no_args_is_help=True)
 
 _WEB_PORT: Final = 8080
+_NO_ROLES: Final = "scenarios about security are not played on a gateway, which has one login and no roles"
 
 _PATTERN = Annotated[
     str | None,
@@ -141,11 +142,14 @@ def run(
     require_listener(settings.bootstrap)
     chosen, known = _scenarios(scenario, scenarios)
     try:
-        explanations = read_differences(differences or OURS)
+        explanations = read_differences(differences or OURS, of_gateway=bool(clusters.gateway))
         sides = None if secured is None else read_secured(secured)
     except (BadDifferences, BadSecured) as error:
         raise CommandFailed(str(error)) from error
-    with_rights = not_secured if sides is None else _secured_targets(*sides, namespace, clean=not keep)
+    if clusters.gateway and sides is not None:
+        raise CommandFailed(f"--secured beside --gateway: {_NO_ROLES}")
+    without = _NO_ROLES if clusters.gateway else not_secured
+    with_rights = without if sides is None else _secured_targets(*sides, namespace, clean=not keep)
     targets = clusters.targets(settings, namespace, clean=not keep)
     session = Session(*targets, tuple(scenarios or ()), jobs, with_rights, pulsar_jars or known_jars())
     try:

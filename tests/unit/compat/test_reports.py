@@ -96,7 +96,10 @@ def test_explanations_are_read_and_checked(tmp_path: Path) -> None:
     file = tmp_path / "differences.toml"
     file.write_text('"acks.single" = "because"\n', encoding="utf-8")
     assert read_differences(file) == {"acks.single": "because"}
-    for bad in ('"a" = 3', '"a" = " "', "no toml"):
+    file.write_text('"acks.single" = "because"\n[gateway]\n"seek.end" = "there"\n', encoding="utf-8")
+    assert read_differences(file) == {"acks.single": "because"}
+    assert read_differences(file, of_gateway=True) == {"seek.end": "there"}
+    for bad in ('"a" = 3', '"a" = " "', "no toml", "gateway = 3", "[gateway]\na = 3"):
         file.write_text(bad, encoding="utf-8")
         with pytest.raises(BadDifferences, match=r"differences\.toml"):
             read_differences(file)
@@ -106,6 +109,7 @@ def test_explanations_are_read_and_checked(tmp_path: Path) -> None:
 
 def test_our_explanations_are_of_scenarios_that_exist() -> None:
     assert set(read_differences(OURS)) <= set(load())
+    assert set(read_differences(OURS, of_gateway=True)) <= set(load())
 
 
 def test_scenarios_of_a_folder_come_beside_the_built_in_ones(tmp_path: Path) -> None:
