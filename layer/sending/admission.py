@@ -76,7 +76,9 @@ class Admission:
         schema = outgoing_schema(wants.schema, topic, node.schemas, self._deadline())
         if wants.needs_headers():
             self._more_than_plain()
-        membership = node.producers.join(topic, claimed, wants.mode, self._deadline(), own_epoch=deduplicated)
+        membership = node.producers.join(
+            topic, claimed, wants.mode, self._deadline(), partition=self._fixed, own_epoch=deduplicated
+        )
         name = wants.name or made_up
         lasting = bool(wants.name)
         admitted = Admitted(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.state.metadata.producer_records import ProducerClaim, ProducerClaims
+from pulsar_on_kafka.mapping.state.metadata.producer_records import ProducerClaim, ProducerClaims, claimant
 
 
 class AccessMode(Enum):
@@ -22,7 +22,7 @@ class AccessMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Applicant:
-    """A producer that wants in. `name` is `*<session>` for the unnamed Shared ones of a process.
+    """A producer that wants in. `name` is its `claim_name`, with `*<session>` for the unnamed Shared ones of a process.
 
     `own_epoch`: a Shared one gets an epoch that no other producer of the topic has or had.
     """
@@ -33,6 +33,10 @@ class Applicant:
     process: str
     deadline_ms: int
     own_epoch: bool = False
+
+    @property
+    def producer(self) -> str:
+        return claimant(self.name)[0]
 
     @property
     def exclusive(self) -> bool:
@@ -49,7 +53,8 @@ class Admission:
 
 
 def admit(claims: ProducerClaims, applicant: Applicant, alive: Callable[[str, ProducerClaim], bool]) -> Admission:
-    """Let `applicant` in beside, or instead of, those who live; the dead ones' claims go.
+    """Let `applicant` in beside, or instead of, those who live; the dead ones' claims go. Producers of different
+    partitions have nothing to do with each other.
 
     Raises:
         ProducerNameTaken: its name is taken, or (Shared) somebody has the topic for itself.
@@ -57,30 +62,39 @@ def admit(claims: ProducerClaims, applicant: Applicant, alive: Callable[[str, Pr
     Source: Pulsar's `AbstractTopic.incrementTopicEpochIfNeeded`, seen on 4.0.7.
     """
     living = {name: claim for name, claim in claims.claims.items() if alive(name, claim)}
+    beside = {name: claim for name, claim in living.items() if _meet(applicant.name, name)}
     displaced: Mapping[str, ProducerClaim] = {}
     if applicant.exclusive:
         if applicant.mode is AccessMode.EXCLUSIVE_WITH_FENCING:
-            displaced, living = living, {}
-        elif living:
+            displaced = beside
+            living = {name: claim for name, claim in living.items() if name not in displaced}
+        elif beside:
             raise errors.ProducerExcluded(
-                f"{applicant.mode.value} producer {applicant.name} of {claims.topic}: {_names(living)} is there"
+                f"{applicant.mode.value} producer {applicant.producer} of {claims.topic}: {_names(beside)} is there"
             )
         epoch = claims.epoch + 1
         claims = replace(claims, epoch=epoch, exclusive_epoch=epoch)
     else:
-        _check_room_for_shared(claims, applicant, living)
+        _check_room_for_shared(claims, applicant, beside)
         if applicant.own_epoch:
             claims = replace(claims, epoch=claims.epoch + 1)
     own = ProducerClaim(applicant.session, applicant.process, applicant.deadline_ms, applicant.exclusive, claims.epoch)
     return Admission(replace(claims, claims={**living, applicant.name: own}), own, displaced)
 
 
-def _check_room_for_shared(claims: ProducerClaims, applicant: Applicant, living: Mapping[str, ProducerClaim]) -> None:
-    holders = {name: claim for name, claim in living.items() if claim.exclusive}
+def _meet(name: str, other: str) -> bool:
+    """Whether two producers send to one partition."""
+    partition, others = claimant(name)[1], claimant(other)[1]
+    return partition is None or others is None or partition == others
+
+
+def _check_room_for_shared(claims: ProducerClaims, applicant: Applicant, beside: Mapping[str, ProducerClaim]) -> None:
+    holders = {name: claim for name, claim in beside.items() if claim.exclusive}
     if holders:
         raise errors.ProducerNameTaken(f"{_names(holders)} has {claims.topic} exclusively")
-    if applicant.name in living and not applicant.name.startswith("*"):
-        raise errors.ProducerNameTaken(f"a producer named {applicant.name} is on {claims.topic} already")
+    name = applicant.producer
+    if not name.startswith("*") and any(claimant(other)[0] == name for other in beside):
+        raise errors.ProducerNameTaken(f"a producer named {name} is on {claims.topic} already")
 
 
 def renewed(claims: ProducerClaims, name: str) -> ProducerClaims:
@@ -104,5 +118,5 @@ def stands(claims: ProducerClaims, name: str, own: ProducerClaim) -> bool:
 
 
 def _names(claims: Mapping[str, ProducerClaim]) -> str:
-    shown = [f"{name} ({claim.process})" for name, claim in list(claims.items())[:3]]
+    shown = [f"{claimant(name)[0]} ({claim.process})" for name, claim in list(claims.items())[:3]]
     return "producer " + ", ".join(shown) + (f" and {len(claims) - 3} more" if len(claims) > 3 else "")

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.metadata.producer_records import ProducerClaim, ProducerClaims, Publisher
+from pulsar_on_kafka.mapping.state.metadata.producer_records import ProducerClaim, ProducerClaims, Publisher, claimant
 from pulsar_on_kafka.metadata.producers.admission import stands
 from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch
@@ -29,7 +29,7 @@ class Registry(Protocol):
 
 
 class Membership:
-    """One admitted producer."""
+    """One admitted producer; `name` is its `claim_name`."""
 
     def __init__(self, registry: Registry, topic: str, name: str, claim: ProducerClaim) -> None:
         self._registry = registry
@@ -110,6 +110,6 @@ class Membership:
 
 def thrown_out(membership: Membership) -> errors.ProducerExcluded:
     return errors.ProducerExcluded(
-        f"producer {membership.name} of {membership.topic} was thrown out by an exclusive producer"
+        f"producer {claimant(membership.name)[0]} of {membership.topic} was thrown out by an exclusive producer"
         f" (its epoch was {membership.epoch})"
     )

@@ -24,6 +24,8 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     ProducerClaim,
     ProducerClaims,
     ProducerHeartbeat,
+    claim_name,
+    claimant,
     decode_claims,
     encode_claims,
     encode_producer_heartbeat,
@@ -91,7 +93,7 @@ class ProducerRegistry:
         self._process = this_process()
         self._views = LogViews(log, PRODUCERS, lambda _: HeartbeatsAndFences(), clock)
         self._held: dict[tuple[str, str], list[Membership]] = {}
-        """By topic and name; several only under the name of the unnamed."""
+        """By topic and `claim_name`; several only under that of the unnamed."""
         self.fence_records = FenceRecords(
             log, data, offsets, lambda topic, question, deadline: self._views.ask(
                 topic, lambda state: question(state.fences.get(topic, _NOTHING)), deadline
@@ -121,21 +123,29 @@ class ProducerRegistry:
     # In and out ---------------------------------------------------------------------------------------------------
 
     def join(
-        self, topic: Topic, name: str | None, mode: AccessMode, deadline: Deadline, *, own_epoch: bool = False
+        self,
+        topic: Topic,
+        name: str | None,
+        mode: AccessMode,
+        deadline: Deadline,
+        *,
+        partition: int | None = None,
+        own_epoch: bool = False,
     ) -> Membership:
-        """Be admitted; `name` None is an unnamed Shared producer. With `own_epoch` a named one gets an epoch that
-        nobody else has, as exclusive ones always do.
+        """Be admitted, to one `partition` or to the whole topic; `name` None is an unnamed Shared producer. With
+        `own_epoch` a named one gets an epoch that nobody else has, as exclusive ones always do.
 
         Raises:
             ProducerNameTaken, ProducerExcluded: see `producer_admission.admit`.
             DeadlineExceeded: WaitForExclusive waited in vain.
         """
         place = str(topic.name)
+        claimed = claim_name(f"*{self._session}" if name is None else name, partition)
         pause = threading.Event()
         while True:
             try:
                 with self._lock:
-                    joined, displaced = self._join(topic, place, name, mode, deadline, own_epoch=own_epoch)
+                    joined, displaced = self._join(topic, claimed, mode, deadline, own_epoch=own_epoch)
                 break
             except errors.ProducerExcluded:
                 if mode is not AccessMode.WAIT_FOR_EXCLUSIVE:
@@ -153,11 +163,11 @@ class ProducerRegistry:
         return joined
 
     def _join(
-        self, topic: Topic, place: str, name: str | None, mode: AccessMode, deadline: Deadline, *, own_epoch: bool
+        self, topic: Topic, claimed: str, mode: AccessMode, deadline: Deadline, *, own_epoch: bool
     ) -> tuple[Membership, list[ProducerClaim]]:
-        claimed = name if name is not None else f"*{self._session}"
+        place, unnamed = str(topic.name), claimed.startswith("*")
         beside = self._held.get((place, claimed))
-        if beside and name is None:
+        if beside and unnamed:
             joined = Membership(self, place, claimed, beside[0].claim)
             beside.append(joined)
             return joined, []
@@ -170,7 +180,7 @@ class ProducerRegistry:
             if admission and stands(claims, claimed, admission[0].own):
                 return None  # a time-out had hidden that it was written
             until = self._clock.now_ms() + LIFE_MS
-            applicant = Applicant(claimed, mode, self._session, self._process, until, own_epoch and name is not None)
+            applicant = Applicant(claimed, mode, self._session, self._process, until, own_epoch and not unnamed)
             admission[:] = [admit(claims, applicant, lambda other, claim: self._lives(place, other, claim, deadline))]
             return encode_claims(admission[0].claims)
 
@@ -312,7 +322,8 @@ class ProducerRegistry:
         if claims.topic_incarnation != topic.layout.incarnation:
             return []
         living = [name for name, claim in claims.claims.items() if self._lives(place, name, claim, deadline)]
-        return sorted("unnamed" if name.startswith("*") else name for name in living)
+        names = {claimant(name)[0] for name in living}
+        return sorted("unnamed" if name.startswith("*") else name for name in names)
 
     def claims_of(self, topic: str, deadline: Deadline) -> ProducerClaims:
         """The topic's claims as they stand in the log now."""

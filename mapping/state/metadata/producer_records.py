@@ -13,6 +13,22 @@ MAX_PROPERTIES_BYTES: Final = 256 * 1024
 """Of all producers that one sign of life lists; far below what Kafka takes as one record."""
 
 
+_OF_PARTITION: Final = "\x1f"
+
+
+def claim_name(producer: str, partition: int | None) -> str:
+    """The name under which a producer of one partition (None: of the whole topic) claims."""
+    if partition is not None:
+        return f"{producer}{_OF_PARTITION}{partition}"
+    return producer + _OF_PARTITION if _OF_PARTITION in producer else producer
+
+
+def claimant(name: str) -> tuple[str, int | None]:
+    """The producer's name, and its partition: the inverse of `claim_name`."""
+    producer, separated, partition = name.rpartition(_OF_PARTITION)
+    return (producer, int(partition) if partition else None) if separated else (name, None)
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerClaim:
     """A claim is one producer's, or that of all unnamed Shared ones of a process. It holds while its process is not
@@ -27,7 +43,8 @@ class ProducerClaim:
 
 @dataclass(frozen=True, slots=True)
 class ProducerClaims:
-    """Claims say who produces to one life of a topic, by producer name (`*<session>` for unnamed ones).
+    """Claims say who produces to one life of a topic, by producer name (`*<session>` for unnamed ones) and partition
+    (`claim_name`).
 
     `epoch` only grows, over all lives of the name; each exclusive claim gets the next one, Shared producers have the
     one they found. After the first record of an epoch that is `exclusive_epoch`, or was it, records of lower epochs are

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import pytest
 
@@ -10,6 +11,8 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     ProducerClaim,
     ProducerClaims,
+    claim_name,
+    claimant,
     decode_claims,
     encode_claims,
 )
@@ -62,6 +65,40 @@ def test_ten_thousand_histories_of_coming_going_and_dying() -> None:
                     newest_exclusive = admission.own.epoch
                 assert admission.own.epoch >= newest_exclusive  # or its own records would be void
                 assert {other for other in claims.claims if stands(claims, other, standing[other])} == set(living)
+
+
+@pytest.mark.parametrize("partition", [None, 0, 12])
+@pytest.mark.parametrize("name", ["p", "", "*session", "p-partition-1", "p\x1f3", "p\x1f"])
+def test_a_claim_names_its_producer_and_partition(name: str, partition: int | None) -> None:
+    assert claimant(claim_name(name, partition)) == (name, partition)
+
+
+def test_producers_of_different_partitions_have_nothing_to_do_with_each_other() -> None:
+    claims = ProducerClaims(TOPIC, 7)
+
+    def come(mode: AccessMode, partition: int | None, name: str = "p") -> Mapping[str, ProducerClaim]:
+        nonlocal claims
+        applicant = Applicant(claim_name(name, partition), mode, "s", "h:1:1", 0)
+        admission = admit(claims, applicant, lambda *_: True)
+        claims = admission.claims
+        return admission.displaced
+
+    for partition in (0, 1):
+        come(AccessMode.SHARED, partition)
+        for whose in (partition, None):
+            with pytest.raises(errors.ProducerNameTaken, match="named p is on"):
+                come(AccessMode.SHARED, whose)
+            with pytest.raises(errors.ProducerExcluded, match="producer q of"):
+                come(AccessMode.EXCLUSIVE, whose, "q")
+    come(AccessMode.EXCLUSIVE, 2)
+    with pytest.raises(errors.ProducerNameTaken, match="exclusively"):
+        come(AccessMode.SHARED, None, "q")
+    come(AccessMode.SHARED, 1, "q")
+    assert set(come(AccessMode.EXCLUSIVE_WITH_FENCING, 1, "r")) == {claim_name("p", 1), claim_name("q", 1)}
+    assert set(claims.claims) == {claim_name("p", 0), claim_name("p", 2), claim_name("r", 1)}
+    assert set(come(AccessMode.EXCLUSIVE_WITH_FENCING, None)) == {
+        claim_name(n, p) for n, p in (("p", 0), ("p", 2), ("r", 1))
+    }
 
 
 def test_a_dismissal_of_somebody_elses_claim_changes_nothing() -> None:
