@@ -7,7 +7,7 @@ from typing import Final
 
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.errors import InvalidSubscriptionName, MappingError
 from pulsar_on_kafka.mapping.wire.commands import ServerError
 from pulsar_on_kafka.sending.official_errors import as_pulsar
 
@@ -50,6 +50,8 @@ def told(failure: Exception) -> tuple[ServerError, str]:
     """Code and text for a client; what nobody foresaw is logged with its traceback."""
     if not isinstance(failure, (LayerError, MappingError, exceptions.PulsarException)):
         _log.error("a request failed", exc_info=failure)
+    if isinstance(failure, InvalidSubscriptionName):
+        return ServerError.PRODUCER_BUSY, str(failure)  # so does Pulsar: its NamingException has that code
     official = as_pulsar(failure)
     code = next((code for kind, code in _CODES if isinstance(official, kind)), ServerError.UNKNOWN)
     return code, str(failure) or type(failure).__name__

@@ -20,6 +20,7 @@ from typing import Any, Final, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError
+from pulsar_on_kafka.client.connection.session import FollowsPolicies, TopicWatch
 from pulsar_on_kafka.gateway import lookups, schemas
 from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.bundles import bundle_of
@@ -64,6 +65,8 @@ class Serving:
     """The URL that clients are told to connect to."""
     token: str
     """Clients have to log in with it; '': nobody has to."""
+    policies: TopicWatch[FollowsPolicies]
+    """Has producers hear of their topics' policies."""
     connections: set[Connection] = field(default_factory=set)
 
 
@@ -244,13 +247,7 @@ class Connection(asyncio.Protocol):
             elif isinstance(failure, Exception):
                 refused(*told(failure))
 
-        def finished(future: Future[Any]) -> None:
-            try:
-                self._serving.loop.call_soon_threadsafe(done, future)
-            except RuntimeError:  # the gateway has ended
-                _log.debug("connection=%s a request ended after the gateway", self._name)
-
-        self._serving.pool.submit(work).add_done_callback(finished)
+        self._serving.pool.submit(work).add_done_callback(lambda future: self._soon(partial(done, future)))
 
     def _success(self, number: int) -> Callable[[Any], None]:
         return lambda _: self._say(Type.SUCCESS, request_id=number)
@@ -407,13 +404,15 @@ class Connection(asyncio.Protocol):
         self._producers[number] = None
 
         def opened(bundle: int, found: Opened) -> None:
-            producer = WireProducer(self._node, number, found, self._frames, self._message_answered, bundle)
+            lost = partial(self._producer_lost, number)
+            producer = WireProducer(self._node, number, found, self._frames, self._message_answered, lost, bundle)
             if self._closing or ("producer", number) in self._ended:
                 self._ended.discard(("producer", number))
                 self._producers.pop(number, None)
                 self._serving.pool.submit(_closed, producer.close)
                 return
             self._producers[number] = producer
+            self._serving.policies.watch(found.sender.outlet.admitted.topic, producer)
             self._opened(producer, request, found.schema_version)
             self._follow_if_moved(bundle)
 
@@ -433,7 +432,7 @@ class Connection(asyncio.Protocol):
             request_id=request,
             producer_name=producer.sender.name,
             last_sequence_id=producer.sender.last_sequence_id(),
-            schema_version=schema_version,
+            schema_version=schema_version or b"",  # Java's client wants the field, whatever it says
             producer_ready=True,
         )
 
@@ -502,6 +501,29 @@ class Connection(asyncio.Protocol):
         del self._producers[number]
         self._ask(producer.close, self._success(request), self._failure(request))
 
+    def _producer_lost(self, number: int) -> None:
+        """Have the client open a producer anew. Any thread."""
+        self._soon(partial(self._close_producer_of, number))
+
+    def _close_producer_of(self, number: int) -> None:
+        producer = self._producers.get(number)
+        if producer is None or self._closing:
+            return
+        del self._producers[number]
+
+        def say(_: object) -> None:
+            """Behind the receipts of what it has sent."""
+            self._say(Type.CLOSE_PRODUCER, producer_id=number, request_id=_ANY)
+
+        self._ask(producer.close, say, lambda code, reason: say(None))
+
+    def _soon(self, action: Callable[[], None]) -> None:
+        """By the loop. Any thread."""
+        try:
+            self._serving.loop.call_soon_threadsafe(action)
+        except RuntimeError:
+            _log.debug("connection=%s something ended after the gateway", self._name)
+
     # Consumers ----------------------------------------------------------------------------------------------------
 
     def _subscribe(self, asked: Any) -> None:
@@ -541,10 +563,7 @@ class Connection(asyncio.Protocol):
 
     def _consumer_lost(self, number: int) -> None:
         """Have the client open a consumer anew. Any thread."""
-        try:
-            self._serving.loop.call_soon_threadsafe(self._close_consumer_of, number)
-        except RuntimeError:
-            _log.debug("connection=%s consumer=%d ended after the gateway", self._name, number)
+        self._soon(partial(self._close_consumer_of, number))
 
     def _close_consumer_of(self, number: int) -> None:
         consumer = self._consumers.get(number)
@@ -612,15 +631,26 @@ class Connection(asyncio.Protocol):
         if not asked.HasField("message_id") and not asked.HasField("message_publish_time"):
             raise MalformedCommand("SEEK names neither an id nor a time")
 
+        consumer, number = self._consumers.get(asked.consumer_id), asked.request_id
+        if consumer is None:
+            self._error(number, ServerError.CONSUMER_NOT_FOUND, f"consumer {asked.consumer_id} is not open")
+            return
+        endpoint = consumer.endpoint
+
         def done(_: object) -> None:
             """The client hears of the consumer's end first, or it would go on with that."""
-            success = partial(self._success(asked.request_id), None)
+            success = partial(self._success(number), None)
             if asked.consumer_id in self._leaving:
                 self._leaving[asked.consumer_id].append(success)
             else:
                 success()
 
-        self._of_consumer(asked, lambda consumer: consumer.seek(asked, self._deadline()), done)
+        def failed(code: ServerError, reason: str) -> None:
+            endpoint.seeking = False
+            self._error(number, code, reason)
+
+        endpoint.seeking = True
+        self._ask(lambda: consumer.seek(asked, self._deadline()), done, failed)
 
     def _last_message_id(self, asked: Any) -> None:
         def tell(found: tuple[NativeMessageId, int | None, NativeMessageId | None]) -> None:
@@ -704,7 +734,12 @@ class Connection(asyncio.Protocol):
         moving.add_done_callback(self.moves.discard)
 
     def _deadline(self) -> Deadline:
-        return Deadline.after(_OPERATION_S)
+        return operation_deadline()
+
+
+def operation_deadline() -> Deadline:
+    """For one thing that Kafka is asked."""
+    return Deadline.after(_OPERATION_S)
 
 
 def _id(message_id: NativeMessageId) -> dict[str, int]:

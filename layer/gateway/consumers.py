@@ -14,6 +14,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.consumer.places import Places
 from pulsar_on_kafka.client.receiving.incoming_schema import admit_schema
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
+from pulsar_on_kafka.exceptions import BrokerMetadataError, UnknownError
 from pulsar_on_kafka.gateway.entries import entries_of
 from pulsar_on_kafka.gateway.outgoing import Outgoing
 from pulsar_on_kafka.gateway.schemas import schema_info
@@ -79,6 +80,8 @@ class WireEndpoint(Endpoint):
         self.sizes: dict[int, int] = {}
         """Of batch entries, by offset: how many messages they have."""
         self.epoch: int | None = None
+        self.seeking = False
+        """What its client acknowledges is of before the seek, and would acknowledge what is to come again."""
         self.bundle = wire.bundle
         self._frames = wire.frames
         self._lost = wire.lost
@@ -204,7 +207,8 @@ class WireConsumer(Protocol):
     def backlog(self, deadline: Deadline) -> int:
         """Unacknowledged entries of its subscription; of a reader none is told."""
 
-    def unsubscribe(self, deadline: Deadline, *, force: bool) -> None: ...
+    def unsubscribe(self, deadline: Deadline, *, force: bool) -> None:
+        """Raises BrokerMetadataError: it has other consumers."""
 
     def close(self, deadline: Deadline) -> None: ...
 
@@ -227,7 +231,13 @@ class Place:
         return NativeMessageId(self.topic.partition_field(self.number), ledger, entry, -1)
 
     def last_message(self, deadline: Deadline) -> tuple[NativeMessageId, int]:
-        """Its id, without an index, and how many messages its entry has (0: it is no batch)."""
+        """Its id, without an index, and how many messages its entry has (0: it is no batch).
+
+        Raises:
+            UnknownError: the topic is not persistent; as in Pulsar.
+        """
+        if not self.topic.name.is_persistent:
+            raise UnknownError(f"topic {self.topic.name} is not persistent: no message of it is its last one")
         positions = TopicPositions(self.node, self.topic)
         last = positions.last_message(self.number, deadline)
         return self.id_of(last), positions.messages_of_entry(self.number, last, deadline) if last >= 0 else 0
@@ -250,6 +260,8 @@ class SubscriptionConsumer:
         self._slot = member.slot(place.number)
 
     def acknowledge(self, asked: Any) -> None:
+        if self.endpoint.seeking:
+            return
         cumulative = asked.ack_type == _CUMULATIVE
         if cumulative and self._member.type.is_shared:
             raise errors.Refused(
@@ -329,7 +341,10 @@ class SubscriptionConsumer:
             self._node.memberships.detach(self._subscription, self.endpoint, deadline)
             self._node.memberships.delete_subscription(self._subscription, deadline, force=True)
             return
-        self._node.memberships.unsubscribe(self._subscription, self.endpoint, deadline)
+        try:
+            self._node.memberships.unsubscribe(self._subscription, self.endpoint, deadline)
+        except errors.SubscriptionBusy as busy:
+            raise BrokerMetadataError(str(busy)) from busy
 
     def close(self, deadline: Deadline) -> None:
         self._node.memberships.detach(self._subscription, self.endpoint, deadline)
@@ -410,6 +425,8 @@ def open_consumer(
     endpoint = WireEndpoint(asked.consumer_name or secrets.token_hex(5), asked.consumer_id, wire, _rules(asked))
     if asked.HasField("consumer_epoch"):
         endpoint.epoch = asked.consumer_epoch
+    if asked.read_compacted and not name.is_persistent:
+        raise errors.Refused(f"read_compacted: topic {name} is not persistent, so there is nothing to compact")
     if goes_on_at is not None or (not asked.durable and asked.HasField("start_message_id")):
         return _reader(place, asked, endpoint, goes_on_at, deadline)
     subscription, member = node.memberships.subscribe(
@@ -466,14 +483,20 @@ def _reader(
 
 
 def _begin(place: Place, asked: Any, deadline: Deadline) -> int:
-    """The offset of an entry that a client names; behind the last one for latest."""
+    """The offset of an entry that a client names; behind the last one for latest, and where nothing is kept."""
     said, partitions = native_id(asked), [place.number]
-    if said == NativeMessageId.latest:
-        return place.node.admin.end_offsets(place.topic.kafka_topic, partitions, deadline)[place.number]
+    if said == NativeMessageId.latest or not place.topic.name.is_persistent:
+        return _end(place, deadline)
     whole = NativeMessageId(said.partition(), said.ledger_id(), said.entry_id(), -1)
     starts, _ = TopicPositions(place.node, place.topic).begin(partitions, whole, deadline, inclusive=True)
     return starts[place.number]
 
 
 def _begin_at_time(place: Place, since_ms: int, deadline: Deadline) -> int:
+    if not place.topic.name.is_persistent:
+        return _end(place, deadline)
     return TopicPositions(place.node, place.topic).at_time([place.number], since_ms, deadline)[place.number]
+
+
+def _end(place: Place, deadline: Deadline) -> int:
+    return place.node.admin.end_offsets(place.topic.kafka_topic, [place.number], deadline)[place.number]

@@ -11,11 +11,13 @@ from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.exceptions import AlreadyClosed, NotSupported, PulsarException, Result
 from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.outgoing import Outgoing as Frames
-from pulsar_on_kafka.gateway.schemas import producers_version
+from pulsar_on_kafka.gateway.schemas import producers_version, schema_info
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, DELIVER_AT, ENCRYPTION, ORDERING_KEY
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
 from pulsar_on_kafka.mapping.wire.entries import read_entry
 from pulsar_on_kafka.mapping.wire.frames import frame
@@ -24,7 +26,7 @@ from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, record_of
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.sending.admission import Admission, Application
-from pulsar_on_kafka.sending.in_flight import NO_ID, OwnCallback
+from pulsar_on_kafka.sending.in_flight import OwnCallback
 from pulsar_on_kafka.sending.outgoing_message import Outgoing
 from pulsar_on_kafka.sending.outgoing_schema import LetterSchema
 from pulsar_on_kafka.sending.outlet import Limits
@@ -55,17 +57,21 @@ class Opened:
 
 
 def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> Opened:
-    """Admit a producer to a topic, which may make it.
+    """Admit a producer to a topic, which may make it, and a subscription that its messages are to wait for.
 
     Raises:
-        LayerError, MappingError: as `Admission`, `SchemaRegistry.for_producer`; InvalidOption: an access mode that is
-        not one of Pulsar's.
+        LayerError, MappingError: as `Admission`, `SchemaRegistry.for_producer`, `check_subscription_name`;
+        InvalidOption: an access mode that is not one of Pulsar's.
     """
     if not 0 <= asked.producer_access_mode < len(MODES):
         raise InvalidOption(f"producer_access_mode is {asked.producer_access_mode}, expected 0 to {len(MODES) - 1}")
     name = TopicName.parse(asked.topic)
     admission = Admission(node, name, deadline)
-    version = producers_version(node, admission.topic, asked.schema, deadline()) if asked.HasField("schema") else None
+    schema = schema_info(asked.schema) if asked.HasField("schema") else None
+    version = producers_version(node, admission.topic, schema, deadline())
+    if asked.initial_subscription_name and name.is_persistent:
+        check_subscription_name(asked.initial_subscription_name)
+        node.memberships.create_subscription(name, asked.initial_subscription_name, deadline())
     properties: Mapping[str, str] = {each.key: each.value for each in asked.metadata}
     sender = admission.admit(
         Application(
@@ -84,9 +90,17 @@ class WireProducer:
     """For the loop of its connection. Memory: what is under way, which its connection bounds (`Connection`)."""
 
     def __init__(
-        self, node: Node, number: int, opened: Opened, frames: Frames, answered: Callable[[], None], bundle: int
+        self,
+        node: Node,
+        number: int,
+        opened: Opened,
+        frames: Frames,
+        answered: Callable[[], None],
+        lost: Callable[[], None],
+        bundle: int,
     ) -> None:
-        """`answered` is called, by any thread, once for each message that `send` took."""
+        """`answered` is called, by any thread, once for each message that `send` took; `lost` when the client has to
+        open the producer anew."""
         self.number = number
         self.bundle = bundle
         self.sender = sender = opened.sender
@@ -100,6 +114,7 @@ class WireProducer:
         self._marks = sender.marks
         self._frames = frames
         self.answered = answered
+        self._lost = lost
 
     def send(self, asked: Any, entry: bytes) -> Callable[[], None] | None:
         """Have one entry stored; its client hears of that. Or give what has to be done first, which may block: then
@@ -163,6 +178,14 @@ class WireProducer:
         except AlreadyClosed:
             return
 
+    def follow_backlog(self, exceeded: BacklogExceeded | None) -> None:
+        """As in Pulsar its client is sent away when the quota is exceeded, and let in again when there is room."""
+        if exceeded is not None and not self.sender.outlet.closed:
+            self._lost()
+
+    def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None:
+        self.sender.follow_deduplication(wanted, deadline)
+
     def tell(self, answer: bytes) -> None:
         self._frames.send((answer,))
         self.answered()
@@ -171,20 +194,19 @@ class WireProducer:
 class _Sent(OwnCallback):
     """The callback of one entry that was sent."""
 
-    __slots__ = ("_highest", "_producer", "_sequence_id")
+    __slots__ = ("_producer", "_sequence_id", "highest_sequence_id")
 
     waited_for = False
 
     def __init__(self, producer: WireProducer, sequence_id: int, highest: int | None) -> None:
         self._producer = producer
         self._sequence_id = sequence_id
-        self._highest = highest
+        self.highest_sequence_id = highest
 
     def __call__(self, result: Result, message_id: NativeMessageId) -> None:
         if result is not Result.Ok:
             self.refused(ServerError.UNKNOWN, result.name)
             return
-        stored = message_id is not NO_ID
         self._producer.tell(
             frame(
                 command(
@@ -192,10 +214,10 @@ class _Sent(OwnCallback):
                     producer_id=self._producer.number,
                     sequence_id=self._sequence_id,
                     message_id={
-                        "ledgerId": message_id.ledger_id() if stored else _NOWHERE,
-                        "entryId": message_id.entry_id() if stored else _NOWHERE,
+                        "ledgerId": message_id.ledger_id() & _NOWHERE,
+                        "entryId": message_id.entry_id() & _NOWHERE,
                     },
-                    highest_sequence_id=self._highest,
+                    highest_sequence_id=self.highest_sequence_id,
                 )
             )
         )

@@ -57,14 +57,14 @@ def found_schema(node: Node, asked: Any, deadline: Deadline) -> tuple[SchemaInfo
     return latest.info, latest.version.header()
 
 
-def producers_version(node: Node, topic: Topic, said: Any, deadline: Deadline) -> bytes | None:
+def producers_version(node: Node, topic: Topic, info: SchemaInfo | None, deadline: Deadline) -> bytes | None:
     """The version that messages of a producer with this schema carry, which is registered when it is new; None where
     they carry none. Raises as `SchemaRegistry.for_producer`."""
-    version = node.schemas.for_producer(topic.name, schema_info(said), deadline, policies_when_opened(topic))
+    version = node.schemas.for_producer(topic.name, info, deadline, policies_when_opened(topic))
     return None if version is None else version.header()
 
 
 def made_schema(node: Node, asked: Any, deadline: Deadline) -> bytes:
     """The same of a schema that a producer wants to use besides its own; b'' for none."""
     topic = node.topics.open(TopicName.parse(asked.topic), deadline)
-    return producers_version(node, topic, asked.schema, deadline) or b""
+    return producers_version(node, topic, schema_info(asked.schema), deadline) or b""

@@ -13,8 +13,10 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.http_server import OPEN, Guard
+from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.base.worker import aside
-from pulsar_on_kafka.gateway.connection import Connection, Serving
+from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicies, TopicWatch, tell_policies
+from pulsar_on_kafka.gateway.connection import Connection, Serving, operation_deadline
 from pulsar_on_kafka.gateway.sharing import Sharing, fleets_group
 from pulsar_on_kafka.node.node import Node
 
@@ -65,7 +67,13 @@ class Gateway:
         self.port: int = self._server.sockets[0].getsockname()[1]
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="pok-gateway-work")
         self._sharing = Sharing(node, self._loop, self.address(), settings.fleet, self._follow)
-        self._serving = Serving(node, self._loop, self._pool, self._sharing, self.address(), settings.guard.token)
+        self._scheduler = Scheduler("pok-gateway-policies")
+        policies = TopicWatch[FollowsPolicies](
+            self._scheduler, POLICIES_S, lambda watched: tell_policies(node, watched, operation_deadline)
+        )
+        self._serving = Serving(
+            node, self._loop, self._pool, self._sharing, self.address(), settings.guard.token, policies
+        )
         self._loop.run_until_complete(self._server.start_serving())
         self._thread = aside("pok-gateway", self._run)
 
@@ -113,6 +121,7 @@ class Gateway:
             self._loop.call_soon_threadsafe(self._cut_off)
             ended.result()
         finally:
+            self._scheduler.close()
             self._sharing.close(deadline)
             self._pool.shutdown(wait=True)
             self._loop.call_soon_threadsafe(self._loop.stop)

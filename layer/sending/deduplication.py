@@ -25,7 +25,7 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER, TXN, producer_suffix
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.sending.in_flight import PartitionOut, SendCallback, SendsInFlight
+from pulsar_on_kafka.sending.in_flight import OwnCallback, PartitionOut, SendCallback, SendsInFlight
 
 _log = logging.getLogger(__name__)
 
@@ -198,13 +198,14 @@ class Deduplication:
                     verdict = DeduplicationVerdict.NEW if each is None else self._judge(partition, each, sequence, txn)
                     if verdict is DeduplicationVerdict.NEW:
                         headers[0] = (PRODUCER, f"{sequence}{self._suffix}")
-                        told = report if each is None else partial(self._answered, each, ticket, (sequence,))
+                        told = report if each is None else partial(self._answered, each, ticket, _ids(ticket, sequence))
                         produce(topic, value, key, partition, told, alias, timestamp, headers)
                 except BaseException:
                     ticket.sequence = given
                     raise
                 if each is not None and verdict is DeduplicationVerdict.NEW:
-                    each.sequences.taken(sequence, txn)
+                    for taken in _ids(ticket, sequence):
+                        each.sequences.taken(taken, txn)
                 elif each is not None and verdict is DeduplicationVerdict.PENDING:
                     each.waiting.append(_Waiting(sequence, txn, ticket))
                 if given == ASSIGN:
@@ -334,6 +335,13 @@ class Deduplication:
         if verdict is DeduplicationVerdict.UNDECIDED:
             raise TransactionConflict(_conflict(sequence, each.sequences.depends_on(sequence)))
         return verdict
+
+
+def _ids(ticket: Any, sequence: int) -> tuple[int, ...]:
+    """The first and the last one of a record; it is judged by the first."""
+    callback = ticket.callback
+    highest = callback.highest_sequence_id if isinstance(callback, OwnCallback) else None
+    return (sequence,) if highest is None or highest <= sequence else (sequence, highest)
 
 
 def _take_in(sequences: PartitionSequences, outcomes: Mapping[TxnId, bool | None]) -> None:

@@ -49,6 +49,8 @@ class OwnCallback(ABC):
     """Somebody waits for the answer: a refusal is raised there."""
     of_message = True
     """Otherwise it is of one of the records of a message."""
+    highest_sequence_id: int | None = None
+    """Of a record that holds several messages, the last one's id."""
 
     @abstractmethod
     def __call__(self, result: Result, message_id: NativeMessageId) -> None: ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -41,11 +41,15 @@ class Grows(Protocol):
     def grow(self, partitions: int, deadline: Deadline) -> None: ...
 
 
-class FollowsTopic(Grows, Protocol):
-    """A session tells this of a producer's topic."""
+class FollowsPolicies(Protocol):
+    """A producer that hears of its topic's policies."""
 
     def follow_backlog(self, exceeded: BacklogExceeded | None) -> None: ...
     def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None: ...
+
+
+class FollowsTopic(Grows, FollowsPolicies, Protocol):
+    """A session tells this of a producer's topic."""
 
 
 class OpenProducer(Protocol):
@@ -102,6 +106,21 @@ class TopicWatch(Generic[_User]):
             watched = list(self._watched.items())
         if watched:
             self._tell(watched)
+
+
+def tell_policies(
+    node: Node, watched: Sequence[tuple[FollowsPolicies, Topic]], deadline: Callable[[], Deadline]
+) -> None:
+    """Reads the state topics `topics` and `namespaces`, those of their partitions that hold topics in use. `deadline`
+    gives a new one for each call to the cluster."""
+    told = node.told_to_producers({topic.name.base for _, topic in watched}, deadline())
+    for user, topic in watched:
+        wanted = told[topic.name.base]
+        try:
+            user.follow_backlog(wanted.backlog_exceeded)
+            user.follow_deduplication(wanted.deduplication, deadline())
+        except errors.LayerError as failure:  # tried again with the next look
+            _log.warning("topic=%s a producer cannot follow its policies yet: %s", topic.name, failure)
 
 
 class Session:
@@ -225,15 +244,7 @@ class Session:
                 _log.info("topic=%s new partitions not seen: %s", topic.name, failure)
 
     def _tell_policies(self, watched: list[tuple[FollowsTopic, Topic]]) -> None:
-        """Reads the state topics `topics` and `namespaces`, those of their partitions that hold topics in use."""
-        told = self.node().told_to_producers({topic.name.base for _, topic in watched}, self.deadline())
-        for user, topic in watched:
-            wanted = told[topic.name.base]
-            try:
-                user.follow_backlog(wanted.backlog_exceeded)
-                user.follow_deduplication(wanted.deduplication, self.deadline())
-            except errors.LayerError as failure:  # tried again with the next look
-                _log.warning("topic=%s a producer cannot follow its policies yet: %s", topic.name, failure)
+        tell_policies(self.node(), watched, self.deadline)
 
     def close(self) -> None:
         """Close everything, end every thread.

@@ -274,8 +274,60 @@ def test_a_non_persistent_topic_has_no_past(official: Any, unique: Unique) -> No
     producer = official.create_producer(topic, batching_enabled=False)
     producer.send(b"before")
     consumer = official.subscribe(topic, "s", SHARED)
+    reader = official.create_reader(topic, pulsar.MessageId.earliest)
     producer.send(b"after")
     assert received(consumer, 1) == [b"after"]
+    assert reader.read_next(PATIENCE_MS).data() == b"after"
+    with pytest.raises(pulsar.UnknownError):
+        consumer.get_last_message_id()
+    with pytest.raises(pulsar.NotAllowedError):
+        official.create_table_view(topic)
+
+
+def test_a_producer_of_a_name_has_all_partitions(official: Any, admin: AdminClient, unique: Unique) -> None:
+    topic, exclusive = unique(), pulsar.ProducerAccessMode.Exclusive
+    admin.create_partitioned_topic(topic, 2)
+    named = official.create_producer(topic, producer_name="mine", batching_enabled=False)
+    assert {named.send(b"x").partition() for _ in range(4)} == {0, 1}
+    with pytest.raises(pulsar.ProducerBusy):
+        official.create_producer(topic, producer_name="mine")
+    with pytest.raises(pulsar.ProducerFenced):
+        official.create_producer(topic, access_mode=exclusive)
+    named.close()
+    first = official.create_producer(topic, access_mode=exclusive, batching_enabled=False)
+    assert {first.send(b"x").partition() for _ in range(4)} == {0, 1}
+    with pytest.raises(pulsar.ProducerFenced):
+        official.create_producer(f"{topic}-partition-1", access_mode=exclusive)
+
+
+def test_what_was_stored_before_is_not_stored_again(official: Any, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    producer = official.create_producer(topic, producer_name="mine", batching_enabled=False)
+    assert producer.send(b"x", sequence_id=5).entry_id() == 0
+    admin.set_policy(f"persistent://public/default/{topic}", "deduplication", True)
+    until(lambda: producer.send(b"x", sequence_id=6).ledger_id() < 0, "the policy to be followed")
+    assert producer.send(b"x", sequence_id=7).ledger_id() >= 0
+    assert producer.send(b"x", sequence_id=7).ledger_id() < 0
+    producer.close()
+    assert official.create_producer(topic, producer_name="mine").last_sequence_id() == 7
+
+
+def test_dead_letters_wait_in_the_subscription_that_their_policy_names(
+    official: Any, admin: AdminClient, unique: Unique
+) -> None:
+    topic, letters = unique(), f"persistent://public/default/{unique()}"
+    policy = pulsar.ConsumerDeadLetterPolicy(1, letters, initial_subscription_name="kept")
+    consumer = official.subscribe(
+        topic, "s", SHARED, initial_position=EARLIEST, dead_letter_policy=policy, negative_ack_redelivery_delay_ms=100
+    )
+    official.create_producer(topic, batching_enabled=False).send(b"refused")
+    for _ in range(2):
+        consumer.negative_acknowledge(consumer.receive(PATIENCE_MS))
+    until(
+        lambda: letters in admin.list_topics("public/default") and admin.list_subscriptions(letters) == ["kept"],
+        "the subscription to be made",
+    )
+    assert received(official.subscribe(letters, "kept", SHARED), 1) == [b"refused"]
 
 
 def test_schemas_are_registered_and_checked(official: Any, client: sdk.Client, unique: Unique) -> None:
