@@ -20,6 +20,8 @@ BUNDLES: Final = DELIVERIES.partitions
 """The group shares that topic's partitions out, of which nothing is read."""
 FRESH_S: Final = 1.0
 """A description of the group is good for answers for so long."""
+NEW_S: Final = 4.0
+"""What another gateway had of a bundle may be in the way for so long: its memberships end one by one."""
 CUT_OFF_S: Final = 4.0
 """Who lost its bundles that long ago, 6 s after Kafka heard of it last, and cannot ask by whom they are served, is cut
 off: others serve them."""
@@ -58,6 +60,8 @@ class Bundles:
     def __init__(self, url: str) -> None:
         self.url = url
         self._own: set[int] = set()
+        self._taken_s: dict[int, float] = {}
+        """When those of them came that another one had."""
         self._seen: dict[int, str] = {}
         """By the last description of the whole group: whose each bundle is."""
         self._alone = False
@@ -71,9 +75,12 @@ class Bundles:
 
     # What happens -------------------------------------------------------------------------------------------------
 
-    def assigned(self, bundles: Iterable[int]) -> None:
+    def assigned(self, bundles: Iterable[int], now_s: float) -> None:
         """By the group, as `revoked`."""
-        self._own.update(bundles)
+        for bundle in bundles:
+            if self._seen.get(bundle, self.url) != self.url:
+                self._taken_s[bundle] = now_s
+            self._own.add(bundle)
         self._settled = False
 
     def revoked(self, bundles: Iterable[int], now_s: float) -> None:
@@ -132,6 +139,10 @@ class Bundles:
         """Another gateway that serves it, where its clients are to go."""
         found = None if bundle in self._own else self._seen.get(bundle)
         return None if found == self.url else found
+
+    def is_new(self, bundle: int, now_s: float) -> bool:
+        """It came from another gateway just now."""
+        return bundle in self._own and now_s - self._taken_s.get(bundle, -NEW_S) < NEW_S
 
     def others(self) -> set[str]:
         """The addresses of all other gateways that serve anything."""

@@ -50,6 +50,7 @@ MOST_OPEN: Final = 10_000
 """Producers, and consumers, of one connection."""
 _OPERATION_S: Final = 30.0
 _CLOSE_S: Final = 30.0
+_BUSY_AGAIN_S: Final = 0.3
 _ANY: Final = 2**64 - 1
 
 
@@ -557,7 +558,15 @@ class Connection(asyncio.Protocol):
 
         def here(bundle: int) -> None:
             wire = Wire(self._frames, partial(self._consumer_lost, number), bundle)
-            self._ask(lambda: open_consumer(self._node, asked, wire, self._deadline(), goes_on_at), opened, refused)
+
+            def busy(code: ServerError, reason: str) -> None:
+                """By what a gateway that died has left, perhaps: Kafka lets it go soon."""
+                if code is ServerError.CONSUMER_BUSY and self._serving.sharing.is_new(bundle) and not self._closing:
+                    self._serving.loop.call_later(_BUSY_AGAIN_S, here, bundle)
+                else:
+                    refused(code, reason)
+
+            self._ask(lambda: open_consumer(self._node, asked, wire, self._deadline(), goes_on_at), opened, busy)
 
         self._served_here(asked.topic, here, refused)
 

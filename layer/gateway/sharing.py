@@ -88,6 +88,11 @@ class Sharing:
         with self._lock:
             return self._bundles.elsewhere(bundle)
 
+    def is_new(self, bundle: int) -> bool:
+        """Another gateway had it just now."""
+        with self._lock:
+            return self._bundles.is_new(bundle, self._node.clock.monotonic())
+
     def cut_off(self) -> bool:
         with self._lock:
             return self._bundles.cut_off(self._node.clock.monotonic())
@@ -119,7 +124,7 @@ class Sharing:
 
     def _on_assigned(self, partitions: list[int]) -> None:
         with self._lock:
-            self._bundles.assigned(partitions)
+            self._bundles.assigned(partitions, self._node.clock.monotonic())
         self._worker.wake()
 
     def _on_revoked(self, partitions: list[int]) -> None:

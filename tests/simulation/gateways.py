@@ -227,7 +227,7 @@ class Gateway:
         if self._held - given:
             self._revoke(self._held - given)
         if given - self._held:
-            self.bundles.assigned(given - self._held)
+            self.bundles.assigned(given - self._held, now_s)
             self._held |= given
 
     def _revoke(self, bundles: set[int]) -> None:

@@ -9,6 +9,7 @@ from pulsar_on_kafka.gateway.bundles import (
     BUNDLES,
     CUT_OFF_S,
     FRESH_S,
+    NEW_S,
     Bundles,
     Member,
     bundle_of,
@@ -24,7 +25,7 @@ ALL = range(BUNDLES)
 
 def known(*own: int, members: tuple[Member, ...] = (), stable: bool = True) -> Bundles:
     bundles = Bundles(HERE)
-    bundles.assigned(own)
+    bundles.assigned(own, 1.0)
     bundles.described(members, 1.0, stable=stable)
     return bundles
 
@@ -133,3 +134,11 @@ def test_who_leaves_alone_has_nobody_to_hand_over_to() -> None:
     bundles.leave()
     bundles.described((), 2.0, stable=True)
     assert (bundles.handed_over, bundles.owner(3, 2.0), bundles.elsewhere(3)) == (True, None, None)
+
+
+def test_a_bundle_that_another_one_had_is_new_for_a_while() -> None:
+    bundles = known(*range(32), members=(us(*range(32)), them(*range(32, 64))))
+    assert not bundles.is_new(40, 10.0)
+    bundles.assigned(range(32, 64), 10.0)
+    assert (bundles.is_new(40, 10.1), bundles.is_new(3, 10.1)) == (True, False)
+    assert not bundles.is_new(40, 10.0 + NEW_S)
