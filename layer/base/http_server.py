@@ -22,19 +22,15 @@ _ASKER_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
-    """The guard of an HTTP server requires a token of those who ask, and encrypts the connections.
+class Tls:
+    """How a server encrypts its connections.
 
     Args:
-        certificate, key: PEM files; '' for plain HTTP. The key may be in the certificate's file.
-        token: whoever asks has to say `Authorization: Bearer <token>`; '' lets everybody ask.
-        open_paths: these everybody may ask.
+        certificate, key: PEM files; '' for plain text. The key may be in the certificate's file.
     """
 
     certificate: str = ""
     key: str = ""
-    token: str = field(default="", repr=False)
-    open_paths: frozenset[str] = frozenset()
 
     def context(self) -> ssl.SSLContext | None:
         """Raises InvalidOption: the files are no certificate and its key."""
@@ -49,6 +45,19 @@ class Guard:
                 f"{self.certificate} (key: {self.key or 'in it'}) is no PEM file: {failure}"
             ) from failure
         return made
+
+
+@dataclass(frozen=True, slots=True)
+class Guard(Tls):
+    """The guard of an HTTP server requires a token of those who ask, and encrypts the connections.
+
+    Args:
+        token: whoever asks has to say `Authorization: Bearer <token>`; '' lets everybody ask.
+        open_paths: these everybody may ask.
+    """
+
+    token: str = field(default="", repr=False)
+    open_paths: frozenset[str] = frozenset()
 
     def around(self, app: Application) -> Application:
         if not self.token:

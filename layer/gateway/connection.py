@@ -7,7 +7,6 @@ when it is done. Source: Pulsar's ServerCnx, 4.0.7.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import threading
 from collections import deque
@@ -21,7 +20,9 @@ from typing import Any, Final, cast
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError
 from pulsar_on_kafka.client.connection.session import FollowsPolicies, TopicWatch
+from pulsar_on_kafka.exceptions import AuthenticationError
 from pulsar_on_kafka.gateway import lookups, schemas
+from pulsar_on_kafka.gateway.access import Access, Login
 from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.consumers import Wire, WireConsumer, open_consumer
@@ -31,7 +32,7 @@ from pulsar_on_kafka.gateway.sharing import Sharing
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.wire.commands import PROTOCOL_VERSION, MalformedCommand, ServerError, Type, command, parsed
-from pulsar_on_kafka.mapping.wire.frames import Frame, FrameCutter, MalformedFrame, frame
+from pulsar_on_kafka.mapping.wire.frames import MOST_FRAME_BYTES, Frame, FrameCutter, MalformedFrame, frame
 from pulsar_on_kafka.node.node import Node
 
 _log: Final = logging.getLogger(__name__)
@@ -42,16 +43,23 @@ KEEP_ALIVE_S: Final = 30.0
 """A client that says nothing for so long is asked, and after twice that it is gone."""
 CONNECT_S: Final = 10.0
 """A client has to say CONNECT within this."""
+MOST_CONNECT_BYTES: Final = 64 * 1024
+"""Of a client that has not said CONNECT yet."""
 MOST_ASKED: Final = 1_000
 """Requests of one connection that wait for Kafka; one more is refused (TooManyRequests)."""
+_AT_ONCE: Final = 8
+"""Of these ask Kafka: the threads are for all connections."""
 MOST_SENT: Final = 1_000
 """Messages of one connection under way: above it nothing is read from it, until it is half of that. As in Pulsar."""
 MOST_OPEN: Final = 10_000
 """Producers, and consumers, of one connection."""
+MOST_STRANGERS: Final = 1_000
+"""Connections of a gateway that have not said CONNECT: with one more the oldest of them is closed."""
 _OPERATION_S: Final = 30.0
 _CLOSE_S: Final = 30.0
 _BUSY_AGAIN_S: Final = 0.3
 _ANY: Final = 2**64 - 1
+_VERSION: Final = f"pulsar-on-kafka {metadata.version('pulsar-on-kafka')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +72,12 @@ class Serving:
     sharing: Sharing
     address: str
     """The URL that clients are told to connect to."""
-    token: str
-    """Clients have to log in with it; '': nobody has to."""
+    access: Access
     policies: TopicWatch[FollowsPolicies]
     """Has producers hear of their topics' policies."""
     connections: set[Connection] = field(default_factory=set)
+    strangers: dict[Connection, None] = field(default_factory=dict)
+    """Those of them that have not said CONNECT, the oldest first."""
 
 
 class Connection(asyncio.Protocol):
@@ -78,17 +87,27 @@ class Connection(asyncio.Protocol):
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
         self._node = serving.node
-        self._cutter = FrameCutter()
+        self._cutter = FrameCutter(MOST_CONNECT_BYTES)
         self._frames = Outgoing(serving.loop, self._has_room_again)
         self._transport: asyncio.Transport | None = None
         self._name = "?"
         self.ended = asyncio.Event()
-        self._connected = False
+        self._login: Login | None = None
+        """None: it has to say CONNECT first."""
+        self._method = ""
+        self._refreshes = False
+        """The client has new credentials where its login ends."""
+        self._asked_who = False
+        self._login_timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._heard = False
         self._asked_if_there = False
         self._timer: asyncio.TimerHandle | None = None
         self._asked = 0
+        self._working = 0
+        """Those of them that ask Kafka."""
+        self._waiting: deque[Callable[[], None]] = deque()
+        """Those that will."""
         self._sent = 0
         self._paused = False
         self._stalled = False
@@ -98,6 +117,7 @@ class Connection(asyncio.Protocol):
         self._counting = threading.Lock()
         self._producers: dict[int, WireProducer | None] = {}
         """None: it is being opened."""
+        self._former_producers: deque[int] = deque(maxlen=MOST_SENT)
         self._consumers: dict[int, WireConsumer | None] = {}
         self._leaving: dict[int, list[Callable[[], None]]] = {}
         """Consumers whose end the client does not know yet, and what it is to hear after that."""
@@ -116,14 +136,17 @@ class Connection(asyncio.Protocol):
         self._name = f"{peer[0]}:{peer[1]}" if peer else "?"
         self._frames.use(self._transport)
         self._serving.connections.add(self)
+        self._serving.strangers[self] = None
+        if len(self._serving.strangers) > MOST_STRANGERS:
+            next(iter(self._serving.strangers)).end(f"{MOST_STRANGERS} younger connections have not said CONNECT")
         self._timer = self._serving.loop.call_later(CONNECT_S, self._has_to_be_connected)
 
     def data_received(self, data: bytes) -> None:
-        self._heard = True
         try:
             frames, failure = self._cutter.feed(data), ""
         except MalformedFrame as malformed:
             frames, failure = list(malformed.before), str(malformed)
+        self._heard = self._heard or bool(frames)
         try:
             for each in frames:
                 self._take(each)
@@ -138,16 +161,23 @@ class Connection(asyncio.Protocol):
                 self._read_on()
 
     def pause_writing(self) -> None:
+        """What the client does not take must not become more by what it asks for."""
         self._frames.pause()
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self._frames.resume()
 
     def connection_lost(self, failure: Exception | None) -> None:
         self._closing = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._login_timer):
+            if timer is not None:
+                timer.cancel()
         self._serving.connections.discard(self)
+        self._serving.strangers.pop(self, None)
+        while self._waiting:  # what was opened has to be closed
+            self._waiting.popleft()()
         self.ended.set()
         for producer in list(self._producers.values()):
             if producer is not None:
@@ -162,6 +192,7 @@ class Connection(asyncio.Protocol):
     def end(self, reason: str) -> None:
         """Close it, after what was said before."""
         _log.info("connection=%s is closed: %s", self._name, reason)
+        self._serving.strangers.pop(self, None)
         if self._transport is not None and not self._transport.is_closing():
             self._frames.write()
             self._transport.close()
@@ -172,13 +203,13 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _has_to_be_connected(self) -> None:
-        if not self._connected:
+        if self._login is None:
             self.end(f"no CONNECT in {CONNECT_S:g} s")
 
     def _keep_alive(self) -> None:
         if self._closing:
             return
-        if self._heard:
+        if self._heard or self._paused or self._stalled:  # what is not read, cannot be heard
             self._heard = self._asked_if_there = False
         elif self._asked_if_there:
             self.end(f"nothing was heard for {2 * KEEP_ALIVE_S:g} s")
@@ -192,6 +223,7 @@ class Connection(asyncio.Protocol):
         for consumer in self._consumers.values():
             if consumer is not None:
                 consumer.endpoint.wake_member()
+        self._may_read()
 
     def _say(self, kind: Type, **fields: Any) -> None:
         self._frames.send((frame(command(kind, **fields)),))
@@ -205,11 +237,11 @@ class Connection(asyncio.Protocol):
             self._behind.append(each)
             return
         kind, asked = parsed(each.command)
+        if self._login is None and kind is not Type.CONNECT:
+            raise MalformedCommand(f"the first command is {kind.name}, expected CONNECT")
         if kind is Type.SEND:
             self._send(asked, each)
             return
-        if not self._connected and kind is not Type.CONNECT:
-            raise MalformedCommand(f"the first command is {kind.name}, expected CONNECT")
         handler = _HANDLERS.get(kind)
         if handler is None:
             self._refuse(kind, asked)
@@ -239,9 +271,22 @@ class Connection(asyncio.Protocol):
             refused(ServerError.TOO_MANY_REQUESTS, f"{self._asked} requests of this connection wait, {MOST_ASKED} may")
             return
         self._asked += 1
+        begin = partial(self._begin, work, then, refused)
+        if self._working >= _AT_ONCE:
+            self._waiting.append(begin)
+        else:
+            begin()
+
+    def _begin(
+        self, work: Callable[[], Any], then: Callable[[Any], None], refused: Callable[[ServerError, str], None]
+    ) -> None:
+        self._working += 1
 
         def done(future: Future[Any]) -> None:
             self._asked -= 1
+            self._working -= 1
+            if self._waiting:
+                self._waiting.popleft()()
             failure = future.exception()
             if failure is None:
                 then(future.result())
@@ -257,29 +302,77 @@ class Connection(asyncio.Protocol):
         return lambda code, reason: self._error(number, code, reason)
 
     def _connect(self, asked: Any) -> None:
-        if self._connected:
+        if self._login is not None:
             raise MalformedCommand("a second CONNECT")
-        if self._serving.token and not self._knows_token(asked):
-            self._error(_ANY, ServerError.AUTHENTICATION, "this gateway wants its token: AuthenticationToken(...)")
-            self.end(f"no token, or another one: login by {asked.auth_method_name!r:.60}")
+        self._method = asked.auth_method_name
+        self._refreshes = asked.feature_flags.supports_auth_refresh
+        login = self._known(asked.auth_method_name, asked.auth_data)
+        if login is None:
             return
-        self._connected = True
+        if self._serving.access.asks and asked.original_principal:
+            self._error(_ANY, ServerError.AUTHORIZATION, f"{login.role} is no proxy: it speaks for itself alone")
+            self.end(f"{login.role} says that it speaks for {asked.original_principal!r:.60}")
+            return
+        self._login = login
+        self._serving.strangers.pop(self, None)
+        self._cutter.most = MOST_FRAME_BYTES
+        self._watch(login)
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self._serving.loop.call_later(KEEP_ALIVE_S, self._keep_alive)
         version = min(asked.protocol_version, PROTOCOL_VERSION)
-        _log.debug("connection=%s client=%s version=%d", self._name, asked.client_version, version)
+        _log.debug("connection=%s role=%s client=%s version=%d", self._name, login.role, asked.client_version, version)
         self._say(
             Type.CONNECTED,
-            server_version=f"pulsar-on-kafka {metadata.version('pulsar-on-kafka')}",
+            server_version=_VERSION,
             protocol_version=version,
             max_message_size=MAX_MESSAGE_BYTES,
             feature_flags={"supports_get_partitioned_metadata_without_auto_creation": True},
         )
 
-    def _knows_token(self, asked: Any) -> bool:
-        said = asked.auth_method_name == "token"
-        return hmac.compare_digest(asked.auth_data, self._serving.token.encode()) and said
+    def _known(self, method: str, data: bytes) -> Login | None:
+        """None: it is nobody, which the client hears before its connection ends."""
+        certificate = None if self._transport is None else self._transport.get_extra_info("peercert")
+        try:
+            return self._serving.access.login(method, data, certificate)
+        except AuthenticationError as refused:
+            self._error(_ANY, ServerError.AUTHENTICATION, str(refused))
+            self.end(str(refused))
+            return None
+
+    def _watch(self, login: Login) -> None:
+        if login.ends_s is not None:
+            left_s = max(0.0, login.ends_s - self._node.clock.now_ms() / 1000)
+            self._login_timer = self._serving.loop.call_later(left_s, self._login_ended)
+
+    def _login_ended(self) -> None:
+        """Ask for new credentials, as Pulsar does of clients that have some."""
+        if self._asked_who or not self._refreshes:
+            self.end("its login has ended")
+            return
+        self._asked_who = True
+        self._say(
+            Type.AUTH_CHALLENGE,
+            server_version=_VERSION,
+            protocol_version=PROTOCOL_VERSION,
+            challenge={"auth_method_name": self._method, "auth_data": b"PulsarAuthRefresh"},
+        )
+        self._login_timer = self._serving.loop.call_later(CONNECT_S, self._login_ended)
+
+    def _auth_response(self, asked: Any) -> None:
+        if not self._asked_who:
+            raise MalformedCommand("AUTH_RESPONSE, which nobody asked for")
+        login = self._known(asked.response.auth_method_name, asked.response.auth_data)
+        if login is None or self._login is None:
+            return
+        if login.role != self._login.role:
+            self._error(_ANY, ServerError.AUTHENTICATION, f"{self._login.role} cannot become {login.role}")
+            self.end(f"{self._login.role} says that it is {login.role}")
+            return
+        self._asked_who = False
+        if self._login_timer is not None:
+            self._login_timer.cancel()
+        self._watch(login)
 
     def _ping(self, asked: Any) -> None:
         self._say(Type.PONG)
@@ -440,6 +533,8 @@ class Connection(asyncio.Protocol):
     def _send(self, asked: Any, each: Frame) -> None:
         producer = self._producers.get(asked.producer_id)
         if producer is None:
+            if asked.producer_id not in self._producers and asked.producer_id not in self._former_producers:
+                raise MalformedCommand(f"SEND of producer {asked.producer_id}, which was never opened")
             return  # it was closed just now; as in Pulsar its client sends again what is not answered
         self._sent += 1
         first = producer.send(asked, each.entry)
@@ -486,7 +581,9 @@ class Connection(asyncio.Protocol):
         self._may_read()
 
     def _may_read(self) -> None:
-        if self._transport is not None and not (self._closing or self._paused or self._stalled):
+        if self._transport is not None and not (
+            self._closing or self._paused or self._stalled or self._frames.congested
+        ):
             self._transport.resume_reading()
 
     def _close_producer(self, asked: Any) -> None:
@@ -500,6 +597,7 @@ class Connection(asyncio.Protocol):
             self._say(Type.SUCCESS, request_id=request)
             return
         del self._producers[number]
+        self._former_producers.append(number)
         self._ask(producer.close, self._success(request), self._failure(request))
 
     def _producer_lost(self, number: int) -> None:
@@ -511,6 +609,7 @@ class Connection(asyncio.Protocol):
         if producer is None or self._closing:
             return
         del self._producers[number]
+        self._former_producers.append(number)
 
         def say(_: object) -> None:
             """Behind the receipts of what it has sent."""
@@ -719,6 +818,7 @@ class Connection(asyncio.Protocol):
         for number, producer in list(self._producers.items()):
             if producer is not None and (url := sharing.elsewhere(producer.bundle)):
                 del self._producers[number]
+                self._former_producers.append(number)
                 self._move(producer.close, url, Type.CLOSE_PRODUCER, producer_id=number)
         for number, consumer in list(self._consumers.items()):
             if consumer is not None and (url := sharing.elsewhere(consumer.endpoint.bundle)):
@@ -771,6 +871,7 @@ def _closed(close: Callable[[], object]) -> None:
 
 _HANDLERS: Final[dict[Type, Callable[[Connection, Any], None]]] = {
     Type.CONNECT: Connection._connect,
+    Type.AUTH_RESPONSE: Connection._auth_response,
     Type.PING: Connection._ping,
     Type.PONG: Connection._pong,
     Type.PARTITIONED_TOPIC_METADATA: Connection._partitioned_metadata,

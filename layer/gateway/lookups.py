@@ -15,11 +15,12 @@ NON_PERSISTENT, ALL = 1, 2
 """Which topics of a namespace are wanted; 0: persistent ones."""
 SUCCESS, FAILED = 0, 1
 LOOKUP_CONNECT, LOOKUP_FAILED = 1, 2
+TLS = "pulsar+ssl"
 
 
 def addressed(field: str, url: str) -> dict[str, str]:
     """The field of a command that has an address, or the one beside it that has addresses with TLS."""
-    return {f"{field}Tls" if url.startswith("pulsar+ssl:") else field: url}
+    return {f"{field}Tls" if url.startswith(TLS) else field: url}
 
 
 def partitions_of(node: Node, topic: str, deadline: Deadline, *, make: bool) -> int:

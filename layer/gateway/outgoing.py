@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Final
 
 CONGESTED_BYTES: Final = 4 * 1024 * 1024
@@ -21,15 +21,23 @@ class Outgoing:
         self._frames: deque[bytes] = deque()
         self._wanted = False
         self._transport: asyncio.Transport | None = None
-        self.congested = False
+        self._queued = 0
+        """Bytes of `_frames`, about: of two threads that add at once one may not count, until the loop takes them."""
+        self._paused = False
+
+    @property
+    def congested(self) -> bool:
+        """The client does not take what is there for it."""
+        return self._paused or self._queued > CONGESTED_BYTES
 
     def use(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         transport.set_write_buffer_limits(high=CONGESTED_BYTES, low=CONGESTED_BYTES // 2)
 
-    def send(self, frames: Iterable[bytes]) -> None:
+    def send(self, frames: Collection[bytes]) -> None:
         """Have these frames written, in this order and behind all before."""
         self._frames.extend(frames)
+        self._queued += sum(map(len, frames))
         if not self._wanted:
             self._wanted = True
             try:
@@ -40,6 +48,7 @@ class Outgoing:
     def write(self) -> None:
         """For the loop: what is there, in one piece."""
         self._wanted = False  # first: what comes from here on asks again
+        much, self._queued = self._queued > CONGESTED_BYTES, 0
         frames = self._frames
         found: list[bytes] = []
         while frames:
@@ -47,10 +56,12 @@ class Outgoing:
         transport = self._transport
         if found and transport is not None and not transport.is_closing():
             transport.write(b"".join(found))
+        if much and not self._paused:
+            self._told_room()
 
     def pause(self) -> None:
-        self.congested = True
+        self._paused = True
 
     def resume(self) -> None:
-        self.congested = False
+        self._paused = False
         self._told_room()

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import ThreadPoolExecutor
+import ssl
+from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.base.http_server import OPEN, Guard
+from pulsar_on_kafka.base.errors import DeadlineExceeded, InvalidOption
+from pulsar_on_kafka.base.http_server import Tls
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicies, TopicWatch, tell_policies
-from pulsar_on_kafka.gateway.connection import Connection, Serving, operation_deadline
+from pulsar_on_kafka.gateway.access import EVERYBODY, Access
+from pulsar_on_kafka.gateway.bundles import bundle_of
+from pulsar_on_kafka.gateway.connection import CONNECT_S, Connection, Serving, operation_deadline
+from pulsar_on_kafka.gateway.lookups import TLS
 from pulsar_on_kafka.gateway.sharing import Sharing, fleets_group
 from pulsar_on_kafka.node.node import Node
 
@@ -35,15 +39,32 @@ _HAND_OVER_S: Final = 10.0
 @dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """`advertised` is the host that clients are told to connect to ('': `host`), `host` the address that is listened
-    on; port 0 is a free one. With a certificate in `guard` connections are encrypted, with a token clients have to
-    log in with it (Pulsar's AuthenticationToken). Gateways of one `fleet` share the topics out, so clients reach all of
-    them in the same way; every fleet serves all topics."""
+    on; port 0 is a free one. With a certificate in `tls` connections are encrypted; `trusted` is a PEM file of
+    authorities who signed certificates of clients, '': nobody shows any. Gateways of one `fleet` share the topics out,
+    so clients reach all of them in the same way; every fleet serves all topics. `http_port` is that of
+    `rest.RestServer`."""
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     advertised: str = ""
-    guard: Guard = OPEN
+    tls: Tls = field(default_factory=Tls)
     fleet: str = ""
+    trusted: str = ""
+    access: Access = EVERYBODY
+    http_port: int = 0
+
+    def context(self) -> ssl.SSLContext | None:
+        """Raises InvalidOption: files are no certificates, or `trusted` is there without a certificate."""
+        made = self.tls.context()
+        if self.trusted:
+            if made is None:
+                raise InvalidOption(f"{self.trusted} has authorities of clients, and there is no certificate to answer")
+            try:
+                made.load_verify_locations(self.trusted)
+            except (OSError, ssl.SSLError) as failure:
+                raise InvalidOption(f"{self.trusted} is no PEM file of authorities: {failure}") from failure
+            made.verify_mode = ssl.CERT_OPTIONAL  # who has none is told so by the protocol
+        return made
 
 
 class Gateway:
@@ -56,7 +77,7 @@ class Gateway:
         """Raises InvalidOption: the address cannot be listened on, or the certificate not be read.
         InvalidSubscriptionName: the fleet's name is no name."""
         self._settings = settings
-        self._tls = settings.guard.context()
+        self._tls = settings.context()
         fleets_group(node.settings.instance, settings.fleet)
         self._loop = asyncio.new_event_loop()
         try:
@@ -71,16 +92,20 @@ class Gateway:
         policies = TopicWatch[FollowsPolicies](
             self._scheduler, POLICIES_S, lambda watched: tell_policies(node, watched, operation_deadline)
         )
-        self._serving = Serving(
-            node, self._loop, self._pool, self._sharing, self.address(), settings.guard.token, policies
-        )
+        self._serving = Serving(node, self._loop, self._pool, self._sharing, self.address(), settings.access, policies)
         self._loop.run_until_complete(self._server.start_serving())
         self._thread = aside("pok-gateway", self._run)
 
     async def _bind(self) -> asyncio.Server:
         settings = self._settings
         return await self._loop.create_server(
-            self._connection, settings.host, settings.port, ssl=self._tls, backlog=_BACKLOG, start_serving=False
+            self._connection,
+            settings.host,
+            settings.port,
+            ssl=self._tls,
+            ssl_handshake_timeout=None if self._tls is None else CONNECT_S,
+            backlog=_BACKLOG,
+            start_serving=False,
         )
 
     def _follow(self) -> None:
@@ -95,8 +120,21 @@ class Gateway:
 
     def address(self) -> str:
         """The URL of this gateway for clients."""
-        scheme = "pulsar" if self._tls is None else "pulsar+ssl"
+        scheme = "pulsar" if self._tls is None else TLS
         return f"{scheme}://{self._settings.advertised or self._settings.host}:{self.port}"
+
+    def serving(self, topic: str, deadline: Deadline) -> str | None:
+        """The address of the gateway that serves a topic; None when nobody does now. For other threads than the loop's.
+
+        Raises:
+            InvalidTopicName. DeadlineExceeded: the gateway is too busy to say, or has ended.
+        """
+        found: Future[str | None] = Future()
+        self._loop.call_soon_threadsafe(self._sharing.ask, bundle_of(topic), found.set_result)
+        try:
+            return found.result(deadline.remaining_s())
+        except FutureTimeout:
+            raise DeadlineExceeded(f"the gateway does not say by whom {topic} is served") from None
 
     def _run(self) -> None:
         try:

@@ -171,9 +171,16 @@ class Namespaces:
 
     def list(self, tenant: str, deadline: Deadline) -> list[str]:
         """The namespaces of a tenant, by name."""
+        return sorted(name for name in self._names(deadline) if name.split("/")[0] == tenant)
+
+    def tenants(self, deadline: Deadline) -> list[str]:  # type: ignore[valid-type]  # `list` is the method above
+        """Those that have namespaces, by name."""
+        return sorted({name.split("/")[0] for name in self._names(deadline)})
+
+    def _names(self, deadline: Deadline) -> set[str]:
         records = readable(self._entities.all(deadline), decode_namespace)
         stored = {record.name for record in records if record.state is LifeState.ACTIVE}
-        return sorted(name for name in {*stored, *BUILT_IN} - {CLUSTER} if name.split("/")[0] == tenant)
+        return {*stored, *BUILT_IN} - {CLUSTER}
 
 
 def _is_active(current: Versioned | None) -> bool:

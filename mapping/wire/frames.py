@@ -38,7 +38,9 @@ class MalformedFrame(MappingError):
 class FrameCutter:
     """Memory: a frame at most, besides what is fed at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_FRAME_BYTES) -> None:
+        self.most = most
+        """Bytes that a frame may have, behind its first four; may be changed between two calls of `feed`."""
         self._kept = bytearray()
         self._wanted = 0
         """Bytes that the frame at the beginning of `_kept` has, as far as that is known."""
@@ -47,7 +49,7 @@ class FrameCutter:
         """The frames that end in `data`.
 
         Raises:
-            MalformedFrame: a frame is larger than `MOST_FRAME_BYTES`, or its command is larger than itself.
+            MalformedFrame: a frame is larger than `most`, or its command is larger than itself.
         """
         if self._kept:
             self._kept += data
@@ -59,8 +61,8 @@ class FrameCutter:
         while end - at >= _NUMBER:
             start = at + _NUMBER
             total = int.from_bytes(data[at:start], "big")
-            if not _NUMBER <= total <= MOST_FRAME_BYTES:
-                raise MalformedFrame(f"a frame has {total} bytes, expected {_NUMBER} to {MOST_FRAME_BYTES}", frames)
+            if not _NUMBER <= total <= self.most:
+                raise MalformedFrame(f"a frame has {total} bytes, expected {_NUMBER} to {self.most}", frames)
             stop = start + total
             if stop > end:
                 self._wanted = stop - at

@@ -49,6 +49,8 @@ class GatewayProcess:
             "gateway",
             "--port",
             "0",
+            "--http-port",
+            "0",
             "--fleet",
             fleet,
         ]

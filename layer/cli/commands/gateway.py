@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.cli.shared.command import log_on_stderr
 from pulsar_on_kafka.cli.shared.connection import admin_at
 from pulsar_on_kafka.cli.shared.gateway_options import GATEWAY_PORT, GatewayOptions, gateway_of
-from pulsar_on_kafka.cli.shared.http_options import HttpOptions
+from pulsar_on_kafka.cli.shared.http_options import ListenOptions
 from pulsar_on_kafka.cli.shared.output import show_result
 from pulsar_on_kafka.cli.shared.service_log import LogFormat, LogFormatOption, ServiceLog, tell_systemd
 from pulsar_on_kafka.cli.shared.settings import Settings
@@ -21,7 +21,7 @@ def gateway(
     settings: Settings,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: a free one.")] = GATEWAY_PORT,
     *,
-    http: HttpOptions,
+    listen: ListenOptions,
     options: GatewayOptions,
     stop_timeout: Annotated[
         float, typer.Option("--stop-timeout", min=0, max=3600, help="How long ending its work may take, in seconds.")
@@ -32,15 +32,15 @@ def gateway(
 
     Its state is in Kafka alone. docs/gateway.md says what is served.
     """
-    listening = options.settings(http.host, port, http.guard())
+    listening = options.settings(listen.host, port, listen.tls())
     with (
         log_on_stderr(settings.debug, ServiceLog(log_format), logging.INFO),
         told_to_stop(interruptible=True) as stop,
         admin_at(settings.url, settings.kafka_config, settings.instance) as admin,
-        gateway_of(admin, listening, stop_timeout) as serving,
+        gateway_of(admin, listening, stop_timeout) as (url, rest),
     ):
-        url = serving.address()
-        show_result(settings, f"gateway of {settings.url}: {url}", {"serving": settings.url, "url": url})
+        told = {"serving": settings.url, "url": url, "rest": rest}
+        show_result(settings, f"gateway of {settings.url}: {url}, REST at {rest}", told)
         tell_systemd("READY=1", f"STATUS=serving {url}")
         stop.wait()
         tell_systemd("STOPPING=1")

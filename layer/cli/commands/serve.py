@@ -6,7 +6,6 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -110,7 +109,7 @@ def serve(
     secrets = read_cluster_config(cluster_config or ())
     limits = _limits(transactions or ())
     listening = (
-        gateway.settings(gateway_place.gateway_host, gateway_place.gateway_port, replace(http.guard(), token=""))
+        gateway.settings(gateway_place.gateway_host, gateway_place.gateway_port, http.tls())
         if Extra.GATEWAY in (extras or ())
         else None
     )
@@ -172,8 +171,8 @@ def _gateway(admin: AdminClient, settings: GatewaySettings | None, stop_timeout_
     if settings is None:
         yield
         return
-    with gateway_of(admin, settings, stop_timeout_s) as serving:
-        _log.info("gateway on %s", serving.address())
+    with gateway_of(admin, settings, stop_timeout_s) as (url, rest):
+        _log.info("gateway on %s, REST on %s", url, rest)
         yield
 
 

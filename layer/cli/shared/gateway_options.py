@@ -8,26 +8,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.http_server import Guard
+from pulsar_on_kafka.base.http_server import Tls
 from pulsar_on_kafka.cli.shared.http_options import LOCAL
 from pulsar_on_kafka.cli.shared.output import CommandFailed
 
 if TYPE_CHECKING:
     from pulsar_on_kafka.admin import AdminClient
-    from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+    from pulsar_on_kafka.gateway.server import GatewaySettings
 
 GATEWAY_PORT: Final = 6650
 """Pulsar's."""
+REST_PORT: Final = 8080
+"""The same."""
+_REST: Final = "pulsar_on_kafka.gateway.rest.server"
 
 
 @dataclass(frozen=True)
 class GatewayOptions:
-    """What a gateway tells its clients; where it listens is said beside it."""
+    """What a gateway tells its clients, and how they log in; where it listens is said beside it."""
 
     advertised: Annotated[
         str,
@@ -41,14 +45,69 @@ class GatewayOptions:
         str,
         typer.Option("--fleet", metavar="NAME", help="Gateways of one fleet share the topics; each fleet serves all."),
     ] = ""
+    token_secret_key: Annotated[
+        str,
+        typer.Option(
+            "--token-secret-key",
+            metavar="FILE",
+            help="Clients log in with a token (JWT) that was signed with this secret key, of 32 bytes or more.",
+        ),
+    ] = ""
+    token_public_key: Annotated[
+        str,
+        typer.Option(
+            "--token-public-key",
+            metavar="FILE",
+            help="The same with a token whose signature this public key (PEM or DER) proves.",
+        ),
+    ] = ""
+    tls_trust: Annotated[
+        str,
+        typer.Option(
+            "--tls-trust",
+            metavar="FILE",
+            help="Clients log in with a certificate that an authority of this file (PEM) signed.",
+        ),
+    ] = ""
+    super_users: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--super-user",
+            metavar="ROLE",
+            help="Who of those that log in may administer over REST, by the token's subject or the certificate's "
+            "common name. May be repeated.",
+        ),
+    ] = None
+    http_port: Annotated[
+        int, typer.Option("--http-port", min=0, max=65535, help="Where the gateway answers REST; 0: a free one.")
+    ] = REST_PORT
 
-    def settings(self, host: str, port: int, guard: Guard) -> GatewaySettings:
-        """Raises CommandFailed: the extra is not installed."""
+    def settings(self, host: str, port: int, tls: Tls) -> GatewaySettings:
+        """Raises CommandFailed: the extra is not installed. InvalidOption: a key is none. typer.BadParameter: options
+        that do not go together."""
+        if self.token_secret_key and self.token_public_key:
+            raise typer.BadParameter("tokens are proven by one key", param_hint="--token-public-key")
+        if self.tls_trust and not tls.certificate:
+            raise typer.BadParameter("it goes with --tls-certificate", param_hint="--tls-trust")
         try:
+            from pulsar_on_kafka.gateway.access import Access, TokenKey
             from pulsar_on_kafka.gateway.server import GatewaySettings
+
+            import_module(_REST)
         except ModuleNotFoundError as missing:
-            raise CommandFailed(f"a gateway needs {missing.name}: pip install 'pulsar-on-kafka[gateway]'") from missing
-        return GatewaySettings(host, port, self.advertised, guard, self.fleet)
+            library = (missing.name or "").partition(".")[0]
+            raise CommandFailed(f"a gateway needs {library}: pip install 'pulsar-on-kafka[gateway]'") from missing
+        tokens = None
+        if self.token_secret_key:
+            tokens = TokenKey.secret(self.token_secret_key)
+        elif self.token_public_key:
+            tokens = TokenKey.public(self.token_public_key)
+        if self.super_users and not (tokens or self.tls_trust):
+            raise typer.BadParameter(
+                "nobody logs in: it goes with a key of tokens or --tls-trust", param_hint="--super-user"
+            )
+        access = Access(tokens, bool(self.tls_trust), frozenset(self.super_users or ()))
+        return GatewaySettings(host, port, self.advertised, tls, self.fleet, self.tls_trust, access, self.http_port)
 
 
 @dataclass(frozen=True)
@@ -64,12 +123,17 @@ class GatewayPlace:
 
 
 @contextmanager
-def gateway_of(admin: AdminClient, settings: GatewaySettings, stop_timeout_s: float) -> Iterator[Gateway]:
-    """A gateway that serves meanwhile. Raises InvalidOption: it cannot listen there."""
+def gateway_of(admin: AdminClient, settings: GatewaySettings, stop_timeout_s: float) -> Iterator[tuple[str, str]]:
+    """The URLs of a gateway and of its REST, which serve meanwhile. Raises InvalidOption: one cannot listen there."""
+    from pulsar_on_kafka.gateway.rest.server import RestServer
     from pulsar_on_kafka.gateway.server import Gateway
 
     serving = Gateway(admin.node, settings)
     try:
-        yield serving
+        rest = RestServer(admin, serving, settings)
+        try:
+            yield serving.address(), rest.url()
+        finally:
+            rest.close()
     finally:
         serving.close(Deadline.after(stop_timeout_s))

@@ -7,25 +7,36 @@ from typing import Annotated, Final
 
 import typer
 
-from pulsar_on_kafka.base.http_server import Guard, read_token
+from pulsar_on_kafka.base.http_server import Guard, Tls, read_token
 
 LOCAL: Final = "127.0.0.1"
 """This machine's programs alone, unless told otherwise: whoever asks learns which topics and programs there are."""
 
 
 @dataclass(frozen=True)
-class HttpOptions:
-    """The address besides the port, and what is asked of callers."""
+class ListenOptions:
+    """The address besides the port, and what encrypts the connections."""
 
     host: Annotated[
         str, typer.Option("--host", help="The address to listen on; 0.0.0.0: all of this machine's.", metavar="ADDRESS")
     ] = LOCAL
     tls_certificate: Annotated[
-        str, typer.Option("--tls-certificate", metavar="FILE", help="Answer HTTPS, with this certificate (PEM).")
+        str, typer.Option("--tls-certificate", metavar="FILE", help="Encrypt connections, with this certificate (PEM).")
     ] = ""
     tls_key: Annotated[
         str, typer.Option("--tls-key", metavar="FILE", help="Its key (PEM); left out: it is in the certificate's file.")
     ] = ""
+
+    def tls(self) -> Tls:
+        if self.tls_key and not self.tls_certificate:
+            raise typer.BadParameter("it goes with --tls-certificate", param_hint="--tls-key")
+        return Tls(self.tls_certificate, self.tls_key)
+
+
+@dataclass(frozen=True)
+class HttpOptions(ListenOptions):
+    """The same of what answers HTTP, and what is asked of callers."""
+
     token_file: Annotated[
         str,
         typer.Option(
@@ -37,9 +48,8 @@ class HttpOptions:
 
     def guard(self) -> Guard:
         """Raises InvalidOption: the file of the token cannot be read."""
-        if self.tls_key and not self.tls_certificate:
-            raise typer.BadParameter("it goes with --tls-certificate", param_hint="--tls-key")
-        return Guard(self.tls_certificate, self.tls_key, read_token(self.token_file) if self.token_file else "")
+        tls = self.tls()
+        return Guard(tls.certificate, tls.key, read_token(self.token_file) if self.token_file else "")
 
 
 CONSOLE_PORT: Final = 9466

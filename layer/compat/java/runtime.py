@@ -43,7 +43,7 @@ def known_jars() -> Path | None:
     """A folder of Pulsar's jars in the user's cache, as `make compat` and `make bench` fetch them; the newest."""
     cache = Path(platformdirs.user_cache_dir("pulsar-on-kafka", appauthor=False))
     # The manifest is written last: a folder with one is whole.
-    whole = [manifest.with_name("libs") for manifest in cache.glob("pulsar-*/manifest.json")]
+    whole = [manifest.with_name("libs") for manifest in cache.glob("pulsar-[0-9]*/manifest.json")]
     return max(whole, default=None)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -13,12 +12,12 @@ import pytest
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.http_server import Guard
 from pulsar_on_kafka.embedded import Broker
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
-from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command, parsed
-from pulsar_on_kafka.mapping.wire.frames import FrameCutter, frame
+from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
+from pulsar_on_kafka.mapping.wire.frames import frame
 from pulsar_on_kafka.schema_compat import SchemaType
+from tests.integration.gateway.wire import Wire
 from tests.steps import Unique
 from tests.waiting import until
 
@@ -340,34 +339,6 @@ def test_schemas_are_registered_and_checked(official: Any, client: sdk.Client, u
         official.subscribe(topic, "s", schema=pulsar.schema.JsonSchema(Order))
 
 
-class Wire:
-    """A client that says what no client says."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", gateway.port), 60)
-        self._cutter = FrameCutter()
-
-    def say(self, kind: Type, **fields: Any) -> None:
-        self.write(frame(command(kind, **fields)))
-
-    def write(self, data: bytes) -> None:
-        self._socket.sendall(data)
-
-    def hear(self) -> tuple[Type | None, Any]:
-        """The next command; None: the connection was closed."""
-        while data := self._socket.recv(65536):
-            for each in self._cutter.feed(data):
-                return parsed(each.command)
-        return None, None
-
-    def connect(self, **options: Any) -> tuple[Type | None, Any]:
-        self.say(Type.CONNECT, client_version="wire", protocol_version=21, **options)
-        return self.hear()
-
-    def close(self) -> None:
-        self._socket.close()
-
-
 @pytest.fixture
 def wire(gateway: Gateway) -> Iterator[Wire]:
     made = Wire(gateway)
@@ -433,19 +404,3 @@ def test_a_message_that_was_changed_on_its_way_is_refused(wire: Wire, unique: Un
     wire.write(frame(command(Type.SEND, producer_id=1, sequence_id=5), entry))
     kind, said = wire.hear()
     assert (kind, said.sequence_id, said.error) == (Type.SEND_ERROR, 5, ServerError.CHECKSUM)
-
-
-def test_a_token_is_asked_for(service_url: str) -> None:
-    with AdminClient(service_url) as admin:
-        gateway = Gateway(admin.node, GatewaySettings(port=0, guard=Guard(token="secret")))
-        try:
-            without = Wire(gateway)
-            kind, said = without.connect()
-            assert (kind, said.error) == (Type.ERROR, ServerError.AUTHENTICATION)
-            assert without.hear() == (None, None)
-            without.close()
-            knows = Wire(gateway)
-            assert knows.connect(auth_method_name="token", auth_data=b"secret")[0] is Type.CONNECTED
-            knows.close()
-        finally:
-            gateway.close(Deadline.after(60))

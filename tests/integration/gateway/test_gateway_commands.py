@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from typer.testing import CliRunner
 
 from pulsar_on_kafka.base.role_state import RoleName
+from pulsar_on_kafka.cli.main import app
 from tests.programs import run_program
 from tests.steps import Unique
 from tests.waiting import until
@@ -44,8 +46,21 @@ def running(log: Path, url: str, *arguments: str) -> Iterator[str]:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("gateway", "--port", "0"),
-        ("serve", "--port", "0", *NO_ROLE, "--with", "gateway", "--gateway-port", "0", "--advertised", "localhost"),
+        ("gateway", "--port", "0", "--http-port", "0"),
+        (
+            "serve",
+            "--port",
+            "0",
+            *NO_ROLE,
+            "--with",
+            "gateway",
+            "--gateway-port",
+            "0",
+            "--http-port",
+            "0",
+            "--advertised",
+            "localhost",
+        ),
     ],
     ids=["gateway", "serve"],
 )
@@ -53,7 +68,7 @@ def test_a_client_is_served_and_the_process_ends_well(
     service_url: str, unique: Unique, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     topic = unique()
-    with running(tmp_path / "log", service_url, *arguments) as address:
+    with running(tmp_path / "log", service_url, *arguments, "--fleet", unique()) as address:
         client = pulsar.Client(address, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
         consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
         client.create_producer(topic).send(b"one")
@@ -63,24 +78,44 @@ def test_a_client_is_served_and_the_process_ends_well(
         client.close()
 
 
-@pytest.mark.parametrize("arguments", ["gateway", "serve --port 0 --with gateway"])
-def test_what_is_missing_is_named_with_its_extra(arguments: str) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "missing"), [("gateway", "google_crc32c"), ("serve --port 0 --with gateway", "uvicorn")]
+)
+def test_what_is_missing_is_named_with_its_extra(arguments: str, missing: str) -> None:
     status, _, told = run_program(
         f"""
-        sys.modules["google_crc32c"] = None
+        sys.modules[{missing!r}] = None
         from pulsar_on_kafka.cli.main import app
         app({arguments.split()})
         """
     )
     assert status == 1
-    assert told.splitlines()[-1] == "pok: a gateway needs google_crc32c: pip install 'pulsar-on-kafka[gateway]'"
+    assert told.splitlines()[-1] == f"pok: a gateway needs {missing}: pip install 'pulsar-on-kafka[gateway]'"
 
 
 def test_nobody_else_imports_its_libraries() -> None:
     status, out, told = run_program(
         """
         import pulsar_on_kafka.cli.commands.serve
-        print(sorted({"google_crc32c", "google"} & {name.partition(".")[0] for name in sys.modules}))
+        libraries = {"google_crc32c", "google", "jwt", "starlette", "uvicorn"}
+        print(sorted(libraries & {name.partition(".")[0] for name in sys.modules}))
         """
     )
     assert (status, out.strip()) == (0, "[]"), told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--token-secret-key", "a", "--token-public-key", "b"], "tokens are proven by one key"),
+        (["--tls-trust", "a"], "it goes with --tls-certificate"),
+        (["--tls-key", "a"], "it goes with --tls-certificate"),
+        (["--super-user", "me"], "nobody logs in"),
+        (["--token-secret-key", "/nowhere/key"], "cannot be read"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(arguments: list[str], said: str) -> None:
+    for command in (["gateway"], ["serve", "--port", "0", "--with", "gateway"]):
+        found = CliRunner().invoke(app, [*command, *arguments])
+        assert found.exit_code in (1, 2)
+        assert said in " ".join(found.stderr.replace("│", " ").split())

@@ -12,7 +12,7 @@ import yaml
 
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.cli.commands import serve
-from pulsar_on_kafka.cli.shared.gateway_options import GATEWAY_PORT
+from pulsar_on_kafka.cli.shared.gateway_options import GATEWAY_PORT, REST_PORT
 from pulsar_on_kafka.cli.shared.http_options import CONSOLE_PORT
 from pulsar_on_kafka.embedded.docker import IMAGE
 from pulsar_on_kafka.embedded.settings import DEFAULT_VERSION
@@ -89,14 +89,14 @@ def test_the_console_is_reached_where_it_listens_by_those_with_the_token(service
 def test_the_gateway_is_reached_where_it_says(services: dict[str, Any]) -> None:
     gateway = services["gateway"]
     said = understood(*gateway["command"])
-    assert gateway["ports"] == [f"127.0.0.1:{GATEWAY_PORT}:{GATEWAY_PORT}"]
+    assert gateway["ports"] == [f"127.0.0.1:{port}:{port}" for port in (GATEWAY_PORT, REST_PORT)]
     assert (said["gateway_port"], said["advertised"]) == (GATEWAY_PORT, "127.0.0.1")
     assert set(said["without"]) == set(RoleName)
     assert float(gateway["stop_grace_period"].removesuffix("s")) > said["stop_timeout"] + STOPS_S
 
 
 def test_ports_and_paths_are_those_of_the_service() -> None:
-    assert f"EXPOSE {serve.DEFAULT_PORT} {GATEWAY_PORT}" in _DOCKERFILE
+    assert f"EXPOSE {serve.DEFAULT_PORT} {GATEWAY_PORT} {REST_PORT}" in _DOCKERFILE
     assert f"http://127.0.0.1:{serve.DEFAULT_PORT}{READY}" in _DOCKERFILE
     (scraped,) = _read("prometheus/prometheus.yml")["scrape_configs"]
     assert scraped["dns_sd_configs"][0]["names"] == ["serve"]

@@ -102,7 +102,7 @@ def test_gateways_have_names_of_their_own_that_clients_reach() -> None:
     assert one["args"][-1] == "--kafka-config=/etc/pok/client.properties"
     assert set(said["without"]) == set(RoleName)
     ports = {each["name"]: each["containerPort"] for each in one["ports"]}
-    assert ports == {"http": serve.DEFAULT_PORT, "pulsar": said["gateway_port"]}
+    assert ports == {"http": serve.DEFAULT_PORT, "pulsar": said["gateway_port"], "rest": said["http_port"]}
     assert pod["terminationGracePeriodSeconds"] > said["stop_timeout"] + STOPS_S
     (service,) = (
         each
@@ -115,7 +115,7 @@ def test_gateways_have_names_of_their_own_that_clients_reach() -> None:
     assert "POD_NAME" in {each["name"] for each in one["env"]}
     assert service["spec"]["clusterIP"] == "None"  # headless
     assert service["spec"]["selector"] == deployments()["pok-gateway"]["spec"]["selector"]["matchLabels"]
-    assert [each["targetPort"] for each in service["spec"]["ports"]] == ["pulsar"]
+    assert [each["targetPort"] for each in service["spec"]["ports"]] == ["pulsar", "rest"]
 
 
 def test_limits_hold_what_the_docs_say_is_needed() -> None:

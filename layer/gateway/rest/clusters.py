@@ -1,0 +1,88 @@
+"""Brokers, clusters, tenants and namespaces over REST."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import Any, Final
+
+from pulsar_on_kafka.gateway.lookups import ALL, NON_PERSISTENT, topics_of
+from pulsar_on_kafka.gateway.rest.asked import Asked, RestError
+
+_MODES: Final = {"PERSISTENT": 0, "NON_PERSISTENT": NON_PERSISTENT, "ALL": ALL}
+
+
+def health(asked: Asked) -> str:
+    """Kafka answers. Raises ConnectError, Timeout: it does not."""
+    asked.admin.node.admin.cluster_id(asked.deadline())
+    return "ok"
+
+
+def version(asked: Asked) -> str:
+    return f"pulsar-on-kafka {metadata.version('pulsar-on-kafka')}"
+
+
+def clusters(asked: Asked) -> list[str]:
+    return [asked.cluster.name]
+
+
+def tenants(asked: Asked) -> list[str]:
+    """Those that have namespaces."""
+    return asked.admin.node.namespaces.tenants(asked.deadline())
+
+
+def tenant(asked: Asked) -> dict[str, Any]:
+    """Every tenant is there: nothing is kept of it but its namespaces."""
+    return {"adminRoles": [], "allowedClusters": [asked.cluster.name]}
+
+
+def make_tenant(asked: Asked) -> None:
+    """Nothing, where nothing is to be kept. Raises RestError: something is."""
+    said = asked.json()
+    if said is None:
+        return
+    if not isinstance(said, dict):
+        raise RestError(400, f"expected adminRoles and allowedClusters, got {said!r:.120}")
+    asked.nothing_in("adminRoles of a tenant", said.get("adminRoles"))
+    others = set(said.get("allowedClusters") or ()) - {asked.cluster.name}
+    if others:
+        raise RestError(412, f"clusters do not exist: {', '.join(sorted(map(str, others)))}")
+
+
+def delete_tenant(asked: Asked) -> None:
+    found = namespaces(asked)
+    if found:
+        raise RestError(409, f"the tenant still has namespaces: {', '.join(found)}")
+
+
+def namespaces(asked: Asked) -> list[str]:
+    return asked.admin.list_namespaces(asked.names["tenant"])
+
+
+def make_namespace(asked: Asked) -> None:
+    said = asked.json() or {}
+    if not isinstance(said, dict):
+        raise RestError(400, f"expected policies, got {said!r:.120}")
+    if set(said.get("replication_clusters") or ()) - {asked.cluster.name}:
+        asked.nothing_in("replication_clusters of a new namespace", said["replication_clusters"])
+    for name, value in said.items():
+        if name not in ("bundles", "replication_clusters"):  # nobody here divides a namespace
+            asked.nothing_in(f"{name} of a new namespace", value)
+    asked.admin.create_namespace(asked.namespace)
+
+
+def delete_namespace(asked: Asked) -> None:
+    """With `force` its topics first. Raises RestError: it has some."""
+    topics = asked.admin.list_topics(asked.namespace)
+    if topics and not asked.flag("force"):
+        raise RestError(409, f"namespace {asked.namespace} has {len(topics)} topics, {topics[0]} first")
+    for each in topics:
+        asked.admin.delete_topic(each, force=True)
+    asked.admin.delete_namespace(asked.namespace)
+
+
+def topics_of_namespace(asked: Asked) -> list[str]:
+    """As in Pulsar the partitions of a partitioned topic, not itself."""
+    said = asked.query.get("mode", "PERSISTENT")
+    if said not in _MODES:
+        raise RestError(400, f"mode is {said!r:.60}, expected one of {', '.join(_MODES)}")
+    return topics_of(asked.admin.node, asked.namespace, _MODES[said], asked.deadline())

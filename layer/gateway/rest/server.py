@@ -1,0 +1,192 @@
+"""The REST of a gateway: which routes there are, who may ask for them, and how they are answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+from asyncio import Transport
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.asgi_server import ASKER_S, Address, AsgiServer, HttpProtocol
+from pulsar_on_kafka.exceptions import AuthenticationError
+from pulsar_on_kafka.gateway.access import TLS, TOKEN, Access
+from pulsar_on_kafka.gateway.rest import clusters, statistics, topics
+from pulsar_on_kafka.gateway.rest.asked import Asked, Cluster, RestError, refusal
+from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+
+_log: Final = logging.getLogger(__name__)
+
+_MOST_BODY_BYTES: Final = 64 * 1024
+_CERTIFICATE: Final = "pok.certificate"
+"""The key of a request's scope that has what its connection's client has shown."""
+_METHODS: Final = ("GET", "PUT", "POST", "DELETE", "PATCH")
+_ROOTS: Final = ("/admin", "/lookup")
+
+Handler = Callable[[Asked], object]
+_NAMESPACE: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
+_TOPICS: Final = "/admin/v2/{domain}/{tenant}/{namespace}"
+_TOPIC: Final = f"{_TOPICS}/{{topic}}"
+_SUBSCRIPTION: Final = f"{_TOPIC}/subscription/{{subscription}}"
+_SCHEMA: Final = "/admin/v2/schemas/{tenant}/{namespace}/{topic}/schema"
+
+OF_CLIENTS: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("GET", "/admin/v2/brokers/health", clusters.health),
+    ("GET", "/admin/v2/brokers/version", clusters.version),
+    ("GET", "/admin/v2/clusters", clusters.clusters),
+    ("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}", topics.lookup),
+    ("GET", f"{_NAMESPACE}/topics", clusters.topics_of_namespace),
+    ("GET", f"{_TOPIC}/partitions", topics.partitions),
+    ("GET", _SCHEMA, topics.schema),
+    ("GET", f"{_SCHEMA}/{{version}}", topics.schema),
+)
+"""Whoever may connect may ask for these."""
+OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
+    ("GET", "/admin/v2/tenants", clusters.tenants),
+    ("GET", "/admin/v2/tenants/{tenant}", clusters.tenant),
+    ("PUT", "/admin/v2/tenants/{tenant}", clusters.make_tenant),
+    ("POST", "/admin/v2/tenants/{tenant}", clusters.make_tenant),
+    ("DELETE", "/admin/v2/tenants/{tenant}", clusters.delete_tenant),
+    ("GET", "/admin/v2/namespaces/{tenant}", clusters.namespaces),
+    ("PUT", _NAMESPACE, clusters.make_namespace),
+    ("DELETE", _NAMESPACE, clusters.delete_namespace),
+    ("GET", _TOPICS, topics.topics),
+    ("GET", f"{_TOPICS}/partitioned", topics.partitioned_topics),
+    ("PUT", _TOPIC, topics.make),
+    ("DELETE", _TOPIC, topics.delete),
+    ("PUT", f"{_TOPIC}/partitions", topics.make_partitioned),
+    ("POST", f"{_TOPIC}/partitions", topics.grow),
+    ("DELETE", f"{_TOPIC}/partitions", topics.delete_partitioned),
+    ("GET", f"{_TOPIC}/subscriptions", topics.subscriptions),
+    ("PUT", _SUBSCRIPTION, topics.make_subscription),
+    ("DELETE", _SUBSCRIPTION, topics.delete_subscription),
+    ("GET", f"{_TOPIC}/stats", statistics.stats),
+    ("GET", f"{_TOPIC}/partitioned-stats", statistics.partitioned_stats),
+)
+"""Super users may, and everybody where nobody has to log in."""
+
+
+class Rest:
+    """Answers for a cluster. A handler runs in a thread of Starlette's pool, 40 at most. Memory: bodies of 64 KiB."""
+
+    def __init__(self, cluster: Cluster, access: Access) -> None:
+        self._cluster = cluster
+        self._access = access
+
+    def app(self) -> ASGIApp:
+        routes = []
+        for administers, table in ((False, OF_CLIENTS), (True, OF_ADMINISTRATORS)):
+            for method, path, handler in table:
+                for domain in ("persistent", "non-persistent") if "{domain}" in path else ("persistent",):
+                    endpoint = self._endpoint(handler, domain, administers=administers)
+                    routes.append(Route(path.replace("{domain}", domain), endpoint, methods=[method]))
+        for root in _ROOTS:
+            routes.append(Route(f"{root}/{{rest:path}}", self._endpoint(_unserved), methods=list(_METHODS)))
+        return Starlette(routes=routes)
+
+    def _endpoint(
+        self, handler: Handler, domain: str = "persistent", *, administers: bool = False
+    ) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            try:
+                self._check(request, administers=administers)
+                asked = Asked(
+                    self._cluster,
+                    {**request.path_params, "domain": domain, "line": f"{request.method} {request.url.path}"},
+                    dict(request.query_params),
+                    await asyncio.wait_for(_body(request), ASKER_S),
+                )
+                found = await run_in_threadpool(handler, asked)
+            except asyncio.TimeoutError:
+                return _refused(RestError(408, f"no body in {ASKER_S:g} s"))
+            except Exception as failure:  # whatever it is becomes an answer
+                return _refused(refusal(failure))
+            if isinstance(found, str):
+                return PlainTextResponse(found)
+            return Response(status_code=204) if found is None else _json(found)
+
+        return answer
+
+    def _check(self, request: Request, *, administers: bool) -> None:
+        """Raises RestError: whoever asks may not."""
+        if "origin" in request.headers:
+            raise RestError(403, "this REST is not for pages of a browser")
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        certificate: Mapping[str, Any] | None = request.scope.get(_CERTIFICATE)
+        method = TOKEN if kind.lower() == "bearer" else TLS if certificate else ""
+        try:
+            role = self._access.login(method, token.encode("utf-8", "replace"), certificate).role
+        except AuthenticationError as unknown:
+            raise RestError(401, str(unknown)) from unknown
+        if administers and not self._access.may_administer(role):
+            raise RestError(403, f"{role} is no super user")
+
+
+class RestServer(AsgiServer):
+    """Listens from when it is made until `close`."""
+
+    def __init__(self, admin: AdminClient, gateway: Gateway, settings: GatewaySettings) -> None:
+        """`settings` are those of the gateway. Raises InvalidOption: the port is taken."""
+        scheme = "https" if settings.tls.certificate else "http"
+        shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+
+        def url() -> str:
+            return f"{scheme}://{settings.advertised or shown}:{self.port}"
+
+        self.url = url
+        more: dict[str, Any] = {"http": _Protocol}
+        if settings.trusted:
+            more |= {"ssl_ca_certs": settings.trusted, "ssl_cert_reqs": ssl.CERT_OPTIONAL}
+        app = Rest(Cluster(admin, gateway.serving, url), settings.access).app()
+        super().__init__(
+            "pok-gateway-http", Address(settings.host, settings.http_port, "--http-port"), app, settings.tls, **more
+        )
+
+
+class _Protocol(HttpProtocol):
+    """Requests know the certificate that their connection's client has shown."""
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        inner, certificate = self.app, transport.get_extra_info("peercert")
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await inner({**scope, _CERTIFICATE: certificate}, receive, send)
+
+        self.app = app
+
+
+def _unserved(asked: Asked) -> None:
+    raise RestError(501, f"{asked.names['line']} is not served by this gateway: docs/gateway.md has what is")
+
+
+async def _body(request: Request) -> bytes:
+    """Raises RestError: it is too large."""
+    found = b""
+    async for part in request.stream():
+        found += part
+        if len(found) > _MOST_BODY_BYTES:
+            raise RestError(413, f"the body has more than {_MOST_BODY_BYTES} bytes")
+    return found
+
+
+def _json(said: object, status: int = 200) -> Response:
+    return Response(json.dumps(said), status, media_type="application/json")
+
+
+def _refused(error: RestError) -> Response:
+    _log.debug("status=%d %s", error.status, error)
+    answer = _json({"reason": str(error)}, error.status)
+    if error.status == 401:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    return answer

@@ -1,0 +1,115 @@
+"""Statistics over REST, with the names that Pulsar's fields have; what nobody here counts is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from pulsar_on_kafka.admin import ConsumerStats, PublisherStats, SubscriptionStats, TopicStats
+from pulsar_on_kafka.gateway.lookups import partitions_of
+from pulsar_on_kafka.gateway.rest.asked import Asked, RestError
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+
+
+def stats(asked: Asked) -> dict[str, Any]:
+    """Of a topic without partitions, or of one partition."""
+    name = TopicName.parse(asked.topic)
+    if name.partition < 0 and partitions_of(asked.admin.node, asked.topic, asked.deadline(), make=False):
+        raise RestError(404, f"topic {name} is partitioned: GET .../{asked.names['topic']}/partitioned-stats")
+    told = _Told(asked, name.base)
+    if name.partition >= told.topic.partitions:
+        raise RestError(404, f"topic {name.base} has {told.topic.partitions} partitions, none is {name.partition}")
+    return told.of(None if name.partition < 0 else name.partition)
+
+
+def partitioned_stats(asked: Asked) -> dict[str, Any]:
+    """Of all partitions together, and of each unless `perPartition` is false."""
+    found = partitions_of(asked.admin.node, asked.topic, asked.deadline(), make=False)
+    if not found:
+        raise RestError(404, f"topic {asked.topic} is not partitioned")
+    name = TopicName.parse(asked.topic)
+    told = _Told(asked, name)
+    each = range(found) if asked.flag("perPartition", default=True) else ()
+    return {
+        **told.of(None),
+        "metadata": {"partitions": found},
+        "partitions": {str(name.with_partition(partition)): told.of(partition) for partition in each},
+    }
+
+
+class _Told:
+    """What a cluster tells of a topic, asked once."""
+
+    def __init__(self, asked: Asked, name: TopicName) -> None:
+        admin = asked.admin
+        self.topic: TopicStats = admin.topic_stats(str(name))
+        self._subscriptions = {
+            each: admin.subscription_stats(str(name), each) for each in admin.list_subscriptions(str(name))
+        }
+        self._consumers: dict[str, list[ConsumerStats]] = {
+            each: admin.subscription_consumers(str(name), each)
+            for each, found in self._subscriptions.items()
+            if found.consumers
+        }
+
+    def of(self, partition: int | None) -> dict[str, Any]:
+        """Of one partition, or of all together. Producers, consumers and transactions are told of the whole topic, of
+        which they are."""
+        told: dict[str, Any] = {
+            "subscriptions": {
+                name: _subscription(found, partition, self._consumers.get(name, ()))
+                for name, found in self._subscriptions.items()
+            }
+        }
+        if partition is not None and self.topic.partitioned:
+            return told
+        return {
+            **told,
+            "publishers": [_publisher(each) for each in self.topic.publishers],
+            "ongoingTxnCount": self.topic.ongoing_txn_count,
+            "abortedTxnCount": self.topic.aborted_txn_count,
+            "replication": {
+                name: {"replicationBacklog": each.backlog, "connected": bool(each.connected)}
+                for name, each in self.topic.replication.items()
+            },
+        }
+
+
+def _subscription(
+    found: SubscriptionStats, partition: int | None, consumers: Iterable[ConsumerStats]
+) -> Mapping[str, Any]:
+    cursors = [each for each in found.partitions if partition in (None, each.partition)]
+    listed = [_consumer(each) for each in consumers if each.permits >= 0]
+    return {
+        "type": found.type,
+        "msgBacklog": sum(each.backlog for each in cursors),
+        "nonContiguousDeletedMessagesRanges": sum(each.holes for each in cursors),
+        "unackedMessages": sum(each["unackedMessages"] for each in listed),
+        "isDurable": found.durable,
+        "isReplicated": found.replicated,
+        "subscriptionProperties": dict(found.properties),
+        "consumers": listed,
+    }
+
+
+def _consumer(found: ConsumerStats) -> dict[str, Any]:
+    return {
+        "consumerName": found.consumer_name,
+        "availablePermits": found.permits,
+        "unackedMessages": found.unacked,
+        "msgOutCounter": found.delivered,
+        "msgRateOut": found.rate,
+        "address": found.process,
+    }
+
+
+def _publisher(found: PublisherStats) -> dict[str, Any]:
+    since = datetime.fromtimestamp(found.connected_since_ms / 1000, timezone.utc)
+    return {
+        "producerName": found.producer_name,
+        "accessMode": found.access_mode,
+        "connectedSince": since.isoformat(timespec="milliseconds"),
+        "address": found.process,
+        "metadata": dict(found.properties),
+    }

@@ -1,0 +1,145 @@
+"""Topics, their partitions and subscriptions over REST."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pulsar_on_kafka.gateway.lookups import NON_PERSISTENT, TLS, partitions_of, topics_of
+from pulsar_on_kafka.gateway.rest.asked import Asked, RestError
+from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.schema_compat import SchemaType
+
+_LATEST: Final = 2**63 - 1
+
+
+def lookup(asked: Asked) -> dict[str, Any]:
+    """Where a topic is served. Fields of what there is not are null."""
+    name = TopicName.parse(asked.topic)
+    asked.admin.node.namespaces.require(name.namespace_name, asked.deadline())
+    broker, web = asked.cluster.serving(str(name), asked.deadline()), asked.cluster.web_url()
+    if broker is None:
+        raise RestError(503, f"no gateway serves topic {name} now: look it up again")
+    encrypted = broker.startswith(TLS)
+    return {
+        "brokerUrl": None if encrypted else broker,
+        "brokerUrlTls": broker if encrypted else None,
+        "httpUrl": None if encrypted else web,
+        "httpUrlTls": web if encrypted else None,
+        "nativeUrl": None if encrypted else broker,
+    }
+
+
+def topics(asked: Asked) -> list[str]:
+    """As in Pulsar the partitions of a partitioned topic, not itself."""
+    mode = 0 if asked.is_persistent else NON_PERSISTENT
+    return topics_of(asked.admin.node, asked.namespace, mode, asked.deadline())
+
+
+def partitioned_topics(asked: Asked) -> list[str]:
+    asked.admin.node.namespaces.require(asked.namespace, asked.deadline())
+    records = asked.admin.node.topics.list(asked.namespace, asked.deadline())
+    return [
+        each.name
+        for each in records
+        if each.partitions and TopicName.parse(each.name).is_persistent is asked.is_persistent
+    ]
+
+
+def partitions(asked: Asked) -> dict[str, Any]:
+    make = asked.flag("checkAllowAutoCreation")
+    return {"partitions": partitions_of(asked.admin.node, asked.topic, asked.deadline(), make=make)}
+
+
+def _wanted_partitions(asked: Asked) -> int:
+    said = asked.json()
+    if isinstance(said, dict):
+        asked.nothing_in("properties of a topic", said.get("properties"))
+        said = said.get("partitions")
+    if not isinstance(said, int) or isinstance(said, bool):
+        raise RestError(400, f"expected a number of partitions, got {said!r:.120}")
+    if said < 1:
+        raise RestError(406, f"partitions must be 1 to 8192, got {said}")
+    return said
+
+
+def make_partitioned(asked: Asked) -> None:
+    asked.admin.create_partitioned_topic(asked.topic, _wanted_partitions(asked))
+
+
+def grow(asked: Asked) -> None:
+    asked.admin.update_partitions(asked.topic, _wanted_partitions(asked))
+
+
+def make(asked: Asked) -> None:
+    asked.nothing_in("properties of a topic", asked.json())
+    asked.admin.create_topic(asked.topic)
+
+
+def _delete(asked: Asked, *, partitioned: bool) -> None:
+    found = partitions_of(asked.admin.node, asked.topic, asked.deadline(), make=False)
+    if bool(found) is not partitioned:
+        kind, path = ("no partitions", "") if partitioned else (f"{found} partitions", "/partitions")
+        raise RestError(412, f"topic {asked.topic} has {kind}: DELETE .../{asked.names['topic']}{path}")
+    asked.admin.delete_topic(asked.topic, force=asked.flag("force"))
+
+
+def delete(asked: Asked) -> None:
+    _delete(asked, partitioned=False)
+
+
+def delete_partitioned(asked: Asked) -> None:
+    _delete(asked, partitioned=True)
+
+
+def subscriptions(asked: Asked) -> list[str]:
+    return asked.admin.list_subscriptions(asked.topic)
+
+
+def make_subscription(asked: Asked) -> None:
+    """At the topic's end, unless the body names `earliest` or an id."""
+    topic, name, said = asked.topic, asked.names["subscription"], asked.json()
+    if isinstance(said, dict):
+        asked.nothing_in("properties of a subscription", said.get("properties"))
+    place = _place(said)
+    asked.admin.create_subscription(topic, name, from_earliest=place == NativeMessageId.earliest)
+    if place not in (NativeMessageId.earliest, NativeMessageId.latest):
+        asked.admin.reset_cursor(topic, name, message_id=place)
+    if asked.flag("replicated"):
+        asked.admin.replicate_subscription(topic, name)
+
+
+def _place(said: object) -> NativeMessageId:
+    if said in (None, "latest"):
+        return NativeMessageId.latest
+    if said == "earliest":
+        return NativeMessageId.earliest
+    named: dict[str, Any] = said if isinstance(said, dict) else {"ledgerId": None}
+    numbers = [named.get(name, -1) for name in ("ledgerId", "entryId", "partitionIndex")]
+    if not all(isinstance(each, int) for each in numbers):
+        raise RestError(400, f"expected ledgerId, entryId and partitionIndex, latest or earliest, got {said!r:.120}")
+    ledger, entry, partition = numbers
+    if ledger == _LATEST:
+        return NativeMessageId.latest
+    return NativeMessageId.earliest if ledger < 0 else NativeMessageId(partition, ledger, entry, -1)
+
+
+def delete_subscription(asked: Asked) -> None:
+    asked.admin.unsubscribe(asked.topic, asked.names["subscription"], force=asked.flag("force"))
+
+
+def schema(asked: Asked) -> dict[str, Any]:
+    """The latest schema, or the version that is named."""
+    said = asked.names.get("version")
+    if said is not None and not said.isdecimal():
+        raise RestError(400, f"a schema's version is a number, got {said!r:.60}")
+    found = asked.admin.get_schema_info_with_version(asked.topic, None if said is None else int(said))
+    if found.info.type is SchemaType.KEY_VALUE:
+        raise RestError(501, f"{asked.topic} has a schema of keys and values: not served over REST by this gateway")
+    return {
+        "version": found.version.number,
+        "type": found.info.type.name,
+        "timestamp": found.timestamp_ms,
+        "data": found.info.schema.decode("utf-8", "replace"),
+        "properties": dict(found.info.properties),
+    }

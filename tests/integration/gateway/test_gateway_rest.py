@@ -1,0 +1,305 @@
+"""The gateway's REST: what clients and tools begin with, asked over HTTP and by the official client."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import jwt
+import pytest
+import requests
+
+import pulsar_on_kafka as sdk
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base import asgi_server
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.base.http_server import Tls
+from pulsar_on_kafka.gateway.access import EVERYBODY, Access, TokenKey
+from pulsar_on_kafka.gateway.rest import server
+from pulsar_on_kafka.gateway.rest.server import RestServer
+from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from tests.certificates import Authority
+from tests.steps import Unique
+
+pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-client, is not installed")
+
+pytestmark = pytest.mark.kafka
+
+_PATIENCE_MS: Final = 60_000
+EARLIEST: Final = pulsar.InitialPosition.Earliest
+Serving = Callable[..., AbstractContextManager[RestServer]]
+
+
+@pytest.fixture
+def serving(admin: AdminClient, unique: Unique) -> Serving:
+    @contextmanager
+    def made(access: Access = EVERYBODY, **more: Any) -> Iterator[RestServer]:
+        settings = GatewaySettings(port=0, access=access, fleet=unique(), **more)
+        gateway = Gateway(admin.node, settings)
+        try:
+            rest = RestServer(admin, gateway, settings)
+            try:
+                yield rest
+            finally:
+                rest.close()
+        finally:
+            gateway.close(Deadline.after(60))
+
+    return made
+
+
+class Rest:
+    """Asks, and expects."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.url = url
+        self._options = options
+
+    def ask(self, method: str, path: str, **more: Any) -> requests.Response:
+        return requests.request(method, f"{self.url}{path}", timeout=60, **{**self._options, **more})
+
+    def get(self, path: str, **query: str) -> Any:
+        found = self.ask("GET", path, params=query)
+        assert found.status_code == 200, (found.status_code, found.text)
+        return found.json()
+
+    def does(self, method: str, path: str, json: object = None, **query: str) -> None:
+        found = self.ask(method, path, json=json, params=query)
+        assert found.status_code == 204, (found.status_code, found.text)
+
+    def refuses(self, status: int, reason: str, method: str, path: str, **more: Any) -> None:
+        found = self.ask(method, path, **more)
+        assert found.status_code == status, (found.status_code, found.text)
+        assert reason in found.json()["reason"]
+
+
+@pytest.fixture
+def rest(serving: Serving) -> Iterator[Rest]:
+    with serving() as running:
+        yield Rest(running.url())
+
+
+def test_the_official_client_looks_up_over_http(rest: Rest, admin: AdminClient, unique: Unique) -> None:
+    client = pulsar.Client(rest.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    prefix = unique()
+    admin.create_partitioned_topic(f"{prefix}-b", 2)
+    for name in ("a", "b"):
+        producer = client.create_producer(f"{prefix}-{name}", schema=pulsar.schema.StringSchema())
+        producer.send(name)
+    consumer = client.subscribe(f"{prefix}-a", "one", initial_position=EARLIEST)
+    assert consumer.receive(_PATIENCE_MS).data() == b"a"
+    pattern = re.compile(f"persistent://public/default/{re.escape(prefix)}-.*")
+    both = client.subscribe(pattern, "both", initial_position=EARLIEST)
+    assert sorted(both.receive(_PATIENCE_MS).data() for _ in range(2)) == [b"a", b"b"]
+    assert len(client.get_topic_partitions(f"{prefix}-b")) == 2
+    client.close()
+    schema = rest.get(f"/admin/v2/schemas/public/default/{prefix}-a/schema")
+    assert (schema["version"], schema["type"], schema["data"]) == (0, "STRING", "null")  # as that client says it
+    assert rest.get(f"/admin/v2/schemas/public/default/{prefix}-a/schema/0") == schema
+    rest.refuses(404, "", "GET", f"/admin/v2/schemas/public/default/{prefix}-a/schema/7")
+
+
+def test_it_is_in_health_and_tells_where_topics_are_served(rest: Rest, unique: Unique) -> None:
+    assert rest.ask("GET", "/admin/v2/brokers/health").text == "ok"
+    assert rest.ask("GET", "/admin/v2/brokers/version").text.startswith("pulsar-on-kafka ")
+    assert rest.get("/admin/v2/clusters") == ["standalone"]
+    told = rest.get(f"/lookup/v2/topic/persistent/public/default/{unique()}")
+    assert re.fullmatch(r"pulsar://127.0.0.1:\d+", told["brokerUrl"])
+    assert (told["nativeUrl"], told["httpUrl"]) == (told["brokerUrl"], rest.url)
+    assert told["brokerUrlTls"] is told["httpUrlTls"] is None
+    rest.refuses(404, "nowhere/at-all", "GET", "/lookup/v2/topic/persistent/nowhere/at-all/x")
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+def test_topics_live(rest: Rest, unique: Unique, domain: str) -> None:
+    plain, parted = unique(), unique()
+    here = f"/admin/v2/{domain}/public/default"
+    rest.refuses(404, plain, "GET", f"{here}/{plain}/partitions")
+    assert rest.get(f"{here}/{plain}/partitions", checkAllowAutoCreation="true") == {"partitions": 0}
+    rest.refuses(409, "exists", "PUT", f"{here}/{plain}")
+    rest.does("DELETE", f"{here}/{plain}")
+    rest.does("PUT", f"{here}/{plain}")
+    rest.does("PUT", f"{here}/{parted}/partitions", json=2)
+    rest.refuses(409, "exists", "PUT", f"{here}/{parted}/partitions", json=2)
+    assert rest.get(f"{here}/{parted}/partitions") == {"partitions": 2}
+    rest.does("POST", f"{here}/{parted}/partitions", json=3)
+    for wrong, status in ((0, 406), (-1, 406), ("two", 400), (True, 400), ([], 400)):
+        rest.refuses(status, "partitions", "POST", f"{here}/{parted}/partitions", json=wrong)
+    names = {f"{domain}://public/default/{parted}-partition-{number}" for number in range(3)}
+    found = set(rest.get(here))
+    assert {*names, f"{domain}://public/default/{plain}"} <= found
+    assert all(each.startswith(f"{domain}://") for each in found)
+    assert f"{domain}://public/default/{parted}" in rest.get(f"{here}/partitioned")
+    assert f"{domain}://public/default/{plain}" not in rest.get(f"{here}/partitioned")
+    mode = "PERSISTENT" if domain == "persistent" else "NON_PERSISTENT"
+    assert names <= set(rest.get("/admin/v2/namespaces/public/default/topics", mode=mode))
+    assert names <= set(rest.get("/admin/v2/namespaces/public/default/topics", mode="ALL"))
+    rest.refuses(412, "/partitions", "DELETE", f"{here}/{parted}")
+    rest.refuses(412, "no partitions", "DELETE", f"{here}/{plain}/partitions")
+    rest.does("DELETE", f"{here}/{parted}/partitions")
+    rest.does("DELETE", f"{here}/{plain}")
+    rest.refuses(404, plain, "DELETE", f"{here}/{plain}")
+
+
+def test_tenants_and_namespaces_live(rest: Rest, unique: Unique) -> None:
+    tenant = unique()
+    rest.does("PUT", f"/admin/v2/tenants/{tenant}", json={"adminRoles": [], "allowedClusters": ["standalone"]})
+    rest.refuses(501, "adminRoles", "PUT", f"/admin/v2/tenants/{tenant}", json={"adminRoles": ["me"]})
+    rest.refuses(412, "elsewhere", "PUT", f"/admin/v2/tenants/{tenant}", json={"allowedClusters": ["elsewhere"]})
+    here = f"/admin/v2/namespaces/{tenant}/prod"
+    rest.does("PUT", here, json={"bundles": {"numBundles": 4}, "replication_clusters": ["standalone"]})
+    rest.refuses(409, "exists", "PUT", here)
+    rest.refuses(501, "message_ttl_in_seconds", "PUT", f"{here}2", json={"message_ttl_in_seconds": 7})
+    rest.refuses(501, "replication_clusters", "PUT", f"{here}2", json={"replication_clusters": ["elsewhere"]})
+    rest.refuses(400, "tenant/namespace", "PUT", f"/admin/v2/namespaces/{tenant}/a%20b")
+    assert rest.get(f"/admin/v2/namespaces/{tenant}") == [f"{tenant}/prod"]
+    assert tenant in rest.get("/admin/v2/tenants")
+    assert rest.get(f"/admin/v2/tenants/{tenant}")["allowedClusters"] == ["standalone"]
+    rest.does("PUT", f"/admin/v2/persistent/{tenant}/prod/orders")
+    rest.refuses(409, "has 1 topics", "DELETE", here)
+    rest.refuses(409, f"{tenant}/prod", "DELETE", f"/admin/v2/tenants/{tenant}")
+    rest.does("DELETE", here, force="true")
+    rest.refuses(404, tenant, "GET", f"{here}/topics")
+    rest.does("DELETE", f"/admin/v2/tenants/{tenant}")
+
+
+def test_subscriptions_live_and_have_statistics(rest: Rest, client: sdk.Client, unique: Unique) -> None:
+    topic = unique()
+    here = f"/admin/v2/persistent/public/default/{topic}"
+    producer = client.create_producer(topic, producer_name="mine", properties={"of": "me"})
+    ids = [producer.send(b"%d" % number) for number in range(3)]
+    place = {"ledgerId": ids[1].ledger_id(), "entryId": ids[1].entry_id(), "partitionIndex": -1, "properties": {}}
+    latest = {"ledgerId": 2**63 - 1, "entryId": 2**63 - 1, "partitionIndex": -1}
+    for name, body in (("none", None), ("latest", latest), ("first", "earliest"), ("id", place)):
+        rest.does("PUT", f"{here}/subscription/{name}", json=body)
+    rest.does("PUT", f"{here}/subscription/earliest", json={"ledgerId": -1, "entryId": -1, "partitionIndex": -1})
+    rest.refuses(409, "id", "PUT", f"{here}/subscription/id", json=place)
+    rest.refuses(400, "expected ledgerId", "PUT", f"{here}/subscription/x", json=7)
+    rest.refuses(501, "properties", "PUT", f"{here}/subscription/x", json={**place, "properties": {"a": "b"}})
+    assert sorted(rest.get(f"{here}/subscriptions")) == ["earliest", "first", "id", "latest", "none"]
+    consumer = client.subscribe(topic, "first", sdk.ConsumerType.Shared, consumer_name="reader")
+    consumer.acknowledge(consumer.receive(_PATIENCE_MS))
+    consumer.flush()
+    told = rest.get(f"{here}/stats")
+    backlogs = {name: each["msgBacklog"] for name, each in told["subscriptions"].items()}
+    assert backlogs == {"none": 0, "latest": 0, "first": 2, "earliest": 3, "id": 2}
+    (reader,) = told["subscriptions"]["first"]["consumers"]
+    assert (reader["consumerName"], told["subscriptions"]["first"]["type"]) == ("reader", "Shared")
+    (publisher,) = told["publishers"]
+    assert (publisher["producerName"], publisher["accessMode"], publisher["metadata"]) == (
+        "mine",
+        "Shared",
+        {"of": "me"},
+    )
+    rest.refuses(412, "", "DELETE", f"{here}/subscription/first")
+    rest.does("DELETE", f"{here}/subscription/first", force="true")
+    rest.does("DELETE", f"{here}/subscription/id")
+    rest.refuses(404, "id", "DELETE", f"{here}/subscription/id")
+    rest.refuses(412, "subscriptions", "DELETE", here)
+    rest.does("DELETE", here, force="true")
+
+
+def test_partitions_have_statistics_each(rest: Rest, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 2)
+    admin.create_subscription(topic, "s")
+    here = f"/admin/v2/persistent/public/default/{topic}"
+    told = rest.get(f"{here}/partitioned-stats")
+    assert told["metadata"] == {"partitions": 2}
+    assert told["subscriptions"]["s"]["msgBacklog"] == 0
+    one = f"persistent://public/default/{topic}-partition-1"
+    assert told["partitions"][one] == rest.get(f"{here}-partition-1/stats")
+    assert rest.get(f"{here}/partitioned-stats", perPartition="false")["partitions"] == {}
+    rest.refuses(404, "partitioned-stats", "GET", f"{here}/stats")
+    rest.refuses(404, "none is 2", "GET", f"{here}-partition-2/stats")
+    rest.refuses(400, "perPartition", "GET", f"{here}/partitioned-stats", params={"perPartition": "maybe"})
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/admin/v2/namespaces/public/default/retention"),
+        ("POST", "/admin/v2/persistent/public/default/x/unload"),
+        ("DELETE", "/admin/v2/brokers/health"),
+        ("GET", "/admin/v3/functions/public/default"),
+        ("GET", "/lookup/v2/topic/persistent/public/default/x/bundle"),
+    ],
+)
+def test_what_is_not_served_says_its_name(rest: Rest, method: str, path: str) -> None:
+    rest.refuses(501, f"{method} {path} is not served by this gateway", method, path)
+
+
+def test_what_no_tool_sends_is_refused(rest: Rest) -> None:
+    here = "/admin/v2/persistent/public/default/x"
+    rest.refuses(413, "65536", "PUT", f"{here}/partitions", data=b"1" * 70_000)
+    rest.refuses(400, "no JSON", "PUT", f"{here}/partitions", data=b"{")
+    rest.refuses(400, "no JSON", "PUT", f"{here}/partitions", data=b"[" * 60_000)
+    rest.refuses(403, "browser", "PUT", here, headers={"Origin": "http://example.com"})
+    assert rest.ask("GET", "/metrics").status_code == 404
+
+
+def test_who_takes_long_to_ask_is_closed(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asgi_server, "ASKER_S", 0.2)
+    monkeypatch.setattr(server, "ASKER_S", 0.2)
+    port = int(rest.url.rpartition(":")[2])
+    for said in (b"", b"GET /admin/v2/clusters HTTP/1.1\r\nHost: x\r\n"):
+        with socket.create_connection(("127.0.0.1", port), 60) as slow:
+            slow.sendall(said)
+            assert slow.recv(1000) == b""
+    head = b"PUT /admin/v2/persistent/a/b/c HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", port), 60) as slow:
+        slow.sendall(head)
+        assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
+
+
+def test_super_users_administer_and_others_look_up(serving: Serving, unique: Unique, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_bytes(secrets.token_bytes(32))
+
+    def bearer(role: str) -> dict[str, str]:
+        return {"Authorization": f"Bearer {jwt.encode({'sub': role}, key.read_bytes())}"}
+
+    with serving(Access(TokenKey.secret(str(key)), super_users=frozenset({"admin"}))) as running:
+        rest, topic = Rest(running.url()), unique()
+        here = f"/admin/v2/persistent/public/default/{topic}"
+        rest.refuses(401, "expected token", "GET", "/admin/v2/clusters")
+        rest.refuses(401, "not valid", "GET", "/admin/v2/clusters", headers={"Authorization": "Bearer x"})
+        rest.refuses(401, "expected token", "GET", "/admin/v2/nothing")
+        rest.refuses(403, "billing is no super user", "PUT", here, headers=bearer("billing"))
+        assert rest.ask("PUT", here, headers=bearer("admin")).status_code == 204
+        assert rest.ask("GET", f"{here}/partitions", headers=bearer("billing")).json() == {"partitions": 0}
+        token = bearer("billing")["Authorization"].partition(" ")[2]
+        quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+        client = pulsar.Client(running.url(), authentication=pulsar.AuthenticationToken(token), logger=quiet)
+        client.create_producer(topic).send(b"one")
+        client.close()
+
+
+def test_certificates_log_in_over_https(serving: Serving, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    server_s, admin_s = authority.issue("server", address="127.0.0.1"), authority.issue("admin")
+    tls = Tls(str(server_s.certificate), str(server_s.key))
+    access = Access(certificates=True, super_users=frozenset({"admin"}))
+    with serving(access, tls=tls, trusted=str(authority.file)) as running:
+        rest = Rest(running.url(), verify=str(authority.file), cert=(str(admin_s.certificate), str(admin_s.key)))
+        assert running.url().startswith("https://")
+        told = rest.get("/lookup/v2/topic/persistent/public/default/x")
+        assert told["brokerUrl"] is told["httpUrl"] is None
+        assert told["httpUrlTls"] == running.url()
+        assert "public" in rest.get("/admin/v2/tenants")
+        Rest(running.url(), verify=str(authority.file)).refuses(401, "expected tls", "GET", "/admin/v2/tenants")
+
+
+def test_a_port_that_is_taken_is_named(serving: Serving) -> None:
+    with (
+        serving() as running,
+        pytest.raises(InvalidOption, match="name another one with --http-port"),
+        serving(http_port=running.port),
+    ):
+        pytest.fail("two listen on one port")

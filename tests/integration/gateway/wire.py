@@ -1,0 +1,52 @@
+"""A connection to the gateway that says what no client says."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from typing import Any
+
+from pulsar_on_kafka.gateway.server import Gateway
+from pulsar_on_kafka.mapping.wire.commands import Type, command, parsed
+from pulsar_on_kafka.mapping.wire.frames import Frame, FrameCutter, frame
+
+
+class Wire:
+    """A client that says what no client says; closed at its `with`'s end."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", gateway.port), 60)
+        self._cutter = FrameCutter()
+        self._heard: deque[Frame] = deque()
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def say(self, kind: Type, **fields: Any) -> None:
+        self.write(frame(command(kind, **fields)))
+
+    def write(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def hear(self) -> tuple[Type | None, Any]:
+        """The next command; None: the connection was closed."""
+        while not self._heard:
+            data = self._socket.recv(65536)
+            if not data:
+                return None, None
+            self._heard += self._cutter.feed(data)
+        return parsed(self._heard.popleft().command)
+
+    def connect(self, **options: Any) -> tuple[Type | None, Any]:
+        self.say(Type.CONNECT, client_version="wire", protocol_version=21, **options)
+        return self.hear()
+
+    def limit_s(self, seconds: float) -> None:
+        """Reading and writing raise TimeoutError after that."""
+        self._socket.settimeout(seconds)
+
+    def close(self) -> None:
+        self._socket.close()

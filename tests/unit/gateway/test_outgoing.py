@@ -1,0 +1,58 @@
+"""Frames that wait for the loop count as what a client has not taken."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pulsar_on_kafka.gateway.outgoing import CONGESTED_BYTES, Outgoing
+
+
+class _Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.written.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert (high, low) == (CONGESTED_BYTES, CONGESTED_BYTES // 2)
+
+
+def test_what_waits_for_the_loop_is_bounded_and_told_when_it_is_taken() -> None:
+    loop, told = asyncio.new_event_loop(), []
+    try:
+        outgoing, transport = Outgoing(loop, lambda: told.append(outgoing.congested)), _Transport()
+        outgoing.use(transport)
+        half = bytes(CONGESTED_BYTES // 2)
+        outgoing.send((half, half))
+        assert not outgoing.congested
+        outgoing.send((b"more",))
+        assert outgoing.congested
+        outgoing.write()
+        assert (transport.written, told) == ([half + half + b"more"], [False])
+        outgoing.send((b"one",))
+        outgoing.write()
+        assert told == [False]  # nobody waited
+    finally:
+        loop.close()
+
+
+def test_a_client_that_does_not_take_it_is_told_of_later() -> None:
+    loop, told = asyncio.new_event_loop(), []
+    try:
+        outgoing = Outgoing(loop, lambda: told.append(outgoing.congested))
+        outgoing.use(_Transport())
+        outgoing.pause()
+        outgoing.send((bytes(CONGESTED_BYTES + 1),))
+        outgoing.write()
+        assert outgoing.congested
+        assert not told
+        outgoing.resume()
+        assert told == [False]
+    finally:
+        loop.close()
