@@ -29,8 +29,10 @@ from pulsar_on_kafka.gateway.consumers import Wire, WireConsumer, open_consumer
 from pulsar_on_kafka.gateway.outgoing import Outgoing
 from pulsar_on_kafka.gateway.producers import Opened, WireProducer, open_producer
 from pulsar_on_kafka.gateway.sharing import Sharing
+from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_fields, txn_of
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.wire.commands import PROTOCOL_VERSION, MalformedCommand, ServerError, Type, command, parsed
 from pulsar_on_kafka.mapping.wire.frames import MOST_FRAME_BYTES, Frame, FrameCutter, MalformedFrame, frame
 from pulsar_on_kafka.node.node import Node
@@ -73,6 +75,7 @@ class Serving:
     address: str
     """The URL that clients are told to connect to."""
     access: Access
+    transactions: OpenTransactions
     policies: TopicWatch[FollowsPolicies]
     """Has producers hear of their topics' policies."""
     connections: set[Connection] = field(default_factory=set)
@@ -249,16 +252,10 @@ class Connection(asyncio.Protocol):
             handler(self, asked)
 
     def _refuse(self, kind: Type, asked: Any) -> None:
-        """What is not served is answered in its own way, where there is one."""
-        reason = f"{kind.name}: not served by this gateway"
         number = getattr(asked, "request_id", None)
         if number is None:
             raise MalformedCommand(f"{kind.name} is not for clients to send")
-        answer = _ANSWERS.get(kind)
-        if answer is None:
-            self._error(number, ServerError.NOT_ALLOWED, reason)
-        else:
-            self._say(answer, request_id=number, error=ServerError.NOT_ALLOWED, message=reason)
+        self._error(number, ServerError.NOT_ALLOWED, f"{kind.name}: not served by this gateway")
 
     def _error(self, number: int, code: ServerError, reason: str) -> None:
         self._say(Type.ERROR, request_id=number, error=code, message=reason)
@@ -287,13 +284,21 @@ class Connection(asyncio.Protocol):
             self._working -= 1
             if self._waiting:
                 self._waiting.popleft()()
-            failure = future.exception()
-            if failure is None:
-                then(future.result())
-            elif isinstance(failure, Exception):
-                refused(*told(failure))
+            _settled(future, then, refused)
 
         self._serving.pool.submit(work).add_done_callback(lambda future: self._soon(partial(done, future)))
+
+    def _when(
+        self, future: Future[Any], then: Callable[[Any], None], refused: Callable[[ServerError, str], None]
+    ) -> None:
+        """Go on likewise with what somebody else does."""
+        self._asked += 1
+
+        def done(future: Future[Any]) -> None:
+            self._asked -= 1
+            _settled(future, then, refused)
+
+        future.add_done_callback(lambda future: self._soon(partial(done, future)))
 
     def _success(self, number: int) -> Callable[[Any], None]:
         return lambda _: self._say(Type.SUCCESS, request_id=number)
@@ -498,8 +503,16 @@ class Connection(asyncio.Protocol):
         self._producers[number] = None
 
         def opened(bundle: int, found: Opened) -> None:
-            lost = partial(self._producer_lost, number)
-            producer = WireProducer(self._node, number, found, self._frames, self._message_answered, lost, bundle)
+            producer = WireProducer(
+                self._node,
+                number,
+                found,
+                self._serving.transactions,
+                self._frames,
+                self._message_answered,
+                partial(self._producer_lost, number),
+                bundle,
+            )
             if self._closing or ("producer", number) in self._ended:
                 self._ended.discard(("producer", number))
                 self._producers.pop(number, None)
@@ -702,13 +715,29 @@ class Connection(asyncio.Protocol):
         code, reason = None, None
         if consumer is None:
             code, reason = ServerError.CONSUMER_NOT_FOUND, f"consumer {asked.consumer_id} is not open"
-        elif asked.HasField("txnid_most_bits"):
-            code, reason = ServerError.NOT_ALLOWED, "ACK in a transaction: not served by this gateway"
         else:
             try:
+                if asked.HasField("txnid_most_bits") and asked.HasField("txnid_least_bits"):
+                    self._ack_in_transaction(consumer, asked)
+                    return
                 consumer.acknowledge(asked)
             except Exception as failure:  # told to the client where it wants to know
                 code, reason = told(failure)
+        self._acknowledged(asked, code, reason)
+
+    def _ack_in_transaction(self, consumer: WireConsumer, asked: Any) -> None:
+        ack, refused = consumer.transaction_ack(asked), partial(self._acknowledged, asked)
+
+        def hold() -> Future[None]:
+            deadline = self._deadline()
+            return consumer.acknowledge_in(self._serving.transactions.part(txn_of(asked), deadline), ack, deadline)
+
+        def held(_: None) -> None:
+            self._acknowledged(asked, None, None)
+
+        self._ask(hold, lambda answer: self._when(answer, held, refused), refused)
+
+    def _acknowledged(self, asked: Any, code: ServerError | None, reason: str | None) -> None:
         if asked.HasField("request_id"):
             self._say(
                 Type.ACK_RESPONSE,
@@ -810,6 +839,43 @@ class Connection(asyncio.Protocol):
         consumer.endpoint.close()
         self._ask(partial(consumer.close, Deadline.after(_CLOSE_S)), self._success(request), self._failure(request))
 
+    # Transactions -------------------------------------------------------------------------------------------------
+
+    def _connect_to_coordinator(self, asked: Any) -> None:
+        transactions, kind, number = self._serving.transactions, Type.TC_CLIENT_CONNECT_RESPONSE, asked.request_id
+
+        def refused(code: ServerError, reason: str) -> None:
+            self._say(kind, request_id=number, error=code, message=reason)
+
+        def joined(_: None) -> None:
+            self._ask(
+                lambda: transactions.check_coordinator(asked.tc_id),
+                lambda _: self._say(kind, request_id=number),
+                refused,
+            )
+
+        self._when(transactions.joined(), joined, refused)
+
+    def _new_transaction(self, asked: Any) -> None:
+        self._of_transaction(asked, Type.NEW_TXN_RESPONSE, self._serving.transactions.begin)
+
+    def _add_partitions(self, asked: Any) -> None:
+        self._of_transaction(asked, Type.ADD_PARTITION_TO_TXN_RESPONSE, self._serving.transactions.add_partitions)
+
+    def _add_subscriptions(self, asked: Any) -> None:
+        self._of_transaction(asked, Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE, self._serving.transactions.add_subscriptions)
+
+    def _end_transaction(self, asked: Any) -> None:
+        self._of_transaction(asked, Type.END_TXN_RESPONSE, self._serving.transactions.end)
+
+    def _of_transaction(self, asked: Any, kind: Type, work: Callable[[Any, Deadline], TxnId]) -> None:
+        number = asked.request_id
+        self._ask(
+            lambda: work(asked, self._deadline()),
+            lambda txn: self._say(kind, request_id=number, **txn_fields(txn)),
+            lambda code, reason: self._say(kind, request_id=number, error=code, message=reason),
+        )
+
     # Moving -------------------------------------------------------------------------------------------------------
 
     def follow(self) -> None:
@@ -859,6 +925,14 @@ def _id(message_id: NativeMessageId) -> dict[str, int]:
     }
 
 
+def _settled(future: Future[Any], then: Callable[[Any], None], refused: Callable[[ServerError, str], None]) -> None:
+    failure = future.exception()
+    if failure is None:
+        then(future.result())
+    elif isinstance(failure, Exception):
+        refused(*told(failure))
+
+
 def _closed(close: Callable[[], object]) -> None:
     """Nobody waits for it."""
     try:
@@ -890,12 +964,9 @@ _HANDLERS: Final[dict[Type, Callable[[Connection, Any], None]]] = {
     Type.GET_OR_CREATE_SCHEMA: Connection._get_or_create_schema,
     Type.UNSUBSCRIBE: Connection._unsubscribe,
     Type.CLOSE_CONSUMER: Connection._close_consumer,
+    Type.TC_CLIENT_CONNECT_REQUEST: Connection._connect_to_coordinator,
+    Type.NEW_TXN: Connection._new_transaction,
+    Type.ADD_PARTITION_TO_TXN: Connection._add_partitions,
+    Type.ADD_SUBSCRIPTION_TO_TXN: Connection._add_subscriptions,
+    Type.END_TXN: Connection._end_transaction,
 }
-_ANSWERS: Final[dict[Type, Type]] = {
-    Type.NEW_TXN: Type.NEW_TXN_RESPONSE,
-    Type.ADD_PARTITION_TO_TXN: Type.ADD_PARTITION_TO_TXN_RESPONSE,
-    Type.ADD_SUBSCRIPTION_TO_TXN: Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE,
-    Type.END_TXN: Type.END_TXN_RESPONSE,
-    Type.TC_CLIENT_CONNECT_REQUEST: Type.TC_CLIENT_CONNECT_RESPONSE,
-}
-"""Which command answers what is not served."""

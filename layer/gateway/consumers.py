@@ -6,8 +6,11 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
+
+from pyroaring import BitMap64
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
@@ -22,6 +25,7 @@ from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
 from pulsar_on_kafka.mapping.wire.commands import Type, command
 from pulsar_on_kafka.mapping.wire.frames import frame
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType
@@ -38,6 +42,7 @@ from pulsar_on_kafka.subscriptions.records.endpoint import (
 )
 from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule
 from pulsar_on_kafka.subscriptions.records.tail import Tail
+from pulsar_on_kafka.transactions.client_transaction import ClientTransaction
 
 _log: Final = logging.getLogger(__name__)
 
@@ -53,6 +58,10 @@ _CUMULATIVE: Final = 1
 _EARLIEST: Final = 1
 _NOWHERE: Final = 2**64 - 1
 _BITS: Final = 64
+_MOST_IN_BATCH: Final = 1_000_000
+"""More do not fit into a frame."""
+_BATCH_FROM: Final = 2
+"""A transaction holds an entry of fewer messages as a whole."""
 _ACK_PERSIST_INTERVAL_S: Final = 1.0
 _LATEST_LEDGER: Final = 2**63 - 1
 
@@ -71,7 +80,7 @@ class WireEndpoint(Endpoint):
     whole, so it may get more than that.
 
     `unacked` and permits are counted by messages. What was handed out is with the client: nothing waits here.
-    Memory: a number for each batch entry that the client has and did not acknowledge.
+    Memory: two numbers for each batch entry that the client has and did not acknowledge.
     """
 
     def __init__(self, name: str, number: int, wire: Wire, rules: DeliveryRules) -> None:
@@ -79,6 +88,8 @@ class WireEndpoint(Endpoint):
         self.number = number
         self.sizes: dict[int, int] = {}
         """Of batch entries, by offset: how many messages they have."""
+        self._in_transactions: dict[int, int] = {}
+        """Of those, a bit for each message that transactions were asked to hold."""
         self.epoch: int | None = None
         self.seeking = False
         """What its client acknowledges is of before the seek, and would acknowledge what is to come again."""
@@ -129,6 +140,7 @@ class WireEndpoint(Endpoint):
         for offset, entry, size in entries_of(each.record, each.offset):
             if size:
                 self.sizes[offset] = size
+                self._in_transactions.pop(offset, None)
                 if acked is not None:
                     ack_set = _words(~acked[1] & (1 << size) - 1, size)
             ledger, number = slot.layout.position(slot.number, offset)
@@ -142,6 +154,22 @@ class WireEndpoint(Endpoint):
             )
             frames.append(frame(told, entry))
         return frames
+
+    def acknowledged_in_transaction(self, offset: int, size: int, acked: int) -> None:
+        acked |= self._in_transactions.get(offset, 0)
+        if acked == (1 << size) - 1:
+            self.forget(offset)
+        else:
+            self._in_transactions[offset] = acked
+
+    def forget(self, offset: int) -> None:
+        """The client is done with this entry; if it comes again, it is sent again."""
+        self.sizes.pop(offset, None)
+        self._in_transactions.pop(offset, None)
+
+    def forget_up_to(self, offset: int) -> None:
+        for before in [before for before in list(self.sizes) if before <= offset]:
+            self.forget(before)
 
     def discard(self, slot: PartitionSlot | None) -> list[Delivery]:
         """Nothing: what was handed out is with the client."""
@@ -196,6 +224,13 @@ class WireConsumer(Protocol):
 
     def acknowledge(self, asked: Any) -> None:
         """Raises LayerError, MappingError: an id of another topic."""
+
+    def transaction_ack(self, asked: Any) -> TxnAck:
+        """What a transaction is to hold. Does not block. Raises as `acknowledge`."""
+
+    def acknowledge_in(self, part: ClientTransaction, ack: TxnAck, deadline: Deadline) -> Future[None]:
+        """Settled when the transaction holds it, durably (`SubscriptionMember.acknowledge_in`). Raises as
+        `ClientTransaction.register_subscription`."""
 
     def redeliver(self, asked: Any) -> None: ...
 
@@ -263,10 +298,8 @@ class SubscriptionConsumer:
         if self.endpoint.seeking:
             return
         cumulative = asked.ack_type == _CUMULATIVE
-        if cumulative and self._member.type.is_shared:
-            raise errors.Refused(
-                f"subscription {self._subscription.name} is {self._member.type.value}: acknowledge messages one by one"
-            )
+        if cumulative:
+            self._check_cumulative()
         for each in asked.message_id:
             offset = self._offset(each)
             size = self.endpoint.sizes.get(offset, 0) if each.ack_set else 0
@@ -278,7 +311,7 @@ class SubscriptionConsumer:
                     if not left >> index & 1:
                         self._slot.ack_in_batch((offset, index, size))
             elif not each.ack_set:
-                self.endpoint.sizes.pop(offset, None)
+                self.endpoint.forget(offset)
                 self._slot.ack(offset)
 
     def _acknowledge_up_to(self, offset: int, ack_set: Sequence[int], size: int) -> None:
@@ -291,9 +324,67 @@ class SubscriptionConsumer:
                 self._slot.cumulative.append(offset - 1)
             return
         self._slot.cumulative.append(offset)
-        sizes = self.endpoint.sizes
-        for before in [before for before in list(sizes) if before <= offset]:
-            sizes.pop(before, None)
+        self.endpoint.forget_up_to(offset)
+
+    def transaction_ack(self, asked: Any) -> TxnAck:
+        if asked.ack_type == _CUMULATIVE:
+            return self._cumulative_in_transaction(asked)
+        whole, batches = BitMap64(), dict[int, tuple[int, int]]()
+        for each in asked.message_id:
+            offset = self._offset(each)
+            size = self._size(offset, each)
+            if size < _BATCH_FROM or not each.ack_set:
+                whole.add(offset)
+                self.endpoint.forget(offset)
+            else:
+                acked = ~_bits(each.ack_set) & (1 << size) - 1
+                batches[offset] = size, acked | batches.get(offset, (0, 0))[1]
+                self.endpoint.acknowledged_in_transaction(offset, size, acked)
+        return TxnAck(whole, batches)
+
+    def _cumulative_in_transaction(self, asked: Any) -> TxnAck:
+        self._check_cumulative()
+        if len(asked.message_id) != 1:
+            raise errors.Refused(f"a cumulative acknowledgement names {len(asked.message_id)} messages, expected one")
+        said = asked.message_id[0]
+        offset = self._offset(said)
+        size = self._size(offset, said)
+        left = _bits(said.ack_set) & (1 << size) - 1
+        if left:
+            passed = (left & -left).bit_length() - 1
+            return TxnAck(cumulative=CumulativeAck(offset, size, (1 << passed) - 1))
+        self.endpoint.forget_up_to(offset)
+        return TxnAck(cumulative=CumulativeAck(offset))
+
+    def _size(self, offset: int, said: Any) -> int:
+        """How many messages a batch entry has: as it was sent to this client, or else as that says."""
+        known = self.endpoint.sizes.get(offset)
+        if known is not None or not said.ack_set:
+            return known or 0
+        if not 0 < said.batch_size <= _MOST_IN_BATCH:
+            raise errors.InvalidOption(f"batch_size is {said.batch_size}, expected 1 to {_MOST_IN_BATCH}")
+        size: int = said.batch_size
+        return size
+
+    def acknowledge_in(self, part: ClientTransaction, ack: TxnAck, deadline: Deadline) -> Future[None]:
+        topic, number = self._place.topic, self._place.number
+        if not topic.name.is_persistent:
+            raise errors.Refused(f"topic {topic.name} is not persistent: it takes part in no transaction")
+        part.register_subscription(str(topic.name), number, self._subscription.name, deadline)
+        part.begin_operation()
+        try:
+            answer = self._member.acknowledge_in(part.id, number, ack, deadline)
+        except BaseException:
+            part.end_operation()
+            raise
+        answer.add_done_callback(lambda _: part.end_operation())
+        return answer
+
+    def _check_cumulative(self) -> None:
+        if self._member.type.is_shared:
+            raise errors.Refused(
+                f"subscription {self._subscription.name} is {self._member.type.value}: acknowledge messages one by one"
+            )
 
     def _offset(self, said: Any) -> int:
         return self._layout.kafka_offset(self._place.number, said.ledgerId, said.entryId)
@@ -371,7 +462,13 @@ class ReadingConsumer:
             offset = layout.kafka_offset(number, each.ledgerId, each.entryId)
             if not each.ack_set:
                 self._marked = max(self._marked, offset)
-                self.endpoint.sizes.pop(offset, None)
+                self.endpoint.forget(offset)
+
+    def transaction_ack(self, asked: Any) -> TxnAck:
+        raise errors.Refused("what a reader has read is not kept: no transaction holds it")
+
+    def acknowledge_in(self, part: ClientTransaction, ack: TxnAck, deadline: Deadline) -> Future[None]:
+        raise NotImplementedError
 
     def redeliver(self, asked: Any) -> None:
         """Nothing that a reader's client asks for."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, decode_batch
 from pulsar_on_kafka.mapping.records.message_record import batch_info
 from pulsar_on_kafka.mapping.wire.batch_payloads import pulsar_batch
@@ -42,6 +43,8 @@ def _entry(record: Any, size: int) -> bytes:
     headers = headers_of(record) or []
     value = record.value()
     metadata = metadata_of(EntryRecord(record.key(), value, headers, record.timestamp()[1]))
+    if metadata.txn_most is not None and metadata.txn_least is not None:
+        metadata.txn_most = TxnId(metadata.txn_most, metadata.txn_least).coordinator  # as on the wire (`txn_fields`)
     if size and (info := batch_info(headers)) is not None and info.format_version == FORMAT_VERSION:
         if metadata.encryption:
             raise CorruptRecord("a batch entry of format 1 is encrypted: no client of Pulsar's can take it apart")

@@ -8,6 +8,7 @@ import google_crc32c
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.gateway.transactions import COORDINATORS
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.node import Node
 
@@ -24,7 +25,8 @@ def addressed(field: str, url: str) -> dict[str, str]:
 
 
 def partitions_of(node: Node, topic: str, deadline: Deadline, *, make: bool) -> int:
-    """0 for a topic without partitions, and for one that is not there and its first producer or consumer makes.
+    """0 for a topic without partitions, and for one that is not there and its first producer or consumer makes; of the
+    coordinators of transactions, how many there are.
 
     Raises:
         NoSuchTopic: it is not there and `make` is not wanted. InvalidTopicName.
@@ -32,6 +34,8 @@ def partitions_of(node: Node, topic: str, deadline: Deadline, *, make: bool) -> 
     name = TopicName.parse(topic)
     if name.partition >= 0:
         return 0
+    if str(name) == COORDINATORS:
+        return node.coordinator_count.known()
     node.namespaces.require(name.namespace_name, deadline)
     found = node.topics.find(name, deadline)
     if found is None and make:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.exceptions import AlreadyClosed, NotSupported, PulsarException, Result
+from pulsar_on_kafka.base.errors import InvalidOption, InvalidTxnStatus, LayerError, Refused
+from pulsar_on_kafka.exceptions import AlreadyClosed, PulsarException, Result
 from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.outgoing import Outgoing as Frames
 from pulsar_on_kafka.gateway.schemas import producers_version, schema_info
+from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_of, txn_of_metadata
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, DELIVER_AT, ENCRYPTION, ORDERING_KEY
@@ -31,6 +34,7 @@ from pulsar_on_kafka.sending.outgoing_message import Outgoing
 from pulsar_on_kafka.sending.outgoing_schema import LetterSchema
 from pulsar_on_kafka.sending.outlet import Limits
 from pulsar_on_kafka.sending.sender import Sender, SenderOptions
+from pulsar_on_kafka.transactions.client_transaction import ClientTransaction
 
 MODES: Final = (
     AccessMode.SHARED,
@@ -43,6 +47,11 @@ _LIMITS: Final = Limits(max_pending=0, max_pending_across=0, block_if_full=False
 """The client has its own, and waits as long as it wants to."""
 _MORE: Final = frozenset({BATCH, CHUNK, DELIVER_AT, ENCRYPTION, ORDERING_KEY})
 """Headers that readers have to look at."""
+_PLAIN: Final = -1
+_OF_TRANSACTIONS: Final = frozenset({ServerError.INVALID_TXN_STATUS, ServerError.TRANSACTION_NOT_FOUND})
+"""A message that a transaction refuses is not allowed, as in Pulsar: with any other code its client would open the
+producer anew, and send it again and again."""
+_OPERATION_S: Final = 30.0
 _NOWHERE: Final = 2**64 - 1
 """Ledger and entry id of a message that was stored before (Pulsar's -1)."""
 
@@ -94,6 +103,7 @@ class WireProducer:
         node: Node,
         number: int,
         opened: Opened,
+        transactions: OpenTransactions,
         frames: Frames,
         answered: Callable[[], None],
         lost: Callable[[], None],
@@ -107,33 +117,41 @@ class WireProducer:
         self._node = node
         self._put = sender.way.put
         self._outlet = sender.outlet
-        self._recorded = -1
+        self._topic = sender.outlet.admitted.topic
+        self._registered_name = str(self._topic.name)
+        self._recorded = _PLAIN
         """0: that there is more than plain messages; 1: and chunks."""
         self._partition = opened.partition
         self._epoch = sender.epoch
         self._marks = sender.marks
+        self._transactions = transactions
+        self._markers_recorded = False
         self._frames = frames
         self.answered = answered
         self._lost = lost
 
     def send(self, asked: Any, entry: bytes) -> Callable[[], None] | None:
         """Have one entry stored; its client hears of that. Or give what has to be done first, which may block: then
-        nothing has happened, and the entry is to be sent again after it. It raises PulsarException."""
+        nothing has happened, and the entry is to be sent again after it. It raises LayerError, PulsarException."""
         sent = _Sent(
             self, asked.sequence_id, asked.highest_sequence_id if asked.HasField("highest_sequence_id") else None
         )
         try:
-            if asked.HasField("txnid_most_bits") or asked.HasField("txnid_least_bits"):
-                raise NotSupported("a message in a transaction: not served by this gateway")
-            record = self._record(entry)
+            record, txn = self._record(asked, entry)
         except CorruptRecord as failure:
             sent.refused(ServerError.CHECKSUM, str(failure))
             return None
         except (MappingError, PulsarException) as failure:
             sent.refused(*told(failure))
             return None
-        first = self._first(record)
-        if first is None and not self._outlet.refuses(sent):
+        part = None if txn is None else self._transactions.known(txn)
+        first = self._first(record, txn, part)
+        if first is not None or self._outlet.refuses(sent):
+            return first
+        try:
+            if part is not None:
+                part.begin_operation()
+                sent.part = part
             self._put(
                 Outgoing(
                     record.value,
@@ -143,20 +161,40 @@ class WireProducer:
                     sent,
                     asked.sequence_id,
                     self._marks,
-                    lambda: record.timestamp_ms,
+                    lambda: self._stamp(record, part),
                     record.headers[1:],
                 )
             )
-        return first
+        except (LayerError, PulsarException) as failure:
+            sent.refused(*told(failure))
+        return None
 
     def refuse(self, asked: Any, code: ServerError, reason: str) -> None:
         _Sent(self, asked.sequence_id, None).refused(code, reason)
 
-    def _first(self, record: EntryRecord) -> Callable[[], None] | None:
-        """Putting on record, once, that readers of the topic have to look at headers, and to put chunks together."""
+    def _stamp(self, record: EntryRecord, part: ClientTransaction | None) -> int:
+        """The record's time. In a transaction it is not later than now, and taken before the transaction's time is
+        checked: see `TransactionalSend.stamp`."""
+        if part is None:
+            return record.timestamp_ms
+        stamp = min(record.timestamp_ms, self._node.clock.now_ms())
+        if not part.has_time():
+            raise InvalidTxnStatus(f"transaction {part.id} has timed out")
+        return stamp
+
+    def _first(
+        self, record: EntryRecord, txn: TxnId | None, part: ClientTransaction | None
+    ) -> Callable[[], None] | None:
+        """Putting on record, once, that readers of the topic have to look at headers, and to put chunks together; and
+        registering the partition with a transaction whose client has not."""
+        if txn is not None and not (
+            self._markers_recorded and part is not None and part.has_registered(self._registered_name, self._partition)
+        ):
+            return partial(self._take_part, txn)
         names = {name for name, _ in record.headers}
         chunks = CHUNK in names
-        if self._recorded >= chunks and (self._recorded >= 0 or (record.value is not None and not names & _MORE)):
+        needed = int(chunks) if record.value is None or names & _MORE else _PLAIN
+        if self._recorded >= needed:
             return None
 
         def put_on_record() -> None:
@@ -165,11 +203,25 @@ class WireProducer:
 
         return put_on_record
 
-    def _record(self, entry: bytes) -> EntryRecord:
+    def _take_part(self, txn: TxnId) -> None:
+        if not self._topic.name.is_persistent:
+            raise Refused(f"topic {self._topic.name} is not persistent: it takes part in no transaction")
+        if not self._markers_recorded:
+            self._outlet.admitted.more_than_plain(markers=True)
+            self._markers_recorded = True
+        deadline = Deadline.after(_OPERATION_S)
+        self._transactions.part(txn, deadline).register_partition(self._registered_name, self._partition, deadline)
+
+    def _record(self, asked: Any, entry: bytes) -> tuple[EntryRecord, TxnId | None]:
+        """The record, and the transaction that it is of: that of the command, or else of the metadata."""
         said, payload, _ = read_entry(entry)
         metadata = decode_metadata(said)
         metadata.producer_name = self.sender.name
-        return record_of(metadata, payload, epoch=self._epoch, now_ms=self._node.clock.now_ms())
+        named = asked.HasField("txnid_most_bits") and asked.HasField("txnid_least_bits")
+        txn = txn_of(asked) if named else txn_of_metadata(metadata)
+        if txn is not None:
+            metadata.txn_most, metadata.txn_least = txn
+        return record_of(metadata, payload, epoch=self._epoch, now_ms=self._node.clock.now_ms()), txn
 
     def close(self) -> None:
         """Return when everything sent before was answered; a second call does nothing."""
@@ -194,20 +246,23 @@ class WireProducer:
 class _Sent(OwnCallback):
     """The callback of one entry that was sent."""
 
-    __slots__ = ("_producer", "_sequence_id", "highest_sequence_id")
+    __slots__ = ("_producer", "_sequence_id", "highest_sequence_id", "part")
 
     waited_for = False
+    part: ClientTransaction | None
+    """The transaction that it is an operation of, until it is answered."""
 
     def __init__(self, producer: WireProducer, sequence_id: int, highest: int | None) -> None:
         self._producer = producer
         self._sequence_id = sequence_id
         self.highest_sequence_id = highest
+        self.part = None
 
     def __call__(self, result: Result, message_id: NativeMessageId) -> None:
         if result is not Result.Ok:
             self.refused(ServerError.UNKNOWN, result.name)
             return
-        self._producer.tell(
+        self._tell(
             frame(
                 command(
                     Type.SEND_RECEIPT,
@@ -226,14 +281,20 @@ class _Sent(OwnCallback):
         self.refused(*told(failure))
 
     def refused(self, code: ServerError, reason: str) -> None:
-        self._producer.tell(
+        self._tell(
             frame(
                 command(
                     Type.SEND_ERROR,
                     producer_id=self._producer.number,
                     sequence_id=self._sequence_id,
-                    error=code,
+                    error=ServerError.NOT_ALLOWED if code in _OF_TRANSACTIONS else code,
                     message=reason,
                 )
             )
         )
+
+    def _tell(self, answer: bytes) -> None:
+        part, self.part = self.part, None
+        if part is not None:
+            part.end_operation()  # first: who has heard of it may end the transaction
+        self._producer.tell(answer)

@@ -22,6 +22,7 @@ from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.connection import CONNECT_S, Connection, Serving, operation_deadline
 from pulsar_on_kafka.gateway.lookups import TLS
 from pulsar_on_kafka.gateway.sharing import Sharing, fleets_group
+from pulsar_on_kafka.gateway.transactions import OpenTransactions
 from pulsar_on_kafka.node.node import Node
 
 _log: Final = logging.getLogger(__name__)
@@ -92,7 +93,10 @@ class Gateway:
         policies = TopicWatch[FollowsPolicies](
             self._scheduler, POLICIES_S, lambda watched: tell_policies(node, watched, operation_deadline)
         )
-        self._serving = Serving(node, self._loop, self._pool, self._sharing, self.address(), settings.access, policies)
+        transactions = OpenTransactions(node, self._pool)
+        self._serving = Serving(
+            node, self._loop, self._pool, self._sharing, self.address(), settings.access, transactions, policies
+        )
         self._loop.run_until_complete(self._server.start_serving())
         self._thread = aside("pok-gateway", self._run)
 

@@ -289,7 +289,7 @@ class TransactionClient:
             else:
                 asked.add(coordinator)
                 try:
-                    return self._begun_by(coordinator, timeout_ms, deadline)
+                    return self.begun_by(coordinator, timeout_ms, deadline.at_most(_A_COORDINATOR_S))
                 except (NotAuthenticated, NotAuthorized):
                     raise
                 except (StoreError, TooManyTransactions, Corrupt) as missed:
@@ -299,9 +299,13 @@ class TransactionClient:
                     raise failure
                 raise TransactionCoordinatorNotFound(f"no transaction was begun in time: {failure}") from failure
 
-    def _begun_by(self, coordinator: int, timeout_ms: int, deadline: Deadline) -> ClientTransaction:
+    def begun_by(self, coordinator: int, timeout_ms: int, deadline: Deadline) -> ClientTransaction:
+        """A new transaction of this coordinator, which is asked once. Raises as `CoordinatorAccess.ask`."""
         began_s = self._clock.monotonic()
-        patience = deadline.at_most(_A_COORDINATOR_S)
-        txn = self._access.ask(coordinator, Begin(timeout_ms), patience)
+        txn = self._access.ask(coordinator, Begin(timeout_ms), deadline)
         spent_ms = int((self._clock.monotonic() - began_s) * 1000)
-        return ClientTransaction(txn, max(0, timeout_ms - spent_ms), self._access, self._clock, self._wait)
+        return self.begun_elsewhere(txn, max(0, timeout_ms - spent_ms))
+
+    def begun_elsewhere(self, txn: TxnId, remaining_ms: int) -> ClientTransaction:
+        """One that is open, and times out after `remaining_ms`: to take part in it here."""
+        return ClientTransaction(txn, remaining_ms, self._access, self._clock, self._wait)

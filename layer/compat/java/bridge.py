@@ -79,6 +79,10 @@ class Bridge:
         self.api: Any = self.jvm.org.apache.pulsar.client.api
         self.ms: Any = self.jvm.java.util.concurrent.TimeUnit.MILLISECONDS
 
+    def end_jvm(self) -> None:
+        """For the last one that uses it: nothing is called any more, so no object of Java is given back later."""
+        self._gateway.shutdown()
+
     def texts(self, *values: str) -> Any:
         """A `String...`."""
         made = self._gateway.new_array(self.jvm.java.lang.String, len(values))

@@ -370,5 +370,9 @@ class JavaSdk:
     def Client(self, url: str, **options: Any) -> JavaClient:  # noqa: N802 - the official name
         return JavaClient(self._bridge, url, **options)
 
+    def end_jvm(self) -> None:
+        """As `Bridge.end_jvm`."""
+        self._bridge.end_jvm()
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._official, name)

@@ -11,9 +11,7 @@ import pytest
 
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.embedded import Broker
-from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from pulsar_on_kafka.gateway.server import Gateway
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
 from pulsar_on_kafka.mapping.wire.frames import frame
 from pulsar_on_kafka.schema_compat import SchemaType
@@ -34,14 +32,6 @@ TYPES = [pulsar.ConsumerType.Exclusive, SHARED, pulsar.ConsumerType.Failover, pu
 
 class Order(pulsar.schema.Record):
     number = pulsar.schema.Integer()
-
-
-@pytest.fixture(scope="module")
-def gateway(kafka_broker: Broker) -> Iterator[Gateway]:
-    with AdminClient(f"kafka://{kafka_broker.bootstrap}") as admin:
-        made = Gateway(admin.node, GatewaySettings(port=0))
-        yield made
-        made.close(Deadline.after(60))
 
 
 @pytest.fixture
@@ -339,13 +329,6 @@ def test_schemas_are_registered_and_checked(official: Any, client: sdk.Client, u
         official.subscribe(topic, "s", schema=pulsar.schema.JsonSchema(Order))
 
 
-@pytest.fixture
-def wire(gateway: Gateway) -> Iterator[Wire]:
-    made = Wire(gateway)
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize(
     "data",
     [b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100, frame(b"\xff\xff"), frame(command(Type.PING))],
@@ -360,13 +343,10 @@ def test_what_is_not_served_says_so(wire: Wire) -> None:
     kind, said = wire.connect()
     assert kind is Type.CONNECTED
     assert said.max_message_size == 5 * 1024 * 1024
-    wire.say(Type.NEW_TXN, request_id=7, tc_id=0)
-    kind, said = wire.hear()
-    assert (kind, said.request_id, said.error) == (Type.NEW_TXN_RESPONSE, 7, ServerError.NOT_ALLOWED)
-    assert "NEW_TXN: not served by this gateway" in said.message
     wire.say(Type.WATCH_TOPIC_LIST, request_id=8, watcher_id=1, namespace="public/default", topics_pattern=".*")
     kind, said = wire.hear()
     assert (kind, said.request_id, said.error) == (Type.ERROR, 8, ServerError.NOT_ALLOWED)
+    assert "WATCH_TOPIC_LIST: not served by this gateway" in said.message
 
 
 def test_schemas_and_statistics_are_asked_for(wire: Wire, client: sdk.Client, unique: Unique) -> None:

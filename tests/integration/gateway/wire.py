@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections import deque
 from typing import Any
 
 from pulsar_on_kafka.gateway.server import Gateway
 from pulsar_on_kafka.mapping.wire.commands import Type, command, parsed
+from pulsar_on_kafka.mapping.wire.entries import WireEntry, read_entry, write_entry
 from pulsar_on_kafka.mapping.wire.frames import Frame, FrameCutter, frame
+from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, encode_metadata
 
 
 class Wire:
@@ -18,6 +21,8 @@ class Wire:
         self._socket = socket.create_connection(("127.0.0.1", gateway.port), 60)
         self._cutter = FrameCutter()
         self._heard: deque[Frame] = deque()
+        self.entry = b""
+        """What came with the last command."""
 
     def __enter__(self) -> Wire:
         return self
@@ -37,12 +42,31 @@ class Wire:
             data = self._socket.recv(65536)
             if not data:
                 return None, None
-            self._heard += self._cutter.feed(data)
-        return parsed(self._heard.popleft().command)
+            self._heard.extend(self._cutter.feed(data))
+        heard = self._heard.popleft()
+        self.entry = heard.entry
+        return parsed(heard.command)
+
+    def ask(self, kind: Type, **fields: Any) -> Any:
+        """The message of what comes next."""
+        self.say(kind, **fields)
+        return self.hear()[1]
 
     def connect(self, **options: Any) -> tuple[Type | None, Any]:
         self.say(Type.CONNECT, client_version="wire", protocol_version=21, **options)
         return self.hear()
+
+    def send(self, producer: int, sequence_id: int, payload: bytes, **fields: Any) -> None:
+        """A plain message; `fields` are SEND's."""
+        metadata = PulsarMetadata(
+            producer_name="wire", sequence_id=sequence_id, publish_time_ms=time.time_ns() // 1_000_000
+        )
+        entry = write_entry(WireEntry(encode_metadata(metadata), payload))
+        self.write(frame(command(Type.SEND, producer_id=producer, sequence_id=sequence_id, **fields), entry))
+
+    def payload(self) -> bytes:
+        """Of the message that was heard last."""
+        return read_entry(self.entry).payload
 
     def limit_s(self, seconds: float) -> None:
         """Reading and writing raise TimeoutError after that."""

@@ -1,0 +1,189 @@
+"""Transactions of programs on the official Java client, and what other clients see of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import pulsar_on_kafka as sdk
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from pulsar_on_kafka.gateway.transactions import COORDINATORS
+from pulsar_on_kafka.mapping.wire.commands import ServerError, Type
+from tests.integration.gateway.wire import Wire
+from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive
+
+pytestmark = pytest.mark.kafka
+
+PATIENCE_MS = 60_000
+COMMIT, ABORT = 0, 1
+
+
+def sent(client: sdk.Client, topic: str, *texts: str) -> None:
+    producer = client.create_producer(topic)
+    for text in texts:
+        producer.send(text.encode())
+    producer.close()
+
+
+def test_a_java_program_sends_and_acknowledges_in_one_transaction(
+    java: Any, teller: Any, client: sdk.Client, unique: Unique
+) -> None:
+    """Its messages and acknowledgements take effect together, or not at all."""
+    orders, bills = unique("orders"), unique("bills")
+    sent(client, orders, "a", "b")
+    seen = client.subscribe(bills, "s", SHARED, initial_position=EARLIEST)
+    consumer = teller.subscribe(
+        orders, "s", consumer_type=java.ConsumerType.Shared, initial_position=java.InitialPosition.Earliest
+    )
+    producer = teller.create_producer(bills, send_timeout_millis=0)
+    for outcome in ("abort", "commit"):
+        txn = teller.new_transaction()
+        for _ in range(2):
+            order = consumer.receive(PATIENCE_MS)
+            producer.send(b"bill of " + order.data(), txn=txn)
+            consumer.acknowledge(order, txn)
+        assert nothing_comes(seen)
+        getattr(txn, outcome)()
+    assert sorted(payloads(receive(seen, 2))) == ["bill of a", "bill of b"]
+    assert nothing_comes(seen)
+    consumer.close()
+    sent(client, orders, "c")
+    assert payloads(receive(client.subscribe(orders, "s", SHARED), 1)) == ["c"]
+
+
+def test_batches_partitions_and_cumulative_acknowledgements(
+    java: Any, teller: Any, client: sdk.Client, admin: AdminClient, unique: Unique
+) -> None:
+    orders, bills = unique("orders"), unique("bills")
+    admin.create_partitioned_topic(bills, 3)
+    consumer = teller.subscribe(orders, "s", initial_position=java.InitialPosition.Earliest)
+    batches = teller.create_producer(orders, batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    for number in range(4):
+        batches.send_async(b"%d" % number, None)
+    batches.flush()
+    producer = teller.create_producer(
+        bills, send_timeout_millis=0, batching_enabled=True, batching_max_publish_delay_ms=10
+    )
+    seen = client.subscribe(bills, "s", SHARED, initial_position=EARLIEST)
+    txn = teller.new_transaction()
+    for number in range(30):
+        producer.send_async(b"%d" % number, None, partition_key=f"key-{number}", txn=txn)
+    producer.flush()
+    messages = [consumer.receive(PATIENCE_MS) for _ in range(4)]
+    consumer.acknowledge_cumulative(messages[2], txn)
+    assert nothing_comes(seen)
+    txn.commit()
+    assert sorted(payloads(receive(seen, 30)), key=int) == [str(number) for number in range(30)]
+    consumer.close()
+    assert payloads(receive(client.subscribe(orders, "s"), 1)) == ["3"]
+
+
+def test_what_a_transaction_holds_is_no_other_ones(java: Any, teller: Any, client: sdk.Client, unique: Unique) -> None:
+    orders = unique()
+    sent(client, orders, "a")
+    consumer = teller.subscribe(
+        orders, "s", consumer_type=java.ConsumerType.Shared, initial_position=java.InitialPosition.Earliest
+    )
+    first, second = teller.new_transaction(), teller.new_transaction()
+    order = consumer.receive(PATIENCE_MS)
+    consumer.acknowledge(order, first)
+    with pytest.raises(java.TransactionConflict):
+        consumer.acknowledge(order, second)
+    with pytest.raises(java.PulsarException):
+        second.commit()
+    first.commit()
+
+
+@pytest.fixture
+def elsewhere(admin_elsewhere: AdminClient) -> Iterator[Gateway]:
+    """A gateway in another process, as far as Kafka can tell, that serves every topic, too."""
+    made = Gateway(admin_elsewhere.node, GatewaySettings(port=0, fleet="elsewhere"))
+    yield made
+    made.close(Deadline.after(60))
+
+
+def begun(wire: Wire, timeout_ms: int = 60_000, coordinator: int = 3) -> dict[str, int]:
+    """A transaction's id, as commands name it."""
+    assert wire.ask(Type.TC_CLIENT_CONNECT_REQUEST, request_id=1, tc_id=coordinator).HasField("error") is False
+    said = wire.ask(Type.NEW_TXN, request_id=2, tc_id=coordinator, txn_ttl_seconds=timeout_ms)
+    assert not said.HasField("error"), said.message
+    assert said.txnid_most_bits == coordinator
+    return {"txnid_most_bits": said.txnid_most_bits, "txnid_least_bits": said.txnid_least_bits}
+
+
+def opened(wire: Wire, topic: str) -> None:
+    """Producer 1."""
+    said = wire.ask(Type.PRODUCER, topic=topic, producer_id=1, request_id=10)
+    assert said.producer_ready
+
+
+def test_coordinators_are_found_as_partitions(wire: Wire) -> None:
+    wire.connect()
+    assert wire.ask(Type.PARTITIONED_TOPIC_METADATA, topic=COORDINATORS, request_id=1).partitions == 16
+    said = wire.ask(Type.LOOKUP_TOPIC, topic=f"{COORDINATORS}-partition-15", request_id=2)
+    assert said.brokerServiceUrl.startswith("pulsar://")
+    said = wire.ask(Type.TC_CLIENT_CONNECT_REQUEST, request_id=3, tc_id=99)
+    assert (said.request_id, said.error) == (3, ServerError.TRANSACTION_COORDINATOR_NOT_FOUND)
+
+
+def test_any_gateway_takes_part_and_ends(wire: Wire, elsewhere: Gateway, client: sdk.Client, unique: Unique) -> None:
+    """Also one that was not told before which partition a message is to go to."""
+    topic = unique()
+    seen = client.subscribe(topic, "s", initial_position=EARLIEST)
+    with Wire(elsewhere) as other:
+        for each in (wire, other):
+            each.connect()
+            opened(each, topic)
+        txn = begun(wire)
+        for number, each in enumerate((wire, other)):
+            each.send(1, number, b"%d" % number, **txn)
+            assert each.hear()[0] is Type.SEND_RECEIPT
+        assert nothing_comes(seen)
+        assert not other.ask(Type.END_TXN, request_id=5, txn_action=COMMIT, **txn).HasField("error")
+    assert payloads(receive(seen, 2)) == ["0", "1"]
+
+
+def test_what_is_refused_has_the_protocols_errors(wire: Wire, unique: Unique) -> None:
+    topic = unique()
+    wire.connect()
+    opened(wire, topic)
+    txn = begun(wire)
+    named = f"persistent://public/default/{topic}"
+    assert not wire.ask(Type.ADD_PARTITION_TO_TXN, request_id=3, partitions=[named], **txn).HasField("error")
+    for kind, asked in (
+        (Type.ADD_PARTITION_TO_TXN, {"partitions": [f"{named}-partition-7"]}),
+        (Type.ADD_PARTITION_TO_TXN, {"partitions": [f"{named}-none"]}),
+    ):
+        assert wire.ask(kind, request_id=4, **asked, **txn).error == ServerError.TOPIC_NOT_FOUND
+    nobodys = {"subscription": [{"topic": named, "subscription": "none"}]}
+    assert wire.ask(Type.ADD_SUBSCRIPTION_TO_TXN, request_id=5, **nobodys, **txn).error == (
+        ServerError.SUBSCRIPTION_NOT_FOUND
+    )
+    assert not wire.ask(Type.END_TXN, request_id=6, txn_action=ABORT, **txn).HasField("error")
+    assert not wire.ask(Type.END_TXN, request_id=7, txn_action=ABORT, **txn).HasField("error")
+    assert wire.ask(Type.END_TXN, request_id=8, txn_action=COMMIT, **txn).error == ServerError.INVALID_TXN_STATUS
+    wire.send(1, 0, b"late", **txn)
+    heard, said = wire.hear()
+    assert (heard, said.error) == (Type.SEND_ERROR, ServerError.NOT_ALLOWED)
+    unknown = txn | {"txnid_least_bits": txn["txnid_least_bits"] + 1_000_000}
+    assert wire.ask(Type.END_TXN, request_id=9, txn_action=COMMIT, **unknown).error == ServerError.TRANSACTION_NOT_FOUND
+    assert wire.ask(Type.NEW_TXN, request_id=11, tc_id=0, txn_ttl_seconds=0).error == ServerError.NOT_ALLOWED
+
+
+def test_a_transaction_that_nobody_ends_is_aborted(wire: Wire, client: sdk.Client, unique: Unique) -> None:
+    topic = unique()
+    seen = client.subscribe(topic, "s", initial_position=EARLIEST)
+    wire.connect()
+    opened(wire, topic)
+    txn = begun(wire, timeout_ms=1_000)
+    wire.send(1, 0, b"given up", **txn)
+    assert wire.hear()[0] is Type.SEND_RECEIPT
+    wire.send(1, 1, b"behind it")
+    assert wire.hear()[0] is Type.SEND_RECEIPT
+    assert payloads(receive(seen, 1)) == ["behind it"]
+    wire.send(1, 2, b"too late", **txn)
+    assert wire.hear()[0] is Type.SEND_ERROR
