@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -17,15 +17,14 @@ from pulsar_on_kafka.embedded import EmbeddedBroker, EmbeddedBrokerError
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.benchmarks import machine, report
 from tests.benchmarks.kept import GroupResult, Sitting, keep, kept
-from tests.benchmarks.model import Cell, Group, System
-from tests.benchmarks.plan import GROUPS, REQUIREMENTS, SCHEMA_WORKERS
+from tests.benchmarks.model import Cell, Group, Page, System
+from tests.benchmarks.plan import GROUPS, PAGES, REQUIREMENTS, SCHEMA_WORKERS
 from tests.benchmarks.sdk_workers import plain
 from tests.benchmarks.session import Outcome, Session, run_worker
 from tests.benchmarks.verdict import Judgement, judge
 from tests.benchmarks.worker import WorkerFailed
 from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone, PulsarStandaloneError
 
-_REPORT: Final = Path("docs/benchmarks.md")
 _KEEP_MESSAGES: Final = {"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "-1"}
 _ASSUMED_LINGER_MS: Final = 1
 
@@ -42,25 +41,38 @@ def main() -> int:
     except (PulsarStandaloneError, EmbeddedBrokerError, WorkerFailed) as error:
         print(error, file=sys.stderr)
         return 1
-    out = arguments.out
-    if out is None and not (arguments.quick or arguments.without_layer):
-        known = kept()
-        if len(known) == len(GROUPS):  # what was not measured now was measured before
-            results, out = known, _REPORT
     if not results:
         print(f"nothing was measured in full before, of {', '.join(group.name for group in chosen)}", file=sys.stderr)
         return 2
-    verdicts = [judge(requirement, _outcomes(results)) for requirement in REQUIREMENTS]
-    if arguments.only:
-        verdicts = [verdict for verdict in verdicts if verdict.ours is not None]
-    text = report.render(facts, results, verdicts, _notes(arguments))
-    if out is None:
-        print(text)
-    else:
+    pages: dict[Path | None, tuple[dict[str, GroupResult], str | None]] = {}
+    if arguments.out is None and not (arguments.quick or arguments.without_layer):
+        pages = {Path(page.path): (found, page.part) for page, found in whole_pages(kept(), chosen)}
+    bad = False
+    for out, (found, part) in (pages or {arguments.out: (results, arguments.only)}).items():
+        verdicts = [judge(requirement, _outcomes(found)) for requirement in REQUIREMENTS]
+        if part:
+            verdicts = [verdict for verdict in verdicts if verdict.ours is not None]
+        bad |= _is_bad(verdicts, _outcomes(found))
+        text = report.render(facts, found, verdicts, _notes(arguments, part))
+        if out is None:
+            print(text)
+            continue
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
         print(f"wrote {out}")
-    return 1 if _is_bad(verdicts, _outcomes(results)) else 0
+    return 1 if bad else 0
+
+
+def whole_pages(
+    known: Mapping[str, GroupResult], measured: Iterable[Group]
+) -> Iterator[tuple[Page, dict[str, GroupResult]]]:
+    """The pages that have a group which was measured now, and of which all are known: what was not measured now was
+    measured before."""
+    now = {group.name for group in measured}
+    for page in PAGES:
+        groups = {group.name for group in GROUPS if page.has(group)}
+        if groups & now and groups <= known.keys():
+            yield page, {name: result for name, result in known.items() if name in groups}
 
 
 def _outcomes(results: Mapping[str, GroupResult]) -> dict[str, Outcome]:
@@ -88,7 +100,8 @@ def _arguments() -> argparse.Namespace:
         "--out",
         type=Path,
         metavar="FILE",
-        help=f"default: {_REPORT} once every group was measured in full, now or before; else standard output",
+        help="default: each page under docs/ of which every group was measured in full, now or before; where there is "
+        "none standard output",
     )
     arguments = parser.parse_args()
     if arguments.kept and arguments.without_layer:
@@ -156,12 +169,12 @@ def _settings(bootstrap: str, *, with_layer: bool) -> dict[str, dict[str, Any]]:
     return {"producer": plain(producer), "consumer": plain(consumer)}
 
 
-def _notes(arguments: argparse.Namespace) -> list[str]:
+def _notes(arguments: argparse.Namespace, part: str | None) -> list[str]:
     notes = []
     if arguments.quick:
         notes.append("A quick run, a tenth of the messages: not for claims.")
-    if arguments.only:
-        notes.append(f"Part of the plan: {arguments.only}.")
+    if part:
+        notes.append(f"Part of the plan: {part}.")
     if arguments.without_layer:
         notes.append("The peers alone; linger.ms and the fetch queue are assumed, not asked of the layer.")
     return notes

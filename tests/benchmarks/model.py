@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -50,6 +51,18 @@ class Group:
     rounds: int
     cells: tuple[Cell, ...]
     resident: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A report of some groups: `part` names them, with * and ?, several between commas; None: all."""
+
+    path: str
+    part: str | None = None
+
+    def has(self, group: Group) -> bool:
+        patterns = ["*"] if self.part is None else self.part.split(",")
+        return any(fnmatch.fnmatch(group.name, each) for each in patterns)
 
 
 class Rule(Enum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.benchmarks.model import MILLION, Cell, Group, Requirement, Rule, System
+from tests.benchmarks.model import MILLION, Cell, Group, Page, Requirement, Rule, System
 from tests.benchmarks.spark_plan import SPARK, SPARK_REQUIREMENTS
 
 PENDING: Final = 100_000
@@ -345,6 +345,17 @@ GROUPS: Final = (
         resident="migration_workers",
     ),
     *SPARK,
+)
+
+PAGES: Final = (
+    Page("docs/benchmarks.md"),
+    Page("docs/benchmarks-after-death.md", "after-death"),
+    Page("docs/benchmarks-leases.md", "leases-*"),
+    Page("docs/benchmarks-overview.md", "overview"),
+    Page("docs/benchmarks-replication.md", "replication*,migration"),
+    Page("docs/benchmarks-service.md", "maintenance,deletions,serve-idle"),
+    Page("docs/benchmarks-spark.md", "spark-*"),
+    Page("docs/benchmarks-transactions.md", "transactions-*,receive-committed"),
 )
 
 REQUIREMENTS: Final = (

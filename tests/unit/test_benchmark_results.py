@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks import report
+from tests.benchmarks.__main__ import whole_pages
 from tests.benchmarks.kept import GroupResult, Sitting, keep, kept
 from tests.benchmarks.model import Group
-from tests.benchmarks.plan import GROUPS, REQUIREMENTS
+from tests.benchmarks.plan import GROUPS, PAGES, REQUIREMENTS
 from tests.benchmarks.resident import Resident
 from tests.benchmarks.session import Outcome
 from tests.benchmarks.verdict import judge
 from tests.benchmarks.worker import WorkerFailed
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def measured(group: Group, began: str, figure: float) -> GroupResult:
@@ -64,6 +67,23 @@ def test_the_report_says_of_each_group_when_it_was_measured() -> None:
     for group in GROUPS:
         assert f"### {group.title}\n\n{results[group.name].sitting}." in text
     assert "2026-01-01 10:00 UTC, commit abc1234, load 0.50 before." in text
+
+
+def test_a_page_is_written_when_all_of_its_groups_are_known_and_one_was_measured_now() -> None:
+    groups = {group.name: group for group in GROUPS}
+    known = {name: measured(groups[name], "2026-01-01 10:00", 1.0) for name in ("overview", "maintenance", "deletions")}
+    written = {page.path: set(found) for page, found in whole_pages(known, [groups["overview"], groups["deletions"]])}
+    assert written == {"docs/benchmarks-overview.md": {"overview"}}
+    known["serve-idle"] = measured(groups["serve-idle"], "2026-01-01 10:00", 1.0)
+    ((page, found),) = whole_pages(known, [groups["serve-idle"]])
+    assert (page.path, set(found)) == ("docs/benchmarks-service.md", {"maintenance", "deletions", "serve-idle"})
+
+
+def test_every_page_of_the_plan_has_groups_and_says_which() -> None:
+    for page in PAGES:
+        assert any(map(page.has, GROUPS)), page
+        text = (DOCS.parent / page.path).read_text(encoding="utf-8")
+        assert page.part is None or f"**Part of the plan: {page.part}.**" in text
 
 
 @pytest.mark.parametrize(("busy", "met"), [(0.95, None), (0.85, False)])
