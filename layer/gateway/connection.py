@@ -10,7 +10,8 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,6 +31,7 @@ from pulsar_on_kafka.gateway.outgoing import Outgoing
 from pulsar_on_kafka.gateway.producers import Opened, WireProducer, open_producer
 from pulsar_on_kafka.gateway.sharing import Sharing
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_fields, txn_of
+from pulsar_on_kafka.gateway.watchers import TopicWatchers
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -53,6 +55,8 @@ _AT_ONCE: Final = 8
 """Of these ask Kafka: the threads are for all connections."""
 MOST_SENT: Final = 1_000
 """Messages of one connection under way: above it nothing is read from it, until it is half of that. As in Pulsar."""
+MOST_WATCHERS: Final = 100
+"""Of topics, of one connection."""
 MOST_OPEN: Final = 10_000
 """Producers, and consumers, of one connection."""
 MOST_STRANGERS: Final = 1_000
@@ -78,6 +82,7 @@ class Serving:
     transactions: OpenTransactions
     policies: TopicWatch[FollowsPolicies]
     """Has producers hear of their topics' policies."""
+    watchers: TopicWatchers
     connections: set[Connection] = field(default_factory=set)
     strangers: dict[Connection, None] = field(default_factory=dict)
     """Those of them that have not said CONNECT, the oldest first."""
@@ -126,6 +131,8 @@ class Connection(asyncio.Protocol):
         """Consumers whose end the client does not know yet, and what it is to hear after that."""
         self._going_on: dict[int, int] = {}
         """Where readers go on that were sought, when their client opens them anew."""
+        self._watching: set[int] = set()
+        """Watchers of topics, by their clients' numbers."""
         self._ended: set[tuple[str, int]] = set()
         """What was closed while it was being opened."""
         self.moves: set[asyncio.Task[None]] = set()
@@ -182,6 +189,8 @@ class Connection(asyncio.Protocol):
         while self._waiting:  # what was opened has to be closed
             self._waiting.popleft()()
         self.ended.set()
+        for number in self._watching:
+            self._serving.watchers.close(self, number)
         for producer in list(self._producers.values()):
             if producer is not None:
                 self._serving.pool.submit(_closed, producer.close)
@@ -332,7 +341,10 @@ class Connection(asyncio.Protocol):
             server_version=_VERSION,
             protocol_version=version,
             max_message_size=MAX_MESSAGE_BYTES,
-            feature_flags={"supports_get_partitioned_metadata_without_auto_creation": True},
+            feature_flags={
+                "supports_topic_watchers": True,
+                "supports_get_partitioned_metadata_without_auto_creation": True,
+            },
         )
 
     def _known(self, method: str, data: bytes) -> Login | None:
@@ -465,6 +477,46 @@ class Connection(asyncio.Protocol):
             tell,
             self._failure(number),
         )
+
+    def _watch_topics(self, asked: Any) -> None:
+        number, request = asked.watcher_id, asked.request_id
+        if len(self._watching) >= MOST_WATCHERS and number not in self._watching:
+            self._error(request, ServerError.NOT_ALLOWED, f"a connection has {MOST_WATCHERS} watchers at most")
+            return
+        self._watching.add(number)
+
+        def changed(new: Sequence[str], gone: Sequence[str], names: AbstractSet[str]) -> None:
+            self._say(
+                Type.WATCH_TOPIC_UPDATE,
+                watcher_id=number,
+                new_topics=new,
+                deleted_topics=gone,
+                topics_hash=lookups.topics_hash(names),
+            )
+
+        def opened(names: AbstractSet[str]) -> None:
+            if self._closing or number not in self._watching:
+                self._serving.watchers.close(self, number)
+            found = lookups.topics_hash(names)
+            self._say(
+                Type.WATCH_TOPIC_LIST_SUCCESS,
+                request_id=request,
+                watcher_id=number,
+                topic=() if asked.topics_hash == found else sorted(names),
+                topics_hash=found,
+            )
+
+        def refused(code: ServerError, reason: str) -> None:
+            self._watching.discard(number)
+            self._error(request, code, reason)
+
+        watchers, pattern = self._serving.watchers, asked.topics_pattern
+        self._ask(lambda: watchers.open(self, number, asked.namespace, pattern, changed), opened, refused)
+
+    def _watch_topics_no_more(self, asked: Any) -> None:
+        self._watching.discard(asked.watcher_id)
+        self._serving.watchers.close(self, asked.watcher_id)
+        self._say(Type.SUCCESS, request_id=asked.request_id)
 
     # Schemas ------------------------------------------------------------------------------------------------------
 
@@ -951,6 +1003,8 @@ _HANDLERS: Final[dict[Type, Callable[[Connection, Any], None]]] = {
     Type.PARTITIONED_TOPIC_METADATA: Connection._partitioned_metadata,
     Type.LOOKUP_TOPIC: Connection._lookup,
     Type.GET_TOPICS_OF_NAMESPACE: Connection._topics_of_namespace,
+    Type.WATCH_TOPIC_LIST: Connection._watch_topics,
+    Type.WATCH_TOPIC_LIST_CLOSE: Connection._watch_topics_no_more,
     Type.PRODUCER: Connection._producer,
     Type.CLOSE_PRODUCER: Connection._close_producer,
     Type.SUBSCRIBE: Connection._subscribe,

@@ -12,8 +12,8 @@ from pulsar_on_kafka.gateway.transactions import COORDINATORS
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.node import Node
 
-NON_PERSISTENT, ALL = 1, 2
-"""Which topics of a namespace are wanted; 0: persistent ones."""
+PERSISTENT, NON_PERSISTENT, ALL = 0, 1, 2
+"""Which topics of a namespace are wanted."""
 SUCCESS, FAILED = 0, 1
 LOOKUP_CONNECT, LOOKUP_FAILED = 1, 2
 TLS = "pulsar+ssl"

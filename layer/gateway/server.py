@@ -23,6 +23,7 @@ from pulsar_on_kafka.gateway.connection import CONNECT_S, Connection, Serving, o
 from pulsar_on_kafka.gateway.lookups import TLS
 from pulsar_on_kafka.gateway.sharing import Sharing, fleets_group
 from pulsar_on_kafka.gateway.transactions import OpenTransactions
+from pulsar_on_kafka.gateway.watchers import TopicWatchers
 from pulsar_on_kafka.node.node import Node
 
 _log: Final = logging.getLogger(__name__)
@@ -89,13 +90,20 @@ class Gateway:
         self.port: int = self._server.sockets[0].getsockname()[1]
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="pok-gateway-work")
         self._sharing = Sharing(node, self._loop, self.address(), settings.fleet, self._follow)
-        self._scheduler = Scheduler("pok-gateway-policies")
+        self._scheduler = Scheduler("pok-gateway-watch")
         policies = TopicWatch[FollowsPolicies](
             self._scheduler, POLICIES_S, lambda watched: tell_policies(node, watched, operation_deadline)
         )
-        transactions = OpenTransactions(node, self._pool)
         self._serving = Serving(
-            node, self._loop, self._pool, self._sharing, self.address(), settings.access, transactions, policies
+            node,
+            self._loop,
+            self._pool,
+            self._sharing,
+            self.address(),
+            settings.access,
+            OpenTransactions(node, self._pool),
+            policies,
+            TopicWatchers(node, self._scheduler),
         )
         self._loop.run_until_complete(self._server.start_serving())
         self._thread = aside("pok-gateway", self._run)

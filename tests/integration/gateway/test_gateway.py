@@ -343,10 +343,10 @@ def test_what_is_not_served_says_so(wire: Wire) -> None:
     kind, said = wire.connect()
     assert kind is Type.CONNECTED
     assert said.max_message_size == 5 * 1024 * 1024
-    wire.say(Type.WATCH_TOPIC_LIST, request_id=8, watcher_id=1, namespace="public/default", topics_pattern=".*")
+    wire.say(Type.GET_SCHEMA_RESPONSE, request_id=8)
     kind, said = wire.hear()
     assert (kind, said.request_id, said.error) == (Type.ERROR, 8, ServerError.NOT_ALLOWED)
-    assert "WATCH_TOPIC_LIST: not served by this gateway" in said.message
+    assert "GET_SCHEMA_RESPONSE: not served by this gateway" in said.message
 
 
 def test_schemas_and_statistics_are_asked_for(wire: Wire, client: sdk.Client, unique: Unique) -> None:
