@@ -130,8 +130,9 @@ def test_a_trace_goes_from_the_program_that_sends_to_the_one_that_works(
     }  # fmt: skip
 
 
-# What the interceptor of Pulsar's Java client 4.2 (org.apache.pulsar.client.impl.tracing, PIP-446) puts into the
-# properties of a message: W3C's fields of the sending span. The ids are those of the examples in W3C's Trace Context.
+# What Pulsar's Java client 4.2 (TracingContext.injectContext, PIP-446) puts into the properties of a message: W3C's
+# fields (tests/compat/test_java_tracing.py has that client itself). The ids are those of the examples in W3C's Trace
+# Context.
 OF_JAVA = {
     "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     "tracestate": "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE",
