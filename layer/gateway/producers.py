@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption, InvalidTxnStatus, LayerError, Refused
-from pulsar_on_kafka.exceptions import AlreadyClosed, PulsarException, Result
+from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerFenced, PulsarException, Result
 from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.outgoing import Outgoing as Frames
 from pulsar_on_kafka.gateway.schemas import producers_version, schema_info
@@ -238,6 +238,11 @@ class WireProducer:
     def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None:
         self.sender.follow_deduplication(wanted, deadline)
 
+    def thrown_out(self) -> None:
+        """A message is answered by the producer's end, as in Pulsar: its client learns why when it opens it anew."""
+        self.answered()
+        self._lost()
+
     def tell(self, answer: bytes) -> None:
         self._frames.send((answer,))
         self.answered()
@@ -259,6 +264,9 @@ class _Sent(OwnCallback):
         self.part = None
 
     def __call__(self, result: Result, message_id: NativeMessageId) -> None:
+        if result is Result.ProducerFenced:
+            self._thrown_out()
+            return
         if result is not Result.Ok:
             self.refused(ServerError.UNKNOWN, result.name)
             return
@@ -278,7 +286,10 @@ class _Sent(OwnCallback):
         )
 
     def fail(self, failure: PulsarException) -> None:
-        self.refused(*told(failure))
+        if isinstance(failure, ProducerFenced):
+            self._thrown_out()
+        else:
+            self.refused(*told(failure))
 
     def refused(self, code: ServerError, reason: str) -> None:
         self._tell(
@@ -294,7 +305,14 @@ class _Sent(OwnCallback):
         )
 
     def _tell(self, answer: bytes) -> None:
+        self._end_operation()  # first: who has heard of it may end the transaction
+        self._producer.tell(answer)
+
+    def _thrown_out(self) -> None:
+        self._end_operation()
+        self._producer.thrown_out()
+
+    def _end_operation(self) -> None:
         part, self.part = self.part, None
         if part is not None:
-            part.end_operation()  # first: who has heard of it may end the transaction
-        self._producer.tell(answer)
+            part.end_operation()

@@ -31,7 +31,7 @@ from pulsar_on_kafka.compat.secured import NOT_GIVEN, BadSecured, SecuredSide, r
 app = typer.Typer(no_args_is_help=True)
 
 _WEB_PORT: Final = 8080
-_NO_ROLES: Final = "scenarios about security are not played on a gateway, which has one login and no roles"
+_NO_ROLES: Final = "scenarios about security are not played on a gateway, which knows no rights by role"
 
 _PATTERN = Annotated[
     str | None,
