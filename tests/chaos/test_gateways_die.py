@@ -12,6 +12,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pulsar_on_kafka.gateway.bundles import BUNDLES, bundle_of, url_of
 from pulsar_on_kafka.gateway.sharing import fleets_group
 from pulsar_on_kafka.mapping.names.subscription_group import group_id
 from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.metadata.subscriptions.occupants import CLAIM_MS
 from tests.chaos.outside import Sampler
 from tests.pid_namespaces import in_own_pid_namespace, program_of
 from tests.steps import Unique
@@ -126,8 +128,9 @@ class Load:
         return sum(when > at for when, _, _ in self.received)
 
     def gap_s(self, at: float) -> float:
-        """How long nothing came after `at`."""
-        return next(when for when, _, _ in self.received if when > at) - at
+        """For how long at a time nothing came after `at`."""
+        times = [at, *(when for when, _, _ in self.received if when > at)]
+        return max(after - before for before, after in pairwise(times))
 
     def finish(self) -> None:
         """Produce no more, and consume what is left."""
@@ -176,7 +179,9 @@ class Fleet:
         until(lambda: len(self.owners()) == BUNDLES and len(set(self.owners().values())) == 2, "both to have a share")
         self.address = ",".join(gateway.address for gateway in self.gateways).replace(",pulsar://", ",")
         self.loads = [self.load(kind) for kind in (SHARED, EXCLUSIVE)]
+        opened = time.monotonic()
         self.work(200)
+        until(lambda: time.monotonic() - opened > CLAIM_MS / 1000, "the claim to hold by its membership alone")
 
     def owners(self) -> dict[int, str]:
         """By bundle the address of its owner."""
