@@ -21,14 +21,18 @@ import pytest
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
+from pulsar_on_kafka.embedded.settings import free_port
 from pulsar_on_kafka.gateway.bundles import BUNDLES, bundle_of, url_of
 from pulsar_on_kafka.gateway.sharing import fleets_group
 from pulsar_on_kafka.mapping.names.subscription_group import group_id
 from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.metadata.subscriptions.occupants import CLAIM_MS
+from tests.brokers import available
 from tests.chaos.outside import Sampler
 from tests.pid_namespaces import in_own_pid_namespace, program_of
-from tests.steps import Unique
+from tests.steps import Missing, Unique
+from tests.tcp_way import TcpWay
 from tests.waiting import until
 
 pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-client, is not installed")
@@ -165,15 +169,16 @@ class Load:
 class Fleet:
     """Two gateways, and loads on topics that the first of them serves."""
 
-    def __init__(self, url: str, directory: Path, unique: Unique, *, apart: bool) -> None:
+    def __init__(self, url: str, directory: Path, unique: Unique, *, apart: bool, first_url: str = "") -> None:
+        """`first_url`: by which the first one gets to Kafka."""
         self._stack = ExitStack()
         self._bootstrap = url.removeprefix("kafka://")
         self._unique = unique
         self.name = unique("fleet")
         self.admin = self._stack.enter_context(AdminClient(url))
         self.gateways = []
-        for number in range(2):
-            gateway = GatewayProcess(directory / f"gateway-{number}", url, self.name, apart=apart)
+        for number, to_kafka in enumerate((first_url or url, url)):
+            gateway = GatewayProcess(directory / f"gateway-{number}", to_kafka, self.name, apart=apart)
             self._stack.callback(gateway.end)
             self.gateways.append(gateway)
         until(lambda: len(self.owners()) == BUNDLES and len(set(self.owners().values())) == 2, "both to have a share")
@@ -265,3 +270,39 @@ def test_a_gateway_that_is_stopped_hands_over(begin: Callable[[bool], Fleet]) ->
     fleet.work(200, time.monotonic())
     assert set(fleet.owners().values()) == {other.address}
     fleet.judge("stopped", at)
+
+
+def two_ways(direct: int, by_way: int, way: int) -> BrokerOptions:
+    """A broker with a listener at `by_way` besides, whose clients are told to go by the port `way`."""
+    controller, here = free_port(), "127.0.0.1"
+    return BrokerOptions(
+        port=direct,
+        extra={
+            "listeners": f"PLAINTEXT://{here}:{direct},WAY://{here}:{by_way},CONTROLLER://{here}:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{here}:{direct},WAY://{here}:{way}",
+            "controller.quorum.voters": f"1@{here}:{controller}",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,WAY:PLAINTEXT",
+        },
+    )
+
+
+def test_a_gateway_that_is_cut_off_from_kafka_sends_its_clients_away(
+    missing: Missing, tmp_path: Path, unique: Unique
+) -> None:
+    direct, by_way = free_port(), free_port()
+    way = TcpWay(by_way)
+    with ExitStack() as stack:
+        stack.callback(way.close)
+        stack.enter_context(available(missing, EmbeddedBroker(two_ways(direct, by_way, way.port))))
+        fleet = Fleet(
+            f"kafka://127.0.0.1:{direct}", tmp_path, unique, apart=False, first_url=f"kafka://127.0.0.1:{way.port}"
+        )
+        stack.callback(fleet.close)
+        doomed, other = fleet.gateways
+        way.cut()
+        at = time.monotonic()
+        fleet.work(200, at)
+        assert set(fleet.owners().values()) == {other.address}
+        way.mend()
+        until(lambda: doomed.address in fleet.owners().values(), "it to be a member again")
+        fleet.judge("cut off", at)
