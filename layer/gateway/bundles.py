@@ -22,7 +22,7 @@ FRESH_S: Final = 1.0
 """A description of the group is good for answers for so long."""
 NEW_S: Final = 4.0
 """What another gateway had of a bundle may be in the way for so long: its memberships end one by one."""
-CUT_OFF_S: Final = 4.0
+CUT_OFF_S: Final = 2.0
 """Who lost its bundles that long ago, 6 s after Kafka heard of it last, and cannot ask by whom they are served, is cut
 off: others serve them."""
 

@@ -77,7 +77,7 @@ class Sharing:
     def ask(self, bundle: int, then: Callable[[str | None], None]) -> None:
         """Call `then` with the address of who serves the bundle, at once where it is known; None: nobody within 8 s."""
         found = self._known(bundle)
-        if found is not None:
+        if found is not None or self.cut_off():
             then(found)
             return
         self._waiting.append(_Waiting(bundle, self._node.clock.monotonic() + PATIENCE_S, then))
@@ -183,9 +183,10 @@ class Sharing:
             others = self._bundles.others()
         self._peers.are(others)
         waiting, self._waiting = self._waiting, []
+        cut_off = self.cut_off()  # it will not know soon: clients ask another gateway
         for each in waiting:
             found = self._known(each.bundle)
-            if found is None and now_s < each.until_s:
+            if found is None and now_s < each.until_s and not cut_off:
                 self._waiting.append(each)
                 continue
             if found is None:

@@ -260,7 +260,7 @@ class Gateway:
         now_s, waiting, self.waiting = self.world.now_s, self.waiting, []
         for each in waiting:
             found = self._known(each.bundle)
-            if found is None and now_s < each.since_s + PATIENCE_S:
+            if found is None and now_s < each.since_s + PATIENCE_S and not self.bundles.cut_off(now_s):
                 self.waiting.append(each)
             else:
                 each.then(found or self.bundles.owner(each.bundle, now_s))
@@ -272,7 +272,7 @@ class Gateway:
 
     def _ask(self, connection: Connection, bundle: int, then: Callable[[str | None], None]) -> None:
         found = self._known(bundle)
-        if found is None:
+        if found is None and not self.bundles.cut_off(self.world.now_s):
             self.waiting.append(Waiting(connection, bundle, self.world.now_s, then))
         else:
             then(found)
