@@ -7,10 +7,12 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+import requests
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.gateway.bundles import BUNDLES, bundle_of
+from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.gateway.sharing import fleets_group
 from tests.steps import Unique
@@ -79,6 +81,21 @@ def topics_of(admin: AdminClient, fleet: str, gateway: Gateway, unique: Unique) 
         topic = unique()
         if gateway.address() in owners(admin, fleet)[bundle_of(topic)]:
             return topic
+
+
+def test_a_lookup_over_http_leads_to_the_one_that_serves(
+    begin: Begin, admin: AdminClient, fleet: str, unique: Unique
+) -> None:
+    one, other = begin(), begin()
+    until(shared_out(admin, fleet, 2), "the bundles to be shared out")
+    rest = RestServer(admin, one, GatewaySettings())
+    try:
+        for served_by in (one, other):
+            topic = topics_of(admin, fleet, served_by, unique)
+            told = requests.get(f"{rest.url()}/lookup/v2/topic/persistent/public/default/{topic}", timeout=60).json()
+            assert told["brokerUrl"] == served_by.address()
+    finally:
+        rest.close()
 
 
 def test_a_client_of_any_gateway_gets_to_the_one_that_serves(

@@ -1,0 +1,99 @@
+"""Pulsar's Java admin client, and its Java client with an HTTP service URL, on the gateway's REST."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.compat.java.bridge import Bridge
+from pulsar_on_kafka.compat.java.runtime import JavaRuntime, JavaUnavailable, known_jars
+from pulsar_on_kafka.gateway.rest.server import RestServer
+from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from tests.steps import Unique
+
+pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-client, is not installed")
+java_gateway: Any = pytest.importorskip("py4j.java_gateway", reason="py4j is not installed")
+protocol: Any = pytest.importorskip("py4j.protocol", reason="py4j is not installed")
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def bridge() -> Iterator[Bridge]:
+    runtime = JavaRuntime(known_jars())
+    try:
+        runtime.start()
+    except JavaUnavailable as missing:
+        pytest.skip(f"no Java client: {missing}")
+    try:
+        made = Bridge(runtime.address, pulsar)
+        yield made
+        made._gateway.close()
+    finally:
+        runtime.stop()
+
+
+@pytest.fixture
+def url(admin: AdminClient, unique: Unique) -> Iterator[str]:
+    settings = GatewaySettings(port=0, fleet=unique())
+    gateway = Gateway(admin.node, settings)
+    rest = RestServer(admin, gateway, settings)
+    yield rest.url()
+    rest.close()
+    gateway.close(Deadline.after(60))
+
+
+def refused(kind: str, call: Any, *arguments: Any) -> None:
+    with pytest.raises(protocol.Py4JJavaError) as told:
+        call(*arguments)
+    assert told.value.java_exception.getClass().getName().endswith(f"PulsarAdminException${kind}")
+
+
+def test_the_java_clients_administer_and_look_up(bridge: Bridge, url: str, unique: Unique) -> None:
+    jvm, tenant = bridge.jvm, unique()
+    admin = jvm.org.apache.pulsar.client.admin.PulsarAdmin.builder().serviceHttpUrl(url).build()
+    admin.brokers().healthcheck()
+    (cluster,) = admin.clusters().getClusters()
+    admin.tenants().createTenant(tenant, jvm.org.apache.pulsar.common.policies.data.TenantInfoImpl(set(), {cluster}))
+    admin.namespaces().createNamespace(f"{tenant}/prod")
+    assert list(admin.namespaces().getNamespaces(tenant)) == [f"{tenant}/prod"]
+    orders, bills = (f"persistent://{tenant}/prod/{name}" for name in ("orders", "bills"))
+    topics = admin.topics()
+    topics.createPartitionedTopic(orders, 2)
+    topics.updatePartitionedTopic(orders, 3)
+    topics.createNonPartitionedTopic(bills)
+    refused("ConflictException", topics.createNonPartitionedTopic, bills)
+    assert java_gateway.get_field(topics.getPartitionedTopicMetadata(orders), "partitions") == 3
+    assert list(topics.getPartitionedTopicList(f"{tenant}/prod")) == [orders]
+    assert bills in list(topics.getList(f"{tenant}/prod"))
+    topics.createSubscription(orders, "audit", bridge.api.MessageId.earliest)
+    topics.createSubscription(bills, "audit", bridge.api.MessageId.latest)
+    assert list(topics.getSubscriptions(orders)) == ["audit"]
+
+    client = bridge.api.PulsarClient.builder().serviceUrl(url).build()
+    producer = client.newProducer(bridge.api.Schema.STRING).topic(orders).create()
+    for text in ("one", "two"):
+        producer.send(text)
+    consumer = client.newConsumer(bridge.api.Schema.STRING).topic(bridge.texts(orders)).subscriptionName("audit")
+    consumer = consumer.subscribe()
+    assert sorted(consumer.receive().getValue() for _ in range(2)) == ["one", "two"]
+    told = topics.getPartitionedStats(orders, True)
+    assert told.getSubscriptions()["audit"].getMsgBacklog() == 2
+    assert len(told.getPartitions()) == 3
+    assert topics.getStats(bills).getSubscriptions()["audit"].getMsgBacklog() == 0
+    assert admin.schemas().getSchemaInfo(orders).getType().name() == "STRING"
+    client.close()
+
+    topics.deleteSubscription(orders, "audit")
+    refused("NotFoundException", topics.deleteSubscription, orders, "audit")
+    topics.deletePartitionedTopic(orders)
+    refused("PreconditionFailedException", topics.delete, bills)
+    topics.delete(bills, True)
+    admin.namespaces().deleteNamespace(f"{tenant}/prod")
+    admin.tenants().deleteTenant(tenant)
+    refused("ServerSideErrorException", topics.unload, bills)
+    admin.close()
