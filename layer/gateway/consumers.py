@@ -93,6 +93,9 @@ class WireEndpoint(Endpoint):
         self.epoch: int | None = None
         self.seeking = False
         """What its client acknowledges is of before the seek, and would acknowledge what is to come again."""
+        self.hears_active = False
+        """Its client is told whether it is the active one, as in Pulsar of a Failover subscription."""
+        self._active: bool | None = None
         self.bundle = wire.bundle
         self._frames = wire.frames
         self._lost = wire.lost
@@ -178,6 +181,12 @@ class WireEndpoint(Endpoint):
     def sought(self) -> None:
         """The client has what was before a seek: as in Pulsar it opens the consumer anew."""
         self._lost()
+
+    def hear_active(self, *, active: bool) -> None:
+        if self.hears_active and active is not self._active and not self.closed:
+            self._active = active
+            told = command(Type.ACTIVE_CONSUMER_CHANGE, consumer_id=self.number, is_active=active)
+            self._frames.send((frame(told),))
 
     def fail(self, failure: Exception) -> None:
         super().fail(failure)
@@ -520,6 +529,7 @@ def open_consumer(
         raise errors.Refused(f"topic {name} has {topic.partitions} partitions: clients subscribe to each by its name")
     place = Place(node, topic, name.partition if name.partition >= 0 else None)
     endpoint = WireEndpoint(asked.consumer_name or secrets.token_hex(5), asked.consumer_id, wire, _rules(asked))
+    endpoint.hears_active = TYPES[asked.subType] is SubscriptionType.FAILOVER
     if asked.HasField("consumer_epoch"):
         endpoint.epoch = asked.consumer_epoch
     if asked.read_compacted and not name.is_persistent:

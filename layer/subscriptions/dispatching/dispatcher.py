@@ -450,6 +450,8 @@ class Dispatcher:
             if owned.quiet:  # it is chosen when everybody is known
                 continue
             chosen = active_consumer(self._endpoints, owned.number)
+            for endpoint in self._endpoints:
+                endpoint.hear_active(active=endpoint is chosen)
             feed = chosen.feed(owned.slot) if chosen is not None else None
             if feed is owned.active:
                 continue

@@ -323,6 +323,9 @@ class Endpoint:
     def sought(self) -> None:
         """The subscription goes on from somewhere else: what was handed out before is of no use."""
 
+    def hear_active(self, *, active: bool) -> None:
+        """Whether a partition of an Exclusive or Failover subscription is this consumer's; told again and again."""
+
     def restore(self, deliveries: Sequence[Delivery]) -> None:
         """Put back what `discard` gave, before everything that is here."""
         self.queue.extendleft(reversed(deliveries))
