@@ -145,7 +145,7 @@ class WireProducer:
             sent.refused(*told(failure))
             return None
         part = None if txn is None else self._transactions.known(txn)
-        first = self._first(record, txn, part)
+        first = self._first(record, txn, part) or self._look_first(asked.sequence_id, txn)
         if first is not None or self._outlet.refuses(sent):
             return first
         try:
@@ -202,6 +202,13 @@ class WireProducer:
             self._recorded = max(self._recorded, chunks)
 
         return put_on_record
+
+    def _look_first(self, sequence_id: int, txn: TxnId | None) -> Callable[[], None] | None:
+        """Looking whether the message is stored already, where deduplication has to ask Kafka for that."""
+        deduplication = self._outlet.admitted.deduplication
+        if not deduplication.has_to_look(self._partition, sequence_id, txn):
+            return None
+        return partial(deduplication.look, self._partition, sequence_id, txn)
 
     def _take_part(self, txn: TxnId) -> None:
         if not self._topic.name.is_persistent:

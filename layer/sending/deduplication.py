@@ -38,6 +38,8 @@ NOTE_AFTER: Final = 10_000
 _RECOVER_S: Final = 30.0
 _POLL_MASK: Final = 127
 
+_LOOKED: Final = (DeduplicationVerdict.UNKNOWN, DeduplicationVerdict.UNDECIDED)
+
 Produce = Callable[..., None]
 
 
@@ -174,6 +176,21 @@ class Deduplication:
         """The policy is off: what was stored does not count any more."""
         if self._lasting:
             self._journal.forget(self._topic, self._name, deadline)
+
+    def has_to_look(self, partition: int, sequence: int, txn: TxnId | None) -> bool:
+        """Whether judging this message takes a look at Kafka. For who may not wait: he has somebody `look` first."""
+        if not self.active:
+            return False
+        with self._lock:
+            return (
+                not self._membership.is_sure() or self._partitions[partition].sequences.judge(sequence, txn) in _LOOKED
+            )
+
+    def look(self, partition: int, sequence: int, txn: TxnId | None) -> None:
+        """Raises as `admit`, and ProducerExcluded."""
+        with self._lock:
+            self._membership.make_sure(_RECOVER_S)
+            self._judge(partition, self._partitions[partition], sequence, txn)
 
     # One record for each message ----------------------------------------------------------------------------------
 

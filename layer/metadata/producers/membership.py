@@ -87,8 +87,12 @@ class Membership:
         Raises:
             ProducerExcluded: it was thrown out, or its name was taken over.
         """
-        if self._registry.sure_until_ms.get(self.topic, 0) <= self._registry.now_ms():
+        if not self.is_sure():
             self.confirm(Deadline.after(timeout_s))
+
+    def is_sure(self) -> bool:
+        """The last heartbeat counts."""
+        return self._registry.sure_until_ms.get(self.topic, 0) > self._registry.now_ms()
 
     def fence(self, topic: Topic, partition: int, first: int, deadline: Deadline) -> None:
         """Record where this exclusive producer's records begin in a partition, before their first receipt is given."""

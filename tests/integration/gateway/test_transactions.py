@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,11 +11,13 @@ import pytest
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.deduplication.journal import SequenceJournal
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.gateway.transactions import COORDINATORS
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type
 from tests.integration.gateway.wire import Wire
 from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -109,7 +112,15 @@ def elsewhere(admin_elsewhere: AdminClient) -> Iterator[Gateway]:
 def begun(wire: Wire, timeout_ms: int = 60_000, coordinator: int = 3) -> dict[str, int]:
     """A transaction's id, as commands name it."""
     assert wire.ask(Type.TC_CLIENT_CONNECT_REQUEST, request_id=1, tc_id=coordinator).HasField("error") is False
-    said = wire.ask(Type.NEW_TXN, request_id=2, tc_id=coordinator, txn_ttl_seconds=timeout_ms)
+    answers: list[Any] = []
+
+    def answered() -> bool:
+        """As clients do it: while the coordinator's owner begins, they ask again."""
+        answers.append(wire.ask(Type.NEW_TXN, request_id=2, tc_id=coordinator, txn_ttl_seconds=timeout_ms))
+        return bool(answers[-1].error != ServerError.TRANSACTION_COORDINATOR_NOT_FOUND)
+
+    until(answered, "the coordinator to answer")
+    said = answers[-1]
     assert not said.HasField("error"), said.message
     assert said.txnid_most_bits == coordinator
     return {"txnid_most_bits": said.txnid_most_bits, "txnid_least_bits": said.txnid_least_bits}
@@ -172,6 +183,34 @@ def test_what_is_refused_has_the_protocols_errors(wire: Wire, unique: Unique) ->
     unknown = txn | {"txnid_least_bits": txn["txnid_least_bits"] + 1_000_000}
     assert wire.ask(Type.END_TXN, request_id=9, txn_action=COMMIT, **unknown).error == ServerError.TRANSACTION_NOT_FOUND
     assert wire.ask(Type.NEW_TXN, request_id=11, tc_id=0, txn_ttl_seconds=0).error == ServerError.NOT_ALLOWED
+
+
+def test_the_loop_does_not_look_whether_a_message_is_stored(
+    wire: Wire, admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An id below that of a message in an open transaction: whether it is stored depends on how that ends."""
+    topic, threads, outcomes = unique(), list[str](), SequenceJournal.outcomes
+
+    def noting(*asked: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return outcomes(*asked)
+
+    monkeypatch.setattr(SequenceJournal, "outcomes", noting)
+    admin.create_topic(topic)
+    admin.set_policy(f"persistent://public/default/{topic}", "deduplication", True)
+    wire.connect()
+    assert wire.ask(Type.PRODUCER, topic=topic, producer_id=1, request_id=10, producer_name="mine").producer_ready
+    txn = begun(wire)
+    wire.send(1, 5, b"open", **txn)
+    assert wire.hear()[0] is Type.SEND_RECEIPT
+    wire.send(1, 3, b"below")
+    kind, said = wire.hear()
+    assert (kind, said.sequence_id, said.error) == (Type.SEND_ERROR, 3, ServerError.TRANSACTION_CONFLICT)
+    assert not wire.ask(Type.END_TXN, request_id=5, txn_action=ABORT, **txn).HasField("error")
+    wire.send(1, 3, b"below")
+    assert wire.hear()[0] is Type.SEND_RECEIPT
+    assert threads
+    assert all(name.startswith("pok-gateway-work") for name in threads)
 
 
 def test_a_transaction_that_nobody_ends_is_aborted(wire: Wire, client: sdk.Client, unique: Unique) -> None:
