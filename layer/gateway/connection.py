@@ -28,7 +28,7 @@ from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.consumers import Wire, WireConsumer, open_consumer
 from pulsar_on_kafka.gateway.outgoing import Outgoing
-from pulsar_on_kafka.gateway.producers import Opened, WireProducer, open_producer
+from pulsar_on_kafka.gateway.producers import WAIT_FOR_EXCLUSIVE, Opened, WireProducer, open_producer
 from pulsar_on_kafka.gateway.sharing import Sharing
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_fields, txn_of
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
@@ -63,6 +63,8 @@ MOST_STRANGERS: Final = 1_000
 """Connections of a gateway that have not said CONNECT: with one more the oldest of them is closed."""
 _OPERATION_S: Final = 30.0
 _CLOSE_S: Final = 30.0
+_WAIT_S: Final = 1.0
+"""How often a producer that waits for being the only one asks whether it is."""
 _BUSY_AGAIN_S: Final = 0.3
 _ANY: Final = 2**64 - 1
 _VERSION: Final = f"pulsar-on-kafka {metadata.version('pulsar-on-kafka')}"
@@ -575,7 +577,17 @@ class Connection(asyncio.Protocol):
             self._opened(producer, request, found.schema_version)
             self._follow_if_moved(bundle)
 
+        queued = False
+
         def refused(code: ServerError, reason: str) -> None:
+            nonlocal queued
+            if code is ServerError.PRODUCER_FENCED and asked.producer_access_mode == WAIT_FOR_EXCLUSIVE:
+                if not queued:
+                    queued = True
+                    name = asked.producer_name
+                    self._say(Type.PRODUCER_SUCCESS, request_id=request, producer_name=name, producer_ready=False)
+                self._serving.loop.call_later(_WAIT_S, begin)
+                return
             self._producers.pop(number, None)
             self._ended.discard(("producer", number))
             self._error(request, code, reason)
@@ -583,7 +595,14 @@ class Connection(asyncio.Protocol):
         def here(bundle: int) -> None:
             self._ask(lambda: open_producer(self._node, asked, self._deadline), partial(opened, bundle), refused)
 
-        self._served_here(asked.topic, here, refused)
+        def begin() -> None:
+            if self._closing or ("producer", number) in self._ended:
+                self._producers.pop(number, None)
+                self._ended.discard(("producer", number))
+            else:
+                self._served_here(asked.topic, here, refused)
+
+        begin()
 
     def _opened(self, producer: WireProducer, request: int, schema_version: bytes | None) -> None:
         self._say(

@@ -43,6 +43,7 @@ MODES: Final = (
     AccessMode.EXCLUSIVE_WITH_FENCING,
 )
 """By their numbers in Pulsar's ProducerAccessMode."""
+WAIT_FOR_EXCLUSIVE: Final = MODES.index(AccessMode.WAIT_FOR_EXCLUSIVE)
 _LIMITS: Final = Limits(max_pending=0, max_pending_across=0, block_if_full=False, send_timeout_ms=0)
 """The client has its own, and waits as long as it wants to."""
 _MORE: Final = frozenset({BATCH, CHUNK, DELIVER_AT, ENCRYPTION, ORDERING_KEY})
@@ -66,7 +67,8 @@ class Opened:
 
 
 def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> Opened:
-    """Admit a producer to a topic, which may make it, and a subscription that its messages are to wait for.
+    """Admit a producer to a topic, which may make it, and a subscription that its messages are to wait for. One that
+    waits for being the only one is refused while there are others: its connection asks again.
 
     Raises:
         LayerError, MappingError: as `Admission`, `SchemaRegistry.for_producer`, `check_subscription_name`;
@@ -74,6 +76,9 @@ def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> O
     """
     if not 0 <= asked.producer_access_mode < len(MODES):
         raise InvalidOption(f"producer_access_mode is {asked.producer_access_mode}, expected 0 to {len(MODES) - 1}")
+    mode = MODES[asked.producer_access_mode]
+    if mode is AccessMode.WAIT_FOR_EXCLUSIVE:
+        mode = AccessMode.EXCLUSIVE
     name = TopicName.parse(asked.topic)
     admission = Admission(node, name, deadline)
     schema = schema_info(asked.schema) if asked.HasField("schema") else None
@@ -88,7 +93,7 @@ def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> O
             former_name=asked.producer_name or None,
             schema=LetterSchema(),
             options=SenderOptions(limits=_LIMITS),
-            mode=MODES[asked.producer_access_mode],
+            mode=mode,
             properties=properties,
         )
     )
