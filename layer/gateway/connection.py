@@ -128,6 +128,9 @@ class Connection(asyncio.Protocol):
         self._producers: dict[int, WireProducer | None] = {}
         """None: it is being opened."""
         self._former_producers: deque[int] = deque(maxlen=MOST_SENT)
+        self._producers_to_come = 0
+        self._after_these: list[tuple[WireProducer, int]] = []
+        """Producers to end, and whom to tell, when those are admitted or refused that were asked for before."""
         self._consumers: dict[int, WireConsumer | None] = {}
         self._leaving: dict[int, list[Callable[[], None]]] = {}
         """Consumers whose end the client does not know yet, and what it is to hear after that."""
@@ -200,6 +203,9 @@ class Connection(asyncio.Protocol):
             if consumer is not None:
                 consumer.endpoint.close()
                 self._serving.pool.submit(_closed, partial(consumer.close, Deadline.after(_CLOSE_S)))
+        for producer, _ in self._after_these:
+            self._serving.pool.submit(_closed, producer.close)
+        self._after_these.clear()
         self._producers.clear()
         self._consumers.clear()
 
@@ -557,6 +563,7 @@ class Connection(asyncio.Protocol):
         self._producers[number] = None
 
         def opened(bundle: int, found: Opened) -> None:
+            self._one_came()
             producer = WireProducer(
                 self._node,
                 number,
@@ -581,6 +588,7 @@ class Connection(asyncio.Protocol):
 
         def refused(code: ServerError, reason: str) -> None:
             nonlocal queued
+            self._one_came()
             if code is ServerError.PRODUCER_FENCED and asked.producer_access_mode == WAIT_FOR_EXCLUSIVE:
                 if not queued:
                     queued = True
@@ -600,6 +608,7 @@ class Connection(asyncio.Protocol):
                 self._producers.pop(number, None)
                 self._ended.discard(("producer", number))
             else:
+                self._producers_to_come += 1
                 self._served_here(asked.topic, here, refused)
 
         begin()
@@ -682,7 +691,19 @@ class Connection(asyncio.Protocol):
             return
         del self._producers[number]
         self._former_producers.append(number)
-        self._ask(producer.close, self._success(request), self._failure(request))
+        self._after_these.append((producer, request))  # as in Pulsar it is still there when those are judged
+        self._end_producers()
+
+    def _one_came(self) -> None:
+        self._producers_to_come -= 1
+        self._end_producers()
+
+    def _end_producers(self) -> None:
+        if self._producers_to_come:
+            return
+        ends, self._after_these = self._after_these, []
+        for producer, request in ends:
+            self._ask(producer.close, self._success(request), self._failure(request))
 
     def _producer_lost(self, number: int) -> None:
         """Have the client open a producer anew. Any thread."""
