@@ -59,7 +59,7 @@ class Console:
             last = self.get(path, **parameters)
             return last if wanted in text_of(last) else ""
 
-        return until(found, lambda: f"{wanted!r} in {text_of(last)}", every_s=0.1)
+        return until(found, lambda: f"{wanted!r} in {text_of(last)}")
 
 
 def refused_payments(client: pulsar.Client, admin: AdminClient, topic: str) -> str:

@@ -190,7 +190,7 @@ def scrape(url: str, subscriptions: int) -> dict[str, Any]:
                     lines = got.read().count(_LINE)
                 return time.monotonic() - begun_s, lines
 
-            until(lambda: answer()[1] >= subscriptions, "all subscriptions to be gathered", _PATIENCE_S, every_s=2)
+            until(lambda: answer()[1] >= subscriptions, "all subscriptions to be gathered", _PATIENCE_S)
             slowest_s = max(answer()[0] for _ in range(10))
             memory = psutil.Process(process.pid).memory_info().rss
         finally:

@@ -40,7 +40,7 @@ def test_holes_in_the_log_are_read_over_and_readers_agree(eager_cleaner: Connect
         store.update("counter", count_on, patience())  # an append is what rolls a segment
         return len([record for record in records(log, topic) if record.value is not None]) <= 20
 
-    until(is_compacted, "compaction to leave twenty values", every_s=0.3)
+    until(is_compacted, "compaction to leave twenty values")
     state = store.read("counter", patience())
     assert state is not None
     fresh = CompareAndSet(log, topic, 0, Keys())

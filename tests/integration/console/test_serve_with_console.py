@@ -56,7 +56,7 @@ def test_it_shows_the_cluster_to_those_with_the_token_and_ends_well(
             bearer = {"Authorization": "Bearer s3cret"}
             return text_of(requests.get(address, {"q": topic}, headers=bearer, timeout=60).text)
 
-        until(lambda: f"billing Exclusive {topic}" in page(), lambda: f"the subscription in {page()}", every_s=0.2)
+        until(lambda: f"billing Exclusive {topic}" in page(), lambda: f"the subscription in {page()}")
 
 
 def test_a_cluster_that_is_away_is_waited_for_and_the_page_says_so(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_cluster_that_is_away_is_waited_for_and_the_page_says_so(tmp_path: Pat
             return text_of(requests.get(address, timeout=60).text)
 
         assert "The cluster does not answer." in told()
-        until(lambda: "not connected yet" not in told(), "the reason", every_s=0.2)
+        until(lambda: "not connected yet" not in told(), "the reason")
         assert "The cluster does not answer." in told()
 
 

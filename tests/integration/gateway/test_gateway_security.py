@@ -180,7 +180,7 @@ def test_a_frame_that_never_ends_does_not_keep_a_connection(opened: Opened, monk
             return True
         return False
 
-    until(drips, "the connection to be closed", every_s=0.05)
+    until(drips, "the connection to be closed")
 
 
 def test_a_thousand_strangers_keep_nobody_out(gateway: Gateway, opened: Opened) -> None:

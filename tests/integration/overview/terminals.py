@@ -43,7 +43,7 @@ class Terminal:
 
     def shows(self, words: str) -> str:
         """Wait for these words behind what was there when `forget` was called."""
-        until(lambda: words in self.text, lambda: f"{words!r} in:\n{self.text[-4000:]}", every_s=0.1)
+        until(lambda: words in self.text, lambda: f"{words!r} in:\n{self.text[-4000:]}")
         return self.text
 
     def press(self, keys: str) -> None:
