@@ -16,6 +16,7 @@ from typing import Any, Final
 from pulsar_on_kafka.embedded import EmbeddedBroker, EmbeddedBrokerError
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.benchmarks import machine, report
+from tests.benchmarks.gateways import gateway_to
 from tests.benchmarks.kept import GroupResult, Sitting, keep, kept
 from tests.benchmarks.model import Cell, Group, Page, System
 from tests.benchmarks.plan import GROUPS, PAGES, REQUIREMENTS, SCHEMA_WORKERS
@@ -117,7 +118,7 @@ def _choose(pattern: str | None, *, with_layer: bool) -> dict[Group, list[Cell]]
     patterns = None if pattern is None else [each.strip() for each in pattern.split(",")]
 
     def wanted(group: Group, cell: Cell) -> bool:
-        if not with_layer and (cell.system is System.LAYER or group.resident is not None):
+        if not with_layer and (cell.system in (System.LAYER, System.GATEWAY) or group.resident is not None):
             return False
         names = (group.name, f"{group.name}/{cell.name}")
         return patterns is None or any(fnmatch.fnmatch(name, each) for name in names for each in patterns)
@@ -145,7 +146,11 @@ def _measure(chosen: dict[Group, list[Cell]], arguments: argparse.Namespace) -> 
         if any(cell.system is System.PULSAR for cell in all_cells):
             pulsar = stack.enter_context(PulsarStandalone(PulsarOptions(extra=_KEEP_MESSAGES)))
             pulsar_url, admin_url = pulsar.service_url, pulsar.admin_url
-        session = Session(bootstrap, pulsar_url, settings, 10 if arguments.quick else 1, with_layer, admin_url)
+        gateway_url = None
+        if any(cell.system is System.GATEWAY for cell in all_cells):
+            gateway_url = stack.enter_context(gateway_to(f"kafka://{bootstrap}")).url
+        scale = 10 if arguments.quick else 1
+        session = Session(bootstrap, pulsar_url, settings, scale, with_layer, admin_url, gateway_url)
         for group, cells in chosen.items():
             print(f"{group.name}: {group.title} ...", file=sys.stderr, flush=True)
             sitting = Sitting.now()

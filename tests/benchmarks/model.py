@@ -18,6 +18,7 @@ class System(Enum):
     RAW = "raw confluent-kafka"
     PULSAR = "pulsar-client on Pulsar"
     CLIENT = "pulsar-client without a server"
+    GATEWAY = "an official client on the gateway"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,8 +27,8 @@ class Cell:
 
     `worker` names a function of the system's module (`sdk_workers`, `raw_workers`) and `args` are its arguments;
     `messages` is cut to a tenth by `--quick`. `reads` says that the topic is filled once, by the layer's own producer
-    (Pulsar's for Pulsar), before the first round. `paced_by` is another cell of the group: its newest `per_s` is this
-    one's argument `rate`; in a round that comes before there is one, this cell has no turn.
+    (the official one for Pulsar and the gateway), before the first round. `paced_by` is another cell of the group: its
+    newest `per_s` is this one's argument `rate`; in a round that comes before there is one, this cell has no turn.
     """
 
     name: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tests.benchmarks.gateway_plan import GATEWAY, GATEWAY_REQUIREMENTS
 from tests.benchmarks.model import MILLION, Cell, Group, Page, Requirement, Rule, System
 from tests.benchmarks.spark_plan import SPARK, SPARK_REQUIREMENTS
 
@@ -344,12 +345,14 @@ GROUPS: Final = (
         cells=(Cell("layer", System.LAYER, "move", MILLION, {"partitions": 4, "subscriptions": 10}),),
         resident="migration_workers",
     ),
+    *GATEWAY,
     *SPARK,
 )
 
 PAGES: Final = (
     Page("docs/benchmarks.md"),
     Page("docs/benchmarks-after-death.md", "after-death"),
+    Page("docs/benchmarks-gateway.md", "gateway-*"),
     Page("docs/benchmarks-leases.md", "leases-*"),
     Page("docs/benchmarks-overview.md", "overview"),
     Page("docs/benchmarks-replication.md", "replication*,migration"),
@@ -567,5 +570,6 @@ REQUIREMENTS: Final = (
         0.8,
         "schemas/protobuf-alone",
     ),
+    *GATEWAY_REQUIREMENTS,
     *SPARK_REQUIREMENTS,
 )

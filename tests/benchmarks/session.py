@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.benchmarks.gateway_plan import GATEWAY_WORKERS
 from tests.benchmarks.model import Cell, Group, System
 from tests.benchmarks.plan import (
     CURSOR_WORKERS,
@@ -28,12 +29,12 @@ from tests.benchmarks.resident import Resident
 from tests.benchmarks.worker import RESULT, WorkerFailed
 
 _WORKER_TIMEOUT_S: Final = 900.0
-_SDK: Final = {System.LAYER: "layer", System.PULSAR: "pulsar"}
+_SDK: Final = {System.LAYER: "layer", System.PULSAR: "pulsar", System.GATEWAY: "pulsar"}
 _WARM_UP_DIVISOR: Final = 10
 _Filled = dict[tuple[str, int, int, int], str]
 _Measure = Callable[[Cell, int, dict[str, Any]], dict[str, Any]]
 """A cell, a number of messages, and arguments beside the cell's own -> its figures. Raises WorkerFailed."""
-_SUBSCRIBING: Final = {"receive", "holes", "ack_rate"}
+_SUBSCRIBING: Final = {"receive", "perf_receive", "holes", "ack_rate"}
 
 
 @dataclass(slots=True)
@@ -70,6 +71,7 @@ class Session:
     scale: int  # 10 for --quick
     with_layer: bool = True
     pulsar_admin_url: str | None = None
+    gateway_url: str | None = None
 
     def run(self, group: Group, cells: Iterable[Cell]) -> dict[str, Outcome]:
         """A dropped round at a tenth, then the rounds; every other one goes through the cells backwards."""
@@ -135,6 +137,8 @@ class Session:
             return "transaction_workers"
         if cell.worker in SERVICE_WORKERS:
             return "service_workers"
+        if cell.worker in GATEWAY_WORKERS:
+            return "gateway_workers"
         if cell.worker in MAINTENANCE_WORKERS:
             return "maintenance_workers"
         return "raw_workers" if cell.system is System.RAW else "sdk_workers"
@@ -157,6 +161,8 @@ class Session:
     def _url(self, system: System) -> str:
         if system is System.PULSAR:
             return self.pulsar_url or ""
+        if system is System.GATEWAY:
+            return self.gateway_url or ""
         return f"kafka://{self.bootstrap}"
 
     def _fresh_topic(self, system: System) -> str:
@@ -166,7 +172,7 @@ class Session:
     def _filled_topic(self, cell: Cell, messages: int, filled: _Filled) -> str:
         """A topic with `messages` messages, filled once and shared by the cells that read from the same system."""
         size = int(cell.args.get("size", 200))
-        filler = System.PULSAR if cell.system is System.PULSAR else System.LAYER
+        filler = System.LAYER if cell.system is System.RAW else cell.system
         in_transaction = int(cell.args.get("in_transaction", 0))
         key = (filler.name, messages, size, in_transaction)
         if key not in filled:
