@@ -2,7 +2,8 @@
 
 Pulsar's codecs are a raw LZ4 block, a zlib stream (which Java's client flushes and never ends), one Zstandard frame,
 and raw Snappy; the uncompressed size stands beside them. Source: CompressionCodecProvider and its codecs of
-pulsar-common 4.0.7; the tests have what the official clients wrote.
+pulsar-common 4.0.7; the tests have what the official clients wrote. The Rust crate `pulsar` (6.9.1) writes Snappy's
+framing format, which no official client reads; here it is read.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ _MOST_GROWTH: Final = {Codec.LZ4: 256, Codec.ZLIB: 1_040, Codec.ZSTD: 44_000, Co
 """Times that a payload can grow, at the most that its format allows: what says more gets no buffer. LZ4's longest run
 has 255 bytes for one, zlib's 258 for two bits, Zstandard's 128 KiB for three, Snappy's 64 for three."""
 _SMALL_BYTES: Final = 64 * 1024
+_SNAPPY_STREAM: Final = b"\xff\x06\x00\x00sNaPpY"
+"""How Snappy's framing format begins; a raw block of 895 bytes may begin with the same first two."""
 
 
 def decompress(payload: bytes, info: CompressionInfo) -> bytes:
@@ -57,6 +60,15 @@ def _into(decompress_into: Callable[[bytes, bytearray], int], payload: bytes, si
     return bytes(memoryview(plain)[: decompress_into(payload, plain)])
 
 
+def _snappy_into(payload: bytes, plain: bytearray) -> int:
+    try:
+        return cramjam.snappy.decompress_raw_into(payload, plain)
+    except cramjam.DecompressionError:
+        if not payload.startswith(_SNAPPY_STREAM):
+            raise
+        return cramjam.snappy.decompress_into(payload, plain)
+
+
 def _inflate(payload: bytes, size: int) -> bytes:
     return zlib.decompressobj().decompress(payload, size + 1)
 
@@ -64,5 +76,5 @@ def _inflate(payload: bytes, size: int) -> bytes:
 _DECOMPRESSORS: Final[dict[Codec, Callable[[bytes, bytearray], int]]] = {
     Codec.LZ4: cramjam.lz4.decompress_block_into,
     Codec.ZSTD: cramjam.zstd.decompress_into,
-    Codec.SNAPPY: cramjam.snappy.decompress_raw_into,
+    Codec.SNAPPY: _snappy_into,
 }
