@@ -1,0 +1,97 @@
+"""The programs below `programs`, built for this machine once for each state of their sources, in the user's cache."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from pulsar_on_kafka.embedded.jar_cache import default_cache_dir
+from pulsar_on_kafka.embedded.java import find_java
+from tests.compat.pulsar_standalone.jars import pulsar_jars
+
+_PROGRAMS: Final = Path(__file__).with_name("programs")
+_BUILD_S: Final = 900.0
+_RUN_S: Final = 150.0
+SAID: Final = "> "
+
+
+class Missing(Exception):
+    """A toolchain that this machine does not have."""
+
+
+class Program(NamedTuple):
+    language: str
+    command: Sequence[str]
+
+    def run(self, url: str, command: str, topic: str, *arguments: object) -> list[str]:
+        """What it said that it saw."""
+        told = [*self.command, url, command, topic, *map(str, arguments)]
+        done = subprocess.run(told, capture_output=True, text=True, timeout=_RUN_S, check=False)
+        assert done.returncode == 0, f"{self.language} {command}: {done.returncode}\n{done.stdout}\n{done.stderr}"[
+            -4000:
+        ]
+        return [line.removeprefix(SAID) for line in done.stdout.splitlines() if line.startswith(SAID)]
+
+
+def program_in(language: str) -> Program:
+    """Built now, if its sources are new here.
+
+    Raises:
+        Missing: the machine has no toolchain for it.
+    """
+    return Program(language, _MAKERS[language]())
+
+
+def _go() -> list[str]:
+    def command(out: Path) -> list[str]:
+        return ["go", "build", "-C", str(out), "-o", "program", "."]
+
+    return [str(_built("go", ("go",), command) / "program")]
+
+
+def _rust() -> list[str]:
+    def command(out: Path) -> list[str]:
+        return ["cargo", "build", "--manifest-path", str(out / "Cargo.toml"), "--target-dir", str(out / "target")]
+
+    return [str(_built("rust", ("cargo", "protoc"), command) / "target" / "debug" / "program")]
+
+
+def _js() -> list[str]:
+    def command(out: Path) -> list[str]:
+        return ["npm", "ci", "--prefix", str(out), "--ignore-scripts", "--no-audit", "--no-fund"]
+
+    return ["node", str(_built("js", ("node", "npm"), command) / "program.js")]
+
+
+def _java() -> list[str]:
+    """From its source; a Java of the machine's has the compiler for that, one without is not enough."""
+    java = find_java().executable
+    if shutil.which("javac") is None:
+        raise Missing("javac is not installed: Java programs run from their sources")
+    return [java, "-Xmx256m", "-cp", f"{pulsar_jars()}/*", str(_PROGRAMS / "java" / "Program.java")]
+
+
+_MAKERS: Final[dict[str, Callable[[], list[str]]]] = {"go": _go, "java": _java, "js": _js, "rust": _rust}
+
+
+def _built(language: str, tools: Sequence[str], command: Callable[[Path], list[str]]) -> Path:
+    """A copy of the sources, in which `command` was run."""
+    missing = [tool for tool in tools if shutil.which(tool) is None]
+    if missing:
+        raise Missing(f"not installed: {', '.join(missing)}")
+    sources = _PROGRAMS / language
+    state = hashlib.sha256()
+    for file in sorted(file for file in sources.rglob("*") if file.is_file()):
+        state.update(f"{file.relative_to(sources)}\0".encode() + file.read_bytes())
+    out = default_cache_dir() / "programs" / f"{language}-{state.hexdigest()[:16]}"
+    complete = out / "complete"
+    if not complete.exists():
+        shutil.copytree(sources, out, dirs_exist_ok=True)
+        done = subprocess.run(command(out), capture_output=True, text=True, timeout=_BUILD_S, check=False)
+        assert done.returncode == 0, f"{language} is not built: {done.stdout[-2000:]}{done.stderr[-4000:]}"
+        complete.touch()
+    return out

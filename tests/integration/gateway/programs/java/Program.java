@@ -1,0 +1,226 @@
+import java.nio.charset.StandardCharsets;
+import java.util.Set;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
+import org.apache.pulsar.client.api.Consumer;
+import org.apache.pulsar.client.api.DeadLetterPolicy;
+import org.apache.pulsar.client.api.Message;
+import org.apache.pulsar.client.api.MessageId;
+import org.apache.pulsar.client.api.Producer;
+import org.apache.pulsar.client.api.PulsarClient;
+import org.apache.pulsar.client.api.Reader;
+import org.apache.pulsar.client.api.Schema;
+import org.apache.pulsar.client.api.SubscriptionInitialPosition;
+import org.apache.pulsar.client.api.SubscriptionType;
+import org.apache.pulsar.client.api.TableView;
+import org.apache.pulsar.client.api.transaction.Transaction;
+
+/** What a program on Pulsar's Java client does: each command prints a line for each thing that it saw. */
+public class Program {
+    private static final int PATIENCE_S = 60;
+
+    public static class Order {
+        public int number;
+        public String item;
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        run(arguments);
+        System.exit(0);  // threads of the client may live on
+    }
+
+    private static void run(String[] arguments) throws Exception {
+        String command = arguments[1];
+        String topic = arguments[2];
+        try (PulsarClient client = PulsarClient.builder()
+                .serviceUrl(arguments[0])
+                .enableTransaction(command.equals("transaction"))
+                .operationTimeout(PATIENCE_S, TimeUnit.SECONDS)
+                .build()) {
+            switch (command) {
+                case "produce" -> produce(client, topic, Integer.parseInt(arguments[3]), arguments[4].equals("batches"));
+                case "consume" -> consume(client, topic, SubscriptionType.valueOf(arguments[4]), Integer.parseInt(arguments[3]));
+                case "read" -> read(client, topic, Integer.parseInt(arguments[3]));
+                case "view" -> view(client, topic);
+                case "schema" -> schema(client, topic, Integer.parseInt(arguments[3]));
+                case "pattern" -> pattern(client, topic, Integer.parseInt(arguments[3]));
+                case "dead" -> dead(client, topic);
+                case "later" -> later(client, topic);
+                case "transaction" -> transaction(client, topic, arguments[3]);
+                default -> throw new IllegalArgumentException(command);
+            }
+        }
+    }
+
+    /** Sends so many messages with keys and properties, in batches or one by one. */
+    private static void produce(PulsarClient client, String topic, int messages, boolean batches) throws Exception {
+        try (Producer<byte[]> producer = client.newProducer().topic(topic).enableBatching(batches).create()) {
+            for (int number = 0; number < messages; number++) {
+                producer.newMessage()
+                        .key("key-" + number % 3)
+                        .property("number", "" + number)
+                        .value(("" + number).getBytes(StandardCharsets.UTF_8))
+                        .sendAsync();
+            }
+            producer.flush();
+            say("sent " + messages);
+        }
+    }
+
+    /** Refuses each message once and acknowledges it when it comes again. */
+    private static void consume(PulsarClient client, String topic, SubscriptionType type, int messages) throws Exception {
+        try (Consumer<byte[]> consumer = client.newConsumer()
+                .topic(topic)
+                .subscriptionName("java")
+                .subscriptionType(type)
+                .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
+                .negativeAckRedeliveryDelay(100, TimeUnit.MILLISECONDS)
+                .subscribe()) {
+            for (int acknowledged = 0; acknowledged < messages;) {
+                Message<byte[]> message = next(consumer);
+                if (message.getRedeliveryCount() == 0) {
+                    consumer.negativeAcknowledge(message);
+                    continue;
+                }
+                consumer.acknowledge(message);
+                acknowledged++;
+                say(text(message) + " " + message.getKey() + " " + message.getProperty("number") + " " + message.getRedeliveryCount());
+            }
+        }
+    }
+
+    private static void read(PulsarClient client, String topic, int messages) throws Exception {
+        try (Reader<byte[]> reader = client.newReader().topic(topic).startMessageId(MessageId.earliest).create()) {
+            for (int number = 0; number < messages; number++) {
+                say(text(reader.readNext(PATIENCE_S, TimeUnit.SECONDS)));
+            }
+            say("more " + reader.hasMessageAvailable());
+        }
+    }
+
+    private static void view(PulsarClient client, String topic) throws Exception {
+        try (TableView<byte[]> view = client.newTableView().topic(topic).create()) {
+            TreeMap<String, String> held = new TreeMap<>();
+            view.forEach((key, value) -> held.put(key, new String(value, StandardCharsets.UTF_8)));
+            held.forEach((key, value) -> say(key + " " + value));
+        }
+    }
+
+    /** Sends orders in Avro and receives them, also by a consumer that takes whatever schema there is. */
+    private static void schema(PulsarClient client, String topic, int messages) throws Exception {
+        try (Consumer<Order> typed = client.newConsumer(Schema.AVRO(Order.class)).topic(topic).subscriptionName("typed").subscribe();
+                var any = client.newConsumer(Schema.AUTO_CONSUME()).topic(topic).subscriptionName("any").subscribe();
+                Producer<Order> producer = client.newProducer(Schema.AVRO(Order.class)).topic(topic).create()) {
+            for (int number = 0; number < messages; number++) {
+                Order order = new Order();
+                order.number = number;
+                order.item = "item-" + number;
+                producer.send(order);
+            }
+            for (int number = 0; number < messages; number++) {
+                Message<Order> one = typed.receive(PATIENCE_S, TimeUnit.SECONDS);
+                var generic = any.receive(PATIENCE_S, TimeUnit.SECONDS).getValue();
+                say(one.getValue().number + " " + one.getValue().item + " " + generic.getField("number"));
+            }
+        }
+    }
+
+    /** Receives so many messages of all topics whose names begin so. */
+    private static void pattern(PulsarClient client, String topics, int messages) throws Exception {
+        try (Consumer<byte[]> consumer = client.newConsumer()
+                .topicsPattern(Pattern.compile(topics + ".*"))
+                .subscriptionName("java")
+                .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
+                .patternAutoDiscoveryPeriod(1, TimeUnit.SECONDS)
+                .subscribe()) {
+            Set<String> seen = new TreeSet<>();
+            for (int number = 0; number < messages; number++) {
+                Message<byte[]> message = next(consumer);
+                consumer.acknowledge(message);
+                seen.add(text(message));
+            }
+            seen.forEach(Program::say);
+        }
+    }
+
+    /** Refuses a message until it is a dead letter, and receives that. */
+    private static void dead(PulsarClient client, String topic) throws Exception {
+        try (Consumer<byte[]> letters = client.newConsumer().topic(topic + "-dead").subscriptionName("java").subscribe();
+                Consumer<byte[]> consumer = client.newConsumer()
+                        .topic(topic)
+                        .subscriptionName("java")
+                        .subscriptionType(SubscriptionType.Shared)
+                        .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
+                        .negativeAckRedeliveryDelay(50, TimeUnit.MILLISECONDS)
+                        .deadLetterPolicy(DeadLetterPolicy.builder().maxRedeliverCount(2).deadLetterTopic(topic + "-dead").build())
+                        .subscribe()) {
+            for (int times = 0; times < 3; times++) {
+                Message<byte[]> message = next(consumer);
+                say("refused " + text(message) + " " + message.getRedeliveryCount());
+                consumer.negativeAcknowledge(message);
+            }
+            consumer.receiveAsync();  // the client sends the letter when the message comes once more
+            say("dead " + text(next(letters)));
+        }
+    }
+
+    /** Has a message come again later, by a retry letter. */
+    private static void later(PulsarClient client, String topic) throws Exception {
+        try (Consumer<byte[]> consumer = client.newConsumer()
+                .topic(topic)
+                .subscriptionName("java")
+                .subscriptionType(SubscriptionType.Shared)
+                .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
+                .enableRetry(true)
+                .deadLetterPolicy(DeadLetterPolicy.builder().maxRedeliverCount(5).retryLetterTopic(topic + "-retry").build())
+                .subscribe()) {
+            Message<byte[]> message = next(consumer);
+            consumer.reconsumeLater(message, 200, TimeUnit.MILLISECONDS);
+            Message<byte[]> again = next(consumer);
+            consumer.acknowledge(again);
+            say(text(again) + " " + again.getProperty("RECONSUMETIMES"));
+        }
+    }
+
+    /** Takes one message of the topic, sends it on to another one, and commits or aborts both. */
+    private static void transaction(PulsarClient client, String topic, String outcome) throws Exception {
+        try (Consumer<byte[]> consumer = client.newConsumer()
+                        .topic(topic)
+                        .subscriptionName("java")
+                        .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
+                        .subscribe();
+                Producer<byte[]> producer = client.newProducer()
+                        .topic(topic + "-out")
+                        .sendTimeout(0, TimeUnit.SECONDS)
+                        .create()) {
+            Message<byte[]> message = next(consumer);
+            Transaction begun = client.newTransaction().withTransactionTimeout(PATIENCE_S, TimeUnit.SECONDS).build().get();
+            producer.newMessage(begun).value(message.getValue()).send();
+            consumer.acknowledgeAsync(message.getMessageId(), begun).get();
+            if (outcome.equals("commit")) {
+                begun.commit().get();
+            } else {
+                begun.abort().get();
+            }
+            say(outcome + " " + text(message));
+        }
+    }
+
+    private static Message<byte[]> next(Consumer<byte[]> consumer) throws Exception {
+        Message<byte[]> message = consumer.receive(PATIENCE_S, TimeUnit.SECONDS);
+        if (message == null) {
+            throw new IllegalStateException("nothing came within " + PATIENCE_S + " s");
+        }
+        return message;
+    }
+
+    private static String text(Message<byte[]> message) {
+        return new String(message.getValue(), StandardCharsets.UTF_8);
+    }
+
+    private static void say(String line) {
+        System.out.println("> " + line);
+    }
+}
