@@ -962,10 +962,12 @@ class Connection(asyncio.Protocol):
 
     def _of_transaction(self, asked: Any, kind: Type, work: Callable[[Any, Deadline], TxnId]) -> None:
         number = asked.request_id
+        # By its coordinator Java's client finds whom a refusal is for; without it nobody hears of that.
+        most = asked.tc_id if kind is Type.NEW_TXN_RESPONSE else asked.txnid_most_bits
         self._ask(
             lambda: work(asked, self._deadline()),
             lambda txn: self._say(kind, request_id=number, **txn_fields(txn)),
-            lambda code, reason: self._say(kind, request_id=number, error=code, message=reason),
+            lambda code, reason: self._say(kind, request_id=number, txnid_most_bits=most, error=code, message=reason),
         )
 
     # Moving -------------------------------------------------------------------------------------------------------

@@ -176,7 +176,12 @@ def test_what_is_refused_has_the_protocols_errors(wire: Wire, unique: Unique) ->
     )
     assert not wire.ask(Type.END_TXN, request_id=6, txn_action=ABORT, **txn).HasField("error")
     assert not wire.ask(Type.END_TXN, request_id=7, txn_action=ABORT, **txn).HasField("error")
-    assert wire.ask(Type.END_TXN, request_id=8, txn_action=COMMIT, **txn).error == ServerError.INVALID_TXN_STATUS
+    refused = [
+        (wire.ask(Type.END_TXN, request_id=8, txn_action=COMMIT, **txn), ServerError.INVALID_TXN_STATUS),
+        (wire.ask(Type.NEW_TXN, request_id=9, tc_id=3, txn_ttl_seconds=0), ServerError.NOT_ALLOWED),
+    ]
+    for said, error in refused:  # a client knows by its coordinator who had asked
+        assert (said.error, said.txnid_most_bits) == (error, 3)
     wire.send(1, 0, b"late", **txn)
     heard, said = wire.hear()
     assert (heard, said.error) == (Type.SEND_ERROR, ServerError.NOT_ALLOWED)
