@@ -59,7 +59,7 @@ class _Commands(OnDemandGroup):
         ),
         "metrics": OnDemand(
             "pulsar_on_kafka.cli.commands.metrics:metrics",
-            "Print the backlog, holes and live processes of every subscription, for Prometheus (docs/metrics.md).",
+            "Print the metrics of every topic and subscription, for Prometheus (docs/metrics.md).",
         ),
         "serve": OnDemand(
             "pulsar_on_kafka.cli.commands.serve:serve",
