@@ -352,6 +352,7 @@ GROUPS: Final = (
 PAGES: Final = (
     Page("docs/benchmarks.md"),
     Page("docs/benchmarks-after-death.md", "after-death"),
+    Page("docs/benchmarks-gateway.md", "gateway-*"),
     Page("docs/benchmarks-leases.md", "leases-*"),
     Page("docs/benchmarks-overview.md", "overview"),
     Page("docs/benchmarks-replication.md", "replication*,migration"),
