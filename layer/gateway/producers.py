@@ -21,7 +21,7 @@ from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, DELIVER_AT, ENCRYPTION, ORDERING_KEY
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
-from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
+from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command, send_receipt
 from pulsar_on_kafka.mapping.wire.entries import read_entry
 from pulsar_on_kafka.mapping.wire.frames import frame
 from pulsar_on_kafka.mapping.wire.message_metadata import decode_metadata
@@ -284,15 +284,12 @@ class _Sent(OwnCallback):
             return
         self._tell(
             frame(
-                command(
-                    Type.SEND_RECEIPT,
-                    producer_id=self._producer.number,
-                    sequence_id=self._sequence_id,
-                    message_id={
-                        "ledgerId": message_id.ledger_id() & _NOWHERE,
-                        "entryId": message_id.entry_id() & _NOWHERE,
-                    },
-                    highest_sequence_id=self.highest_sequence_id,
+                send_receipt(
+                    self._producer.number,
+                    self._sequence_id,
+                    message_id.ledger_id() & _NOWHERE,
+                    message_id.entry_id() & _NOWHERE,
+                    self.highest_sequence_id,
                 )
             )
         )

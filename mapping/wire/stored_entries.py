@@ -98,7 +98,8 @@ def record_of(metadata: PulsarMetadata, payload: bytes, *, epoch: int, now_ms: i
         headers.append((ENCRYPTION, encode_fields(metadata.encryption)))
     if metadata.highest_sequence_id not in (None, sequence_id + (metadata.messages or 1) - 1):
         headers.append((HIGHEST_SEQUENCE, b"%d" % metadata.highest_sequence_id))
-    headers += encode_headers(MessageMetadata(pulsar_fields=encode_fields(rest)))
+    if rest:
+        headers += encode_headers(MessageMetadata(pulsar_fields=encode_fields(rest)))
     return EntryRecord(
         key if key is not None else metadata.ordering_key,
         None if is_null else payload,

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.records.message_record import Codec, CompressionInfo, decode_headers
+from pulsar_on_kafka.mapping.wire.commands import Type, command, send_receipt
 from pulsar_on_kafka.mapping.wire.compression import decompress
 from pulsar_on_kafka.mapping.wire.entries import BrokerMetadata, WireEntry, read_entry, write_entry
 from pulsar_on_kafka.mapping.wire.message_metadata import (
@@ -217,3 +218,16 @@ def test_what_the_fuzzer_begins_with_can_be_read(name: str, seed: bytes) -> None
     with suppress(CorruptRecord):
         DECODERS[name](seed[:-1])
     DECODERS[name](seed)
+
+
+@given(U64, U64, U64, U64, st.none() | U64)
+def test_a_receipt_made_by_hand_is_that_of_protobuf(
+    producer: int, sequence_id: int, ledger: int, entry: int, highest: int | None
+) -> None:
+    assert send_receipt(producer, sequence_id, ledger, entry, highest) == command(
+        Type.SEND_RECEIPT,
+        producer_id=producer,
+        sequence_id=sequence_id,
+        message_id={"ledgerId": ledger, "entryId": entry},
+        highest_sequence_id=highest,
+    )
