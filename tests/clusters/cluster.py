@@ -11,9 +11,9 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.http_server import HttpServer
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
+from pulsar_on_kafka.lookup_service.answers import LookupAnswers
 from pulsar_on_kafka.lookup_service.cluster_metadata import ClusterMetadata
 from pulsar_on_kafka.lookup_service.followed_map import following_map
-from pulsar_on_kafka.lookup_service.gateway import LookupGateway
 from pulsar_on_kafka.service.replication.replication import Replication
 from tests.waiting import until
 from tests.watched_rounds import WatchedSubscriptions
@@ -60,7 +60,7 @@ class Cluster:
             followed = stack.enter_context(following_map(self.admin.node))
             metadata = ClusterMetadata({}, "")
             stack.callback(metadata.close)
-            server = HttpServer("127.0.0.1", 0, LookupGateway(followed, metadata))
+            server = HttpServer("127.0.0.1", 0, LookupAnswers(followed, metadata))
             stack.callback(server.close)
             until(lambda: not followed.failure(), "the lookup service to read its map")
             yield server.port

@@ -23,9 +23,9 @@ from pulsar_on_kafka.cli.shared.output import (
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
+from pulsar_on_kafka.lookup_service.answers import LookupAnswers
 from pulsar_on_kafka.lookup_service.cluster_metadata import ClusterMetadata
 from pulsar_on_kafka.lookup_service.followed_map import following_map
-from pulsar_on_kafka.lookup_service.gateway import LookupGateway
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 DEFAULT_PORT: Final = 9465
@@ -66,7 +66,7 @@ def serve(
     with told_to_stop(interruptible=True) as stop, following_map(admin.node) as followed:
         metadata = ClusterMetadata(settings.kafka_config, settings.instance)
         try:
-            server = HttpServer(http.host, port, LookupGateway(followed, metadata), http.guard())
+            server = HttpServer(http.host, port, LookupAnswers(followed, metadata), http.guard())
             try:
                 show_result(
                     settings,

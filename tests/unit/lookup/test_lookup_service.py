@@ -21,8 +21,8 @@ from pulsar_on_kafka.client.following.homes import directory_of
 from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
 from pulsar_on_kafka.lookup.listeners import Asker, url_for
 from pulsar_on_kafka.lookup.places import FileDirectory, LookupFailed, TenantPlace, decode_place
+from pulsar_on_kafka.lookup_service.answers import LookupAnswers
 from pulsar_on_kafka.lookup_service.followed_map import FollowedMap
-from pulsar_on_kafka.lookup_service.gateway import LookupGateway
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import (
     ClusterAddress,
@@ -74,7 +74,7 @@ class Service:
         self.records = {"acme": TenantRecord("acme", "west", TenantState.ACTIVE, 1)}
         self.failure: Exception | None = None
         self.map = FollowedMap(self._read, lambda deadline: ADDRESSES, SystemClock())
-        self.server = HttpServer("127.0.0.1", 0, LookupGateway(self.map, Clusters()))
+        self.server = HttpServer("127.0.0.1", 0, LookupAnswers(self.map, Clusters()))
         self.directory = HttpDirectory(["127.0.0.1:1", f"127.0.0.1:{self.server.port}"])
         until(lambda: not self.map.failure(), "the map to be read")
 
@@ -303,7 +303,7 @@ def test_a_service_with_a_certificate_and_a_token_answers_those_who_have_it(tmp_
         SystemClock(),
     )
     guard = Guard(str(identity.certificate), str(identity.key), "secret")
-    server = HttpServer("127.0.0.1", 0, LookupGateway(followed, Clusters()), guard)
+    server = HttpServer("127.0.0.1", 0, LookupAnswers(followed, Clusters()), guard)
     address, soon = f"127.0.0.1:{server.port}", Deadline.after(20)
     try:
         until(lambda: not followed.failure(), "the directory to be read")

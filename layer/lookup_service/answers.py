@@ -49,7 +49,7 @@ class _Refusal(Exception):
         self.status = status
 
 
-class LookupGateway:
+class LookupAnswers:
     """A WSGI application. Thread-safe."""
 
     def __init__(self, places: FollowedMap, metadata: Metadata) -> None:
