@@ -120,6 +120,8 @@ class Connection(asyncio.Protocol):
         """Those that will."""
         self._sent = 0
         self._paused = False
+        self._reads_on = False
+        """The loop was told to read on."""
         self._stalled = False
         self._behind: deque[Frame] = deque()
         """What came while something had to be done first."""
@@ -666,11 +668,14 @@ class Connection(asyncio.Protocol):
         """Any thread."""
         with self._counting:
             self._answered += 1
-        if self._paused and self._sent - self._answered <= MOST_SENT // 2:
+            is_first = self._paused and not self._reads_on and self._sent - self._answered <= MOST_SENT // 2
+            self._reads_on = self._reads_on or is_first
+        if is_first:  # each call wakes the loop
             self._serving.loop.call_soon_threadsafe(self._read_on)
 
     def _read_on(self) -> None:
-        self._paused = False
+        self._paused = False  # first: who sees that nobody was told, must not see this
+        self._reads_on = False
         self._may_read()
 
     def _may_read(self) -> None:
