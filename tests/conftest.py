@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,6 +29,9 @@ settings.register_profile(
     "project", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 settings.load_profile("project")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background, and CI may be that
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests start inherit what is ignored
 
 _KILLS_S = 600
 _TOGETHER = ("tests/spark/", "tests/clusters/")
