@@ -279,12 +279,17 @@ class Connection(asyncio.Protocol):
     def _error(self, number: int, code: ServerError, reason: str) -> None:
         self._say(Type.ERROR, request_id=number, error=code, message=reason)
 
+    def _asks_too_much(self, refused: Callable[[ServerError, str], None]) -> bool:
+        if self._asked < MOST_ASKED:
+            return False
+        refused(ServerError.TOO_MANY_REQUESTS, f"{self._asked} requests of this connection wait, {MOST_ASKED} may")
+        return True
+
     def _ask(
         self, work: Callable[[], Any], then: Callable[[Any], None], refused: Callable[[ServerError, str], None]
     ) -> None:
         """Do `work` aside; the loop goes on with what it gave, or with why it failed."""
-        if self._asked >= MOST_ASKED:
-            refused(ServerError.TOO_MANY_REQUESTS, f"{self._asked} requests of this connection wait, {MOST_ASKED} may")
+        if self._asks_too_much(refused):
             return
         self._asked += 1
         begin = partial(self._begin, work, then, refused)
@@ -437,8 +442,7 @@ class Connection(asyncio.Protocol):
         self, topic: str, then: Callable[[int, str], None], refused: Callable[[ServerError, str], None]
     ) -> None:
         """Go on with a topic's bundle, and the address of the gateway that serves it."""
-        if self._asked >= MOST_ASKED:
-            refused(ServerError.TOO_MANY_REQUESTS, f"{self._asked} requests of this connection wait, {MOST_ASKED} may")
+        if self._asks_too_much(refused):
             return
         try:
             bundle = bundle_of(topic)
@@ -671,7 +675,7 @@ class Connection(asyncio.Protocol):
             is_first = self._paused and not self._reads_on and self._sent - self._answered <= MOST_SENT // 2
             self._reads_on = self._reads_on or is_first
         if is_first:  # each call wakes the loop
-            self._serving.loop.call_soon_threadsafe(self._read_on)
+            self._soon(self._read_on)
 
     def _read_on(self) -> None:
         self._paused = False  # first: who sees that nobody was told, must not see this

@@ -142,11 +142,4 @@ class LookupAnswers:
                 f"expected TENANT/NAMESPACE/TOPIC/schema[/VERSION], got {'/'.join(parts)!r:.200}",
             )
         place, topic = self._topic(["persistent", *parts[:3]])
-        found = self._metadata.schema(place, topic, int(parts[4]) if len(parts) == 5 else None)
-        return {
-            "version": found.version.number,
-            "type": found.info.type.name,
-            "timestamp": found.timestamp_ms,
-            "data": found.info.schema.decode("utf-8", "replace"),
-            "properties": dict(found.info.properties),
-        }
+        return self._metadata.schema(place, topic, int(parts[4]) if len(parts) == 5 else None).rest()

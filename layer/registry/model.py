@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.state.metadata.schema_records import SchemaRecord
@@ -50,6 +51,16 @@ class StoredSchema:
     sha256: str
     user: str
     timestamp_ms: int
+
+    def rest(self) -> dict[str, Any]:
+        """Pulsar's `GetSchemaResponse`, as its REST answers it in JSON."""
+        return {
+            "version": self.version.number,
+            "type": self.info.type.name,
+            "timestamp": self.timestamp_ms,
+            "data": self.info.schema.decode("utf-8", "replace"),
+            "properties": dict(self.info.properties),
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,10 +136,4 @@ def schema(asked: Asked) -> dict[str, Any]:
     found = asked.admin.get_schema_info_with_version(asked.topic, None if said is None else int(said))
     if found.info.type is SchemaType.KEY_VALUE:
         raise RestError(501, f"{asked.topic} has a schema of keys and values: not served over REST by this gateway")
-    return {
-        "version": found.version.number,
-        "type": found.info.type.name,
-        "timestamp": found.timestamp_ms,
-        "data": found.info.schema.decode("utf-8", "replace"),
-        "properties": dict(found.info.properties),
-    }
+    return found.rest()
