@@ -116,7 +116,7 @@ def of_topic(spark: SparkSession, options: ReadOptions, view: TopicView, schemas
     rows = block_rows({p: one.excluded for p, one in view.partitions.items()})
     if plain:
         records = filters.without_excluded(spark, _plain_records(spark, options, view, headers=headers), rows)
-        made = _plain_columns(view.topic, with_headers=headers)
+        made = _plain_columns(view, with_headers=headers)
     else:
         check_session(spark, "avro")
         records = scan_all(spark, options, view.topic, _ranges(view), headers=True)
@@ -168,7 +168,7 @@ def _messages(spark: SparkSession, options: ReadOptions, view: TopicView, record
         records = records.where(f"not {SEALED}")
     refused = refusal(str(view.topic.name)) if options.crypto_failure_action == FAIL else None
     first_chunk = FIRST_CHUNK if FIRST_CHUNK in records.columns else None
-    entry_id = places.message_id(view.topic, "`partition`", "`offset`", first_chunk)
+    entry_id = places.message_id(view.topic, "`partition`", "`offset`", _end(view), first_chunk)
     rows = unpacked(records.selectExpr("*", f"{entry_id} as {_ENTRY_ID}"), refused)
     return filters.inside_bounds(rows, view.begun, view.ended)
 
@@ -183,13 +183,18 @@ def _ranges(view: TopicView) -> dict[int, list[Range]]:
     return found
 
 
-def _plain_columns(topic: Topic, *, with_headers: bool) -> dict[str, str]:
+def _end(view: TopicView) -> int:
+    """No offset of the snapshot is that high."""
+    return max((one.whole.end for one in view.partitions.values()), default=0)
+
+
+def _plain_columns(view: TopicView, *, with_headers: bool) -> dict[str, str]:
     """Each column of a record that is one plain message; some only of records with headers."""
     made = {
         "value": "`value`",
         "__key": "`key`",
-        "__topic": places.topic_name(topic, "`partition`"),
-        "__messageId": places.message_id(topic, "`partition`", "`offset`"),
+        "__topic": places.topic_name(view.topic, "`partition`"),
+        "__messageId": places.message_id(view.topic, "`partition`", "`offset`", _end(view)),
         "__publishTime": "`timestamp`",
         "__partition": "`partition`",
         "__offset": "`offset`",

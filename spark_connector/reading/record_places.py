@@ -1,19 +1,23 @@
 """SQL over Kafka's partition and offset says where a record lies: message ids and names of partitions.
 
-The bytes of a message id (see `mapping.ids.message_id`) are one `concat` of short binaries. A varint is taken byte by
-byte from a table of all bytes, with an empty one for each byte that the number does not need: no branches, little code
-(what becomes too long the JVM does not compile), and each part is evaluated once. (Casting a number to binary would be
-shorter, and is not allowed in ANSI mode, which is Spark 4's default.)
+The bytes of a message id (see `mapping.ids.message_id`) are one `concat` of as few binaries as can be, each looked up
+in a table that is a literal: what is the same for all records of a partition, what is of a ledger, two bytes of an
+entry id. Where no table can be that large a varint is taken byte by byte, with an empty one for each byte that the
+number does not need: few branches, little code (what becomes too long the JVM does not compile), and each part is
+evaluated once. (Casting a number to binary would be shorter, and is not allowed in ANSI mode, which is Spark 4's
+default.)
 
 All of it is text: an expression costs the driver one parsing, not one call to the JVM for each of its parts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Final
 
 from pulsar_on_kafka.mapping.encoding.varint import write_varint
-from pulsar_on_kafka.mapping.ids.ledger_ids import PARTITION_BITS, RANGE_BITS
+from pulsar_on_kafka.mapping.ids.ledger_ids import RANGE_BITS
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.spark.base.sql_text import binary, text
 
@@ -24,15 +28,12 @@ _BATCH_INDEX_TAG: Final = 0x20
 _BATCH_SIZE_TAG: Final = 0x30
 _FIRST_CHUNK_TAG: Final = 0x3A
 _GROUP: Final = 7
-_LOW_GROUPS: Final = 4
-"""Of a ledger id: 28 bits, the range's 23 and 5 of the partition. What is above them is the same for 32 partitions."""
-_LOW_BITS: Final = _GROUP * _LOW_GROUPS
 _INT_GROUPS: Final = 5
 _LENGTH_GROUPS: Final = 1
 """Of a message's first chunk: at most 9 bytes of ledger id, 4 of entry id and 2 of partition, each with its tag."""
 _LEDGER_GROUPS: Final = 9
-_ENTRY_GROUPS: Final = 4
-_PARTITION_GROUPS: Final = -(-PARTITION_BITS // _GROUP)
+_PAIR_BITS: Final = 2 * _GROUP
+_PAIRS: Final = 1 << _PAIR_BITS
 _BYTES: Final = binary(bytes(range(256)))
 
 
@@ -40,16 +41,17 @@ def topic_name(topic: Topic, partition: str) -> str:
     """Give the name as `Message.topic_name()` does: with the partition's suffix on a partitioned topic."""
     if not topic.partitioned:
         return text(str(topic.name))
-    return f"concat({text(f'{topic.name.base}-partition-')}, cast({partition} as string))"
+    names = ", ".join(text(f"{topic.name.base}-partition-{number}") for number in range(topic.partitions))
+    return f"get(array({names}), {partition})"  # Spark makes the array once, and copies no name
 
 
-def message_id(topic: Topic, partition: str, offset: str, first_chunk: str | None = None) -> str:
-    """The bytes that `Message.message_id().serialize()` gives of a message in no batch. `first_chunk` (an offset) is
-    null for one without chunks."""
-    place = f"concat({', '.join(_place(topic, partition, offset))})"
+def message_id(topic: Topic, partition: str, offset: str, end: int, first_chunk: str | None = None) -> str:
+    """The bytes that `Message.message_id().serialize()` gives of a message in no batch. No offset is `end` or more.
+    `first_chunk` (an offset) is null for one without chunks."""
+    place = f"concat({', '.join(_place(topic, partition, offset, end))})"
     if first_chunk is None:
         return place
-    first = f"concat({', '.join(_place(topic, partition, first_chunk))})"
+    first = f"concat({', '.join(_place(topic, partition, first_chunk, end))})"
     length = _varint(f"octet_length({first})", _LENGTH_GROUPS)[0]
     field = f"concat({binary(bytes([_FIRST_CHUNK_TAG]))}, {length}, {first})"
     return f"concat({place}, if({first_chunk} is null, X'', {field}))"
@@ -66,24 +68,75 @@ def batch_size_field(batch_size: str) -> str:
     return f"concat({_field(_BATCH_SIZE_TAG, batch_size, _INT_GROUPS)})"
 
 
-def _place(topic: Topic, partition: str, offset: str) -> list[str]:
-    """Binaries of ledger id, entry id and partition."""
+def _place(topic: Topic, partition: str, offset: str, end: int) -> list[str]:
+    """Binaries of ledger id, entry id and partition, each with its tag."""
     size = topic.layout.entries_per_ledger
-    base = topic.layout.ledger_id(0, 0)
     index = f"({offset} div {size}L)" if size > 1 else f"({offset})"  # Spark 4.2 takes a bare offset for a clause
-    ledger = f"({base}L | shiftleft(cast({partition} as bigint), {RANGE_BITS}) | {index})"
-    wide = topic.partitions > 1 << _LOW_BITS - RANGE_BITS
-    parts = [binary(bytes([_LEDGER_TAG]))]
-    if base >> _LOW_BITS and not wide:
-        high = bytearray()
-        write_varint(high, base >> _LOW_BITS)
-        parts += [*_varint(ledger, _LOW_GROUPS, continued=True), binary(bytes([*high, _ENTRY_TAG]))]
-    else:
-        parts += [*_varint(ledger, _LEDGER_GROUPS), binary(bytes([_ENTRY_TAG]))]
-    parts += _varint(f"({offset} % {size}L)", _ENTRY_GROUPS)
+    parts = _ledger(topic, partition, index, max(0, end - 1) // size)
+    parts += _entry(f"cast({offset} % {size}L as int)", size)
     if topic.partitioned:
-        parts.append(_field(_PARTITION_TAG, partition, _PARTITION_GROUPS))
+        tag = bytes([_PARTITION_TAG])
+        parts.append(_looked_up([tag + _number(number) for number in range(topic.partitions)], partition))
     return parts
+
+
+def _ledger(topic: Topic, partition: str, index: str, last: int) -> list[str]:
+    """Binaries of the ledger id, with the entry's tag behind it. `last`: the highest index of a ledger."""
+    tag, entry_tag = bytes([_LEDGER_TAG]), bytes([_ENTRY_TAG])
+    if not topic.layout.incarnation:  # ids of the first topic of all differ in length
+        ledger = f"(shiftleft(cast({partition} as bigint), {RANGE_BITS}) | {index})"
+        return [binary(tag), *_varint(ledger, _LEDGER_GROUPS), binary(entry_tag)]
+    low = f"cast({index} & {_PAIRS - 1} as int)"
+    parts = [_looked_up([tag + _continued(number) for number in range(min(last, _PAIRS - 1) + 1)], low)]
+    above = _PAIR_BITS
+    if last >= _PAIRS:
+        parts.append(f"substring({_BYTES}, 129 + cast(shiftright({index}, {above}) & 127 as int), 1)")
+        above += _GROUP
+    steps = (last >> above) + 1
+    rest = [
+        _number(topic.layout.ledger_id(number, step << above) >> above) + entry_tag
+        for number in range(topic.partitions)
+        for step in range(steps)
+    ]
+    which = partition if steps == 1 else f"({partition} * {steps} + cast(shiftright({index}, {above}) as int))"
+    return [*parts, _looked_up(rest, which)]
+
+
+def _entry(entry: str, size: int) -> list[str]:
+    """Binaries of an entry id, an int below `size`."""
+    short = [_number(number) for number in range(min(size, _PAIRS))]
+    if size <= _PAIRS:
+        return [_looked_up(short, entry)]
+    pairs = [_continued(number) for number in range(_PAIRS)]
+    above = [_number(number) for number in range(1, (size - 1 >> _PAIR_BITS) + 1)]
+    low = f"if({entry} < {_PAIRS}, {entry}, {_PAIRS} + ({entry} & {_PAIRS - 1}))"
+    return [_looked_up([*short, *pairs], low), _looked_up([b"", *above], f"shiftright({entry}, {_PAIR_BITS})")]
+
+
+def _looked_up(values: Sequence[bytes], index: str) -> str:
+    """The value at an index, an int: a piece of a literal that has them all, of each length in a row. An array would
+    take Spark's parser longer for each value."""
+    if len(values) == 1:
+        return binary(values[0])
+    start, at, length = 0, "", ""
+    for size, run in groupby(enumerate(values), lambda each: len(each[1])):
+        numbers = [number for number, _ in run]
+        place, its_size = f"{1 + start - size * numbers[0]} + {size} * {index}", str(size)
+        at = f"if({index} < {numbers[0]}, {at}, {place})" if at else place
+        length = f"if({index} < {numbers[0]}, {length}, {its_size})" if length else its_size
+        start += size * len(numbers)
+    return f"substring({binary(b''.join(values))}, {at}, {length})"
+
+
+def _number(number: int) -> bytes:
+    made = bytearray()
+    write_varint(made, number)
+    return bytes(made)
+
+
+def _continued(number: int) -> bytes:
+    """The two lowest groups of a longer number."""
+    return bytes([number & 127 | 128, number >> _GROUP & 127 | 128])
 
 
 def _field(tag: int, number: str, most_groups: int) -> str:
@@ -91,16 +144,16 @@ def _field(tag: int, number: str, most_groups: int) -> str:
     return ", ".join([binary(bytes([tag])), *_varint(number, most_groups)])
 
 
-def _varint(number: str, groups: int, *, continued: bool = False) -> list[str]:
-    """A binary for each group of 7 bits, the lowest one first; empty where the number (of at most `groups`) needs none.
-    `continued`: of a longer number the lowest ones, all of which are there."""
+def _varint(number: str, groups: int) -> list[str]:
+    """A binary for each group of 7 bits, the lowest one first; empty where the number (of at most `groups`) needs
+    none."""
     found = []
     for group in range(groups):
         shifted = f"shiftright({number}, {_GROUP * group})" if group else number
         bits = f"cast({shifted} & 127 as int)"
         more = f"{number} >= {1 << _GROUP * (group + 1)}L"
         # substring counts from 1; the highest bit of a byte says that another one follows
-        at = f"129 + {bits}" if continued else f"1 + {bits}" if group == groups - 1 else f"if({more}, 129, 1) + {bits}"
-        length = "1" if continued or not group else f"if({number} >= {1 << _GROUP * group}L, 1, 0)"
+        at = f"1 + {bits}" if group == groups - 1 else f"if({more}, 129, 1) + {bits}"
+        length = f"if({number} >= {1 << _GROUP * group}L, 1, 0)" if group else "1"
         found.append(f"substring({_BYTES}, {at}, {length})")
     return found

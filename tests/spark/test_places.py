@@ -14,33 +14,36 @@ from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.spark.reading import record_places as places
 
 
+@pytest.mark.parametrize("ledgers", [1, 1000, 1 << 15, MAX_RANGE + 1])
 @pytest.mark.parametrize(
     ("incarnation", "partitions", "size"),
     [
         (0, 1, 50_000),
         (0, MAX_PARTITION + 1, 50_000),
         (1, 32, 1),
+        (5, 3, 100),
         (77, MAX_PARTITION + 1, 4_194_304),
         (2**20 - 1, 1, 50_000),
         (MAX_INCARNATION, MAX_PARTITION + 1, 50_000),
     ],
 )
-def test_bytes_of_ids(spark: SparkSession, incarnation: int, partitions: int, size: int) -> None:
+def test_bytes_of_ids(spark: SparkSession, incarnation: int, partitions: int, size: int, ledgers: int) -> None:
     layout = LedgerLayout(incarnation, size)
     partitioned = partitions > 1
     topic = Topic(TopicName.parse("t"), "t", "id", partitions, partitioned, layout)
     chance = random.Random(f"{incarnation} {partitions} {size}")
     rows: list[tuple[int, int, int | None, int | None, int | None]] = []
-    edges = [0, 1, 127, 128, 16_383, 16_384, 2**21 - 1, 2**21, size - 1, size, (MAX_RANGE + 1) * size - 1]
+    edges = [0, 1, 127, 128, 16_383, 16_384, 2**21 - 1, 2**21, size - 1, size, ledgers * size - 1]
     for partition in {0, 1, 31, 32, 33, 127, 128, 8191} & set(range(partitions)):
         for offset in [*edges, *(chance.randrange(2 ** chance.randrange(1, 44)) for _ in range(20))]:
-            if offset <= (MAX_RANGE + 1) * size - 1:
+            if offset < ledgers * size:
                 batch = chance.choice([None, 1, 128, 20_000, 2**31 - 1])
                 index = None if batch is None else chance.randrange(batch)
                 first = chance.choice([None, chance.randrange(offset + 1)]) if batch is None else None
                 rows.append((partition, offset, index, batch, first))
-    plain = places.message_id(topic, "partition", "offset")
-    whole = places.message_id(topic, "partition", "offset", "first")
+    end = max(offset for _, offset, *_ in rows) + 1
+    plain = places.message_id(topic, "partition", "offset", end)
+    whole = places.message_id(topic, "partition", "offset", end, "first")
     in_batch = places.message_id_in_batch(plain, "batch", places.batch_size_field("batches"))
     made = spark.createDataFrame(rows, "partition int, offset bigint, batch int, batches int, first bigint").selectExpr(
         "*", f"{plain} as plain", f"if(batch is null, {whole}, {in_batch}) as full"
