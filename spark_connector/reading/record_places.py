@@ -13,6 +13,7 @@ All of it is text: an expression costs the driver one parsing, not one call to t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Final
 
@@ -102,8 +103,9 @@ def _ledger(topic: Topic, partition: str, index: str, last: int) -> list[str]:
     return [*parts, _looked_up(rest, which)]
 
 
-def _entry(entry: str, size: int) -> list[str]:
-    """Binaries of an entry id, an int below `size`."""
+@lru_cache(maxsize=4)
+def _entry(entry: str, size: int) -> Sequence[str]:
+    """Binaries of an entry id, an int below `size`. Memory: 130 kB of text for each that is kept."""
     short = [_number(number) for number in range(min(size, _PAIRS))]
     if size <= _PAIRS:
         return [_looked_up(short, entry)]
