@@ -108,7 +108,8 @@ class Stage:
         given: Iterator[Any] = iter([self.kafka, self.next])
         admitted = Admitted(
             topic=OPENED, fixed_partition=None, membership=membership, name="p", deduplication=deduplication,
-            kafka=lambda: next(given), more_than_plain=lambda **_: None, cluster_id="c",
+            kafka=lambda: next(given), more_than_plain=lambda **_: None,
+            routes_keys=lambda scheme: None, cluster_id="c",
         )  # fmt: skip
         options = SenderOptions(
             limits=Limits(max_pending, 0, block_if_full, send_timeout_ms),

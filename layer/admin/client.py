@@ -185,6 +185,7 @@ class AdminClient(
                 for name, found in subscriptions.items()
                 if (cluster := cluster_of(name)) is not None
             },
+            hashing_schemes=self.node.producers.routed_by(opened, deadline),
         )
 
     def create_namespace(self, namespace: str) -> None:

@@ -155,3 +155,6 @@ class TopicStats:
     """Why no further producer may be made now: a backlog quota is exceeded; '' otherwise."""
     replication: dict[str, ReplicationStats] = field(default_factory=dict)
     """By cluster. Source: Pulsar's `TopicStats.replication`; rates are metrics of the process that copies."""
+    hashing_schemes: tuple[str, ...] = ()
+    """What its producers choose the partition of a key by, the first one first; more than one: a key may lie in two
+    partitions."""

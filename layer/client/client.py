@@ -180,6 +180,9 @@ class Client:
     def create_producer(self, options: ProducerOptions) -> Producer:
         """A producer of `topic`, which is made if it does not exist.
 
+        With `hashing_scheme` (ours; source: the `HashingScheme` of Java's and the C++ client) keys go to the partitions
+        to which those clients send them; the official Python client has `BoostHash`.
+
         Raises:
             TopicNotFound: tenant, namespace or partition do not exist.
             ProducerBusy: the name is taken, or somebody has the topic exclusively.

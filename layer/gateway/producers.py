@@ -11,6 +11,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption, InvalidTxnStatus, LayerError, Refused
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerFenced, PulsarException, Result
 from pulsar_on_kafka.gateway.answers import told
+from pulsar_on_kafka.gateway.key_schemes import KeyScheme
 from pulsar_on_kafka.gateway.outgoing import Outgoing as Frames
 from pulsar_on_kafka.gateway.schemas import producers_version, schema_info
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_of, txn_of_metadata
@@ -127,6 +128,9 @@ class WireProducer:
         self._recorded = _PLAIN
         """0: that there is more than plain messages; 1: and chunks."""
         self._partition = opened.partition
+        partitions = self._topic.partitions
+        self._key_scheme = KeyScheme(opened.partition, partitions) if partitions > 1 else None
+        """Looked at until it is known, or cannot be."""
         self._epoch = sender.epoch
         self._marks = sender.marks
         self._transactions = transactions
@@ -229,11 +233,21 @@ class WireProducer:
         said, payload, _ = read_entry(entry)
         metadata = decode_metadata(said)
         metadata.producer_name = self.sender.name
+        if self._key_scheme is not None and metadata.partition_key is not None:
+            self._look_at_key(self._key_scheme, metadata.partition_key)
         named = asked.HasField("txnid_most_bits") and asked.HasField("txnid_least_bits")
         txn = txn_of(asked) if named else txn_of_metadata(metadata)
         if txn is not None:
             metadata.txn_most, metadata.txn_least = txn
         return record_of(metadata, payload, epoch=self._epoch, now_ms=self._node.clock.now_ms()), txn
+
+    def _look_at_key(self, scheme: KeyScheme, key: bytes) -> None:
+        """What the client chooses partitions by is put on record with the topic, which may have another one."""
+        found = scheme.saw(key)
+        if found is not None:
+            self._outlet.admitted.routes_keys(found)
+        if scheme.is_over:
+            self._key_scheme = None
 
     def close(self) -> None:
         """Return when everything sent before was answered; a second call does nothing."""

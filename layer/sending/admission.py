@@ -89,6 +89,7 @@ class Admission:
             deduplication=Deduplication(topic, name, membership, node.sequences, lasting=lasting),
             kafka=partial(wants.kafka, node),
             more_than_plain=self._more_than_plain,
+            routes_keys=partial(node.producers.hashing_schemes.begins, topic),
             cluster_id=node.cluster_id,
         )
         try:

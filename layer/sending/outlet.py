@@ -24,6 +24,7 @@ from pulsar_on_kafka.kafka.rights import on_topic
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import producer_suffix
+from pulsar_on_kafka.mapping.routing.key_hashes import KeyHash
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
@@ -67,6 +68,9 @@ class Admitted:
     kafka: Callable[[], KafkaProducer]
     """Gives the Kafka producer to send through: another one when librdkafka gave up the last."""
     more_than_plain: OnRecord
+    routes_keys: Callable[[KeyHash], None]
+    """Hears, before such a message is sent, that a hash chooses the partition of messages with a key. Returns at once;
+    more than once does no harm."""
     cluster_id: str
     """Kafka's."""
 

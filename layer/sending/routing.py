@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 
 from pulsar_on_kafka.exceptions import UnknownError
-from pulsar_on_kafka.mapping.routing.sticky_hash import partition_for_key
+from pulsar_on_kafka.mapping.routing.key_hashes import HASHES, KeyHash, said_key
 from pulsar_on_kafka.sending.outgoing_message import OutgoingMessage
 
 MessageRouter = Callable[[OutgoingMessage, int], int]
@@ -27,7 +27,10 @@ class Routing:
         to_one: bool,
         router: MessageRouter | None,
         fixed: int | None,
+        hashing: KeyHash = KeyHash.CRC32,
+        first_keyed: Callable[[KeyHash], None] = lambda hashing: None,
     ) -> None:
+        """`first_keyed` is called, at least once, when `hashing` begins to choose partitions."""
         self.partitions = partitions
         """How many there are; set anew when the topic has grown."""
         self.by_key = fixed is None
@@ -40,12 +43,24 @@ class Routing:
         elif self.single is None and self.router is None and to_one:
             self.single = random.randrange(partitions)
         self._turn = itertools.count(random.randrange(partitions))
+        self._hashing = hashing
+        self._first_keyed = first_keyed
+        self._hash = self._begin if partitioned else HASHES[hashing]
 
     def spread(self, key: bytes | None) -> int:
         """The partition of a message that no router is asked about."""
         if key is not None and self.by_key:
-            return partition_for_key(key, self.partitions)
+            return self._hash(key) % self.partitions
         return self.single if self.single is not None else next(self._turn) % self.partitions
+
+    def spread_bytes(self, key: bytes) -> int:
+        """The same of a key that is no text."""
+        return self.spread(key if self._hashing is KeyHash.CRC32 else said_key(key))
+
+    def _begin(self, key: bytes) -> int:
+        self._hash = hash_key = HASHES[self._hashing]
+        self._first_keyed(self._hashing)
+        return hash_key(key)
 
     def ask(self, message: OutgoingMessage) -> int:
         """The application's choice.

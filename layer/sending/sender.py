@@ -12,6 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.crypto.encryptor import Sealer
 from pulsar_on_kafka.exceptions import Timeout
+from pulsar_on_kafka.mapping.routing.key_hashes import KeyHash
 from pulsar_on_kafka.sending.batches import BatchesInFlight
 from pulsar_on_kafka.sending.batching import Batching, BatchingOptions
 from pulsar_on_kafka.sending.chunking import Chunking
@@ -41,6 +42,8 @@ class SenderOptions:
     to_one: bool = False
     """All messages without a key go to one partition, which is chosen by chance."""
     router: MessageRouter | None = None
+    hashing: KeyHash = KeyHash.CRC32
+    """Chooses the partition of a message with a key."""
     batching: BatchingOptions | None = None
     record_bytes: int | None = None
     """Larger messages are sent in chunks; None: they are refused. Not with batching."""
@@ -67,6 +70,8 @@ class Sender:
             to_one=options.to_one,
             router=options.router,
             fixed=admitted.fixed_partition,
+            hashing=options.hashing,
+            first_keyed=admitted.routes_keys,
         )
         self.outlet: AnyOutlet
         self.way: SingleRecords | Batching

@@ -129,7 +129,9 @@ class Steps:
         if self._routing.router is not None:
             partition = self._asked(request, payload)
         elif request.partition_key and key is not None and self._routing.by_key:
-            partition = self._routing.spread(key)
+            routing = self._routing
+            is_text = isinstance(request.partition_key, str)
+            partition = routing.spread(key) if is_text else routing.spread_bytes(key)
         else:  # an ordering key alone does not choose it
             partition = UNCHOSEN if txn is None else way.unkeyed()
         return Outgoing(payload, key, metadata, partition, callback, request.sequence_id, marks, stamp, encoded)

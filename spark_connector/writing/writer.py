@@ -16,6 +16,7 @@ from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BY
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.routing.key_hashes import KeyHash
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
@@ -171,6 +172,8 @@ class _Write:
                     node.producers.more_than_plain(topic, Deadline.after(_CALL_S))
                 if self._options.transaction:
                     node.producers.marked(topic, Deadline.after(_CALL_S))
+                if name.partition < 0 and (payload.key is not None or self._columns.key is not None):
+                    node.producers.hashing_schemes.begins(topic, KeyHash.CRC32)
                 self._write(node, topic, name, payload, version, membership)
             finally:
                 membership.leave(Deadline.after(_CALL_S))

@@ -18,7 +18,8 @@ from pulsar_on_kafka.mapping.ids.ledger_ids import (
     unpack_ledger_id,
 )
 from pulsar_on_kafka.mapping.ids.message_id import MessageIdParts, decode_message_id, encode_message_id
-from pulsar_on_kafka.mapping.routing.sticky_hash import partition_for_key, sticky_key_hash
+from pulsar_on_kafka.mapping.routing.key_hashes import partition_for_key
+from pulsar_on_kafka.mapping.routing.sticky_hash import sticky_key_hash
 
 LAYOUTS = st.builds(LedgerLayout, st.integers(0, MAX_INCARNATION), st.integers(1, MAX_ENTRIES_PER_LEDGER))
 PARTITIONS = st.integers(0, MAX_PARTITION)

@@ -243,6 +243,7 @@ def test_keys_go_where_the_sdk_sends_them(
     admin.create_partitioned_topic(topic, 5)
     rows = spark.range(200).selectExpr("concat('key-', id) as value")
     write_pulsar(rows, service_url=service_url, topic=topic, schema="bytes", keyColumn="value")
+    assert admin.topic_stats(topic).hashing_schemes == ("Crc32Hash",)
     producer = client.create_producer(topic)
     for number in range(200):
         producer.send(b"sdk", partition_key=f"key-{number}")

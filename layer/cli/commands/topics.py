@@ -119,6 +119,7 @@ def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument) -> 
             "entries per ledger": stats.entries_per_ledger,
             **_transactions(stats),
             **({"producers": stats.backlog_exceeded} if stats.backlog_exceeded else {}),
+            **_keys(stats),
         }
     )
     write_line("")
@@ -189,6 +190,14 @@ def _transactions(stats: TopicStats) -> dict[str, object]:
     if not stats.ongoing_txn_count and not stats.aborted_txn_count:
         return {}
     return {"transactions": f"{stats.ongoing_txn_count:,} ongoing, {stats.aborted_txn_count:,} aborted"}
+
+
+def _keys(stats: TopicStats) -> dict[str, object]:
+    if not stats.hashing_schemes:
+        return {}
+    first, *others = stats.hashing_schemes
+    mixed = f", and by {', '.join(others)}: a key may lie in two partitions" if others else ""
+    return {"keys": f"by {first}{mixed}"}
 
 
 def _publisher_row(publisher: PublisherStats) -> tuple[object, ...]:

@@ -11,7 +11,13 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SendCounts
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.values.encryption import producer_encryption
-from pulsar_on_kafka.client.values.enums import BatchingType, CompressionType, PartitionsRoutingMode, ProducerAccessMode
+from pulsar_on_kafka.client.values.enums import (
+    BatchingType,
+    CompressionType,
+    HashingScheme,
+    PartitionsRoutingMode,
+    ProducerAccessMode,
+)
 from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.crypto.encryptor import Sealer
@@ -19,6 +25,7 @@ from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.routing.key_hashes import KeyHash
 from pulsar_on_kafka.mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, properties_bytes
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.schema.plain import Schema
@@ -184,8 +191,8 @@ _COMPRESSION: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerOptions:
-    """The official options of `create_producer`."""
+class _Official:
+    """The official options of `create_producer`, in their order."""
 
     topic: str
     producer_name: str | None = None
@@ -209,6 +216,13 @@ class ProducerOptions:
     crypto_key_reader: Annotated[CryptoKeyReader | None, ELSEWHERE] = field(default=None, repr=False)
     access_mode: ProducerAccessMode = ProducerAccessMode.Shared
     message_router: MessageRouter | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerOptions(_Official):
+    """The official options of `create_producer`, and ours, which are given by keyword only."""
+
+    hashing_scheme: HashingScheme = HashingScheme.Crc32Hash
 
     def check(self) -> None:
         """Raises ValueError, TypeError, InvalidConfiguration or NotSupported; the message names the value."""
@@ -255,6 +269,7 @@ class ProducerOptions:
             sealer=sealer or producer_encryption(self.encryption_key, self.crypto_key_reader),
             to_one=self.message_routing_mode is PartitionsRoutingMode.UseSinglePartition,
             router=self.message_router,
+            hashing=KeyHash(self.hashing_scheme.name),
             batching=batching if self.batching_enabled else None,
         )
         return Application(

@@ -53,6 +53,20 @@ class LoggerLevel(_Named):
     Error = 3
 
 
+class HashingScheme(_Named):
+    """A hashing scheme chooses the partition of a message with a key. Source: the C++ client's
+    `ProducerConfiguration::HashingScheme` (Java's has no BoostHash); the official Python client has none, and takes
+    BoostHash."""
+
+    Murmur3_32Hash = 0
+    BoostHash = 1
+    """As in clients that were built with Boost 1.81 or later, such as the official Python client 3.13."""
+    JavaStringHash = 2
+    """As in Java, for keys of any characters; the C++ client's is the same for ASCII alone."""
+    Crc32Hash = 3
+    """Ours, and the default."""
+
+
 class PartitionsRoutingMode(_Named):
     UseSinglePartition = 0
     RoundRobinDistribution = 1

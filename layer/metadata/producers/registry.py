@@ -50,6 +50,7 @@ from pulsar_on_kafka.metadata.producers.fence_records import (
     Offsets,
     ReplicatorFences,
 )
+from pulsar_on_kafka.metadata.producers.hashing_schemes import HashingSchemes
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, HeartbeatsAndFences, KnownFences, KnownReplicators
 from pulsar_on_kafka.metadata.producers.membership import Membership, thrown_out
 from pulsar_on_kafka.metadata.topics import Topic
@@ -117,6 +118,7 @@ class ProducerRegistry:
             first_s=_LOOK_EVERY_S,
             retry=Retry(_LOOK_EVERY_S),
         )
+        self.hashing_schemes = HashingSchemes(self._entities, fresh_claims, self._keeper.wake)
         self._untold: set[str] = set()
         """Topics whose producers changed since the last heartbeat."""
 
@@ -264,6 +266,7 @@ class ProducerRegistry:
                 self.tell_soon(membership.topic)
                 return
             del self._held[key]
+            self.hashing_schemes.note(deadline)
 
             def left(current: Versioned) -> bytes | None:
                 claims = decode_claims(current.value)
@@ -329,6 +332,11 @@ class ProducerRegistry:
         """The topic's claims as they stand in the log now."""
         current = self._entities.read(topic, deadline)
         return ProducerClaims(topic, 0) if current is None else decode_claims(current.value)
+
+    def routed_by(self, topic: Topic, deadline: Deadline) -> tuple[str, ...]:
+        """The hashing schemes that are on record for a topic's keyed messages, the first one first."""
+        claims = self.claims_of(str(topic.name), deadline)
+        return claims.hashing_schemes if claims.topic_incarnation == topic.layout.incarnation else ()
 
     def fences(self, topic: Topic, partition: int, deadline: Deadline) -> list[Fence]:
         """Where epochs of exclusive producers and of replicators begin in a partition as it is now.
@@ -398,6 +406,7 @@ class ProducerRegistry:
     # The keeper's thread ------------------------------------------------------------------------------------------
 
     def _keep(self) -> float:
+        self.hashing_schemes.note(Deadline.after(_HEARTBEAT_EVERY_S))
         now_s = self._clock.monotonic()
         if now_s >= self._next_look_s:
             self._next_look_s = now_s + _LOOK_EVERY_S

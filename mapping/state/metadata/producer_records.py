@@ -58,6 +58,9 @@ class ProducerClaims:
 
     `unmarked`: likewise, no record is the marker of a transaction. A `plain` topic may have markers, which are known by
     their key (see `mapping.records.transaction_headers`).
+
+    `hashing_schemes`: what chose the partitions of keyed messages (`mapping.routing.key_hashes`), the first one first;
+    of a topic with partitions, as far as it is known. More than one: a key may lie in two partitions.
     """
 
     topic: str
@@ -68,6 +71,7 @@ class ProducerClaims:
     plain: bool = False
     unchunked: bool = False
     unmarked: bool = False
+    hashing_schemes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

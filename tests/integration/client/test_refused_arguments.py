@@ -47,6 +47,7 @@ PRODUCE: Final[tuple[dict[str, Any], ...]] = (
     {"encryption_key": "a-key"},
     {"message_routing_mode": pulsar.PartitionsRoutingMode.CustomPartition},
     {"properties": {"a": "b" * 1_000_000}},
+    {"hashing_scheme": "JavaStringHash"},
 )
 READ: Final[tuple[dict[str, Any], ...]] = (
     {"receiver_queue_size": -1},

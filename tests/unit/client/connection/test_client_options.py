@@ -159,6 +159,12 @@ def test_custom_routing_needs_a_router(client: pulsar.Client) -> None:
         client.create_producer("t", message_routing_mode=pulsar.PartitionsRoutingMode.CustomPartition)
 
 
+@pytest.mark.parametrize("scheme", ["JavaStringHash", 2, None, pulsar.PartitionsRoutingMode.CustomPartition])
+def test_a_hashing_scheme_is_one_of_its_enumeration(client: pulsar.Client, scheme: Any) -> None:
+    with pytest.raises(ValueError, match=r"hashing_scheme.*HashingScheme"):
+        client.create_producer("t", hashing_scheme=scheme)
+
+
 def test_a_closed_client_refuses_everything() -> None:
     client = pulsar.Client(NOWHERE)
     client.close()

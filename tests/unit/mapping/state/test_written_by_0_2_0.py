@@ -14,8 +14,11 @@ SINCE = {
     "consumers told that are waited for",
     "consumers told, and who holds an entry",
     "consumers of an entry",
+    "producers' claims of a topic with two hashing schemes",
 }
 """What 0.2.0 did not write. It refuses to read floors (CHANGELOG), and passes over who is waited for, and who holds."""
+MEMBERS_SINCE = {"producers' claims": {"hashing_schemes"}}
+"""It passes over these members of values that it wrote."""
 THEN = sorted(VALUES.keys() - SINCE)
 
 
@@ -30,7 +33,10 @@ def test_0_2_0_can_read_what_is_written(name: str) -> None:
     now, then = VALUES[name].encode(VALUES[name].value), WRITTEN[name]
     if then.startswith(b"{"):
         (now, _, behind), (then, _, expected) = now.partition(b"\n"), then.partition(b"\n")
-        assert (orjson.loads(now), behind) == (orjson.loads(then), expected)
+        read = {
+            member: value for member, value in orjson.loads(now).items() if member not in MEMBERS_SINCE.get(name, ())
+        }
+        assert (read, behind) == (orjson.loads(then), expected)
     else:
         assert now == then
 
