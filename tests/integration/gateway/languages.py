@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
@@ -12,6 +13,7 @@ from typing import Final, NamedTuple
 from pulsar_on_kafka.embedded.jar_cache import default_cache_dir
 from pulsar_on_kafka.embedded.java import find_java
 from tests.compat.pulsar_standalone.jars import pulsar_jars
+from tests.programs import ROOT
 
 _PROGRAMS: Final = Path(__file__).with_name("programs")
 _BUILD_S: Final = 900.0
@@ -35,6 +37,22 @@ class Program(NamedTuple):
             -4000:
         ]
         return [line.removeprefix(SAID) for line in done.stdout.splitlines() if line.startswith(SAID)]
+
+
+def java_on_both(one: str, other: str) -> list[str]:
+    """What the example `java_on_both` prints about two service URLs, with their difference as its last lines.
+
+    Raises:
+        Missing: the machine has no Java compiler.
+    """
+    script = str(ROOT / "examples" / "java_on_both" / "compare.sh")
+    environment = {**os.environ, "JAVA": _compiling_java()}
+    told = [script, str(pulsar_jars()), one, other]
+    done = subprocess.run(
+        told, env=environment, capture_output=True, text=True, timeout=2 * _RUN_S, check=False, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    return done.stdout.splitlines()
 
 
 def program_in(language: str) -> Program:
@@ -68,11 +86,15 @@ def _js() -> list[str]:
 
 
 def _java() -> list[str]:
-    """From its source; a Java of the machine's has the compiler for that, one without is not enough."""
+    return [_compiling_java(), "-Xmx256m", "-cp", f"{pulsar_jars()}/*", str(_PROGRAMS / "java" / "Program.java")]
+
+
+def _compiling_java() -> str:
+    """A Java of the machine's has the compiler for programs that run from their sources, one without is not enough."""
     java = find_java().executable
     if shutil.which("javac") is None:
         raise Missing("javac is not installed: Java programs run from their sources")
-    return [java, "-Xmx256m", "-cp", f"{pulsar_jars()}/*", str(_PROGRAMS / "java" / "Program.java")]
+    return java
 
 
 _MAKERS: Final[dict[str, Callable[[], list[str]]]] = {"go": _go, "java": _java, "js": _js, "rust": _rust}
