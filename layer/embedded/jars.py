@@ -119,8 +119,12 @@ class ClassArchive:
         file = jars.home / f"classes-{java.version}.jsa"
         return cls(file, file.with_name(f"{file.name}.{secrets.token_hex(4)}"))
 
+    @property
+    def is_missing(self) -> bool:
+        return not self.file.exists()
+
     def jvm_option(self) -> str:
-        return f"-XX:SharedArchiveFile={self.file}" if self.file.exists() else f"-XX:ArchiveClassesAtExit={self.draft}"
+        return f"-XX:ArchiveClassesAtExit={self.draft}" if self.is_missing else f"-XX:SharedArchiveFile={self.file}"
 
     def settle(self, ended_in_order: bool) -> None:
         """Take over the draft of a JVM that ended in order; one that was killed may have written half of it."""
