@@ -86,6 +86,7 @@ def test_values_of_batch_entries_are_decoded(
     assert rows == [(f"item {number}", number, f"k{number % 2}".encode()) for number in range(5)]
 
 
+@pytest.mark.long
 def test_executors_read_over_tls_with_a_login(spark: SparkSession, missing: Missing, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     listeners = SecureListeners(authority.issue("broker", address="127.0.0.1").both, authority.file, PASSWORDS)

@@ -113,6 +113,7 @@ def scene(service_url: str, admin: AdminClient, unique: Any, tmp_path: Path, mis
     made.client.close()
 
 
+@pytest.mark.kills
 def test_a_driver_dies_when_the_sink_has_a_batch(scene: Scene, spark: SparkSession) -> None:
     """In a process of its own; this one goes on with the checkpoint."""
     drawn = random.Random(17)

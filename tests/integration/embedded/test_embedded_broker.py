@@ -236,6 +236,7 @@ def test_jars_damaged_in_the_cache_are_replaced(tmp_path: Path, monkeypatch: pyt
     assert "the cached jars are damaged; fetching them again ..." in news
 
 
+@pytest.mark.long
 def test_an_unpacked_distribution_is_a_broker_and_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,7 +262,7 @@ except EmbeddedBrokerError as error:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 def test_standalone_says_where_it_is_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     port = free_port()
     command = [sys.executable, "-c", STANDALONE, str(tmp_path), str(port)]

@@ -172,7 +172,12 @@ def test_a_consumer_that_takes_nothing_stops_only_its_keys(client: pulsar.Client
 
 
 @pytest.mark.parametrize(
-    ("batching", "known"), [(False, KNOWN), (True, KNOWN), (False, 5_000)], ids=["single", "batches", "by ranges"]
+    ("batching", "known"),
+    [
+        pytest.param(False, KNOWN, id="single"),
+        pytest.param(True, KNOWN, id="batches", marks=pytest.mark.long),
+        pytest.param(False, 5_000, id="by ranges", marks=pytest.mark.long),
+    ],
 )
 def test_a_consumer_that_hangs_does_not_stop_the_others(
     client: pulsar.Client, unique: Unique, batching: bool, known: int, monkeypatch: pytest.MonkeyPatch

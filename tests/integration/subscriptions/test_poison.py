@@ -41,7 +41,9 @@ WORKER = """
 
 
 @pytest.mark.parametrize("kind", [SHARED, pulsar.ConsumerType.KeyShared], ids=lambda kind: kind.name)
-@pytest.mark.parametrize(("how", "code"), [("kill", -signal.SIGKILL), ("raise", 1)])
+@pytest.mark.parametrize(
+    ("how", "code"), [pytest.param("kill", -signal.SIGKILL, marks=pytest.mark.kills), ("raise", 1)]
+)
 def test_a_message_that_always_kills_its_process_ends_as_a_dead_letter(
     client: pulsar.Client,
     service_url: str,
@@ -82,6 +84,7 @@ def test_a_message_that_always_kills_its_process_ends_as_a_dead_letter(
     assert nothing_comes(rest)
 
 
+@pytest.mark.kills
 def test_a_policy_that_comes_late_finds_the_counts_of_a_dead_process(
     client: pulsar.Client, service_url: str, unique: Unique, tmp_path: Path
 ) -> None:
@@ -122,6 +125,7 @@ def test_a_delay_outlives_the_consumer_that_asked_for_it(client: pulsar.Client, 
         consumer.close()
 
 
+@pytest.mark.kills
 def test_counts_and_delays_outlive_the_process(
     client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique
 ) -> None:
