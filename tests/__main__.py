@@ -5,7 +5,8 @@ Tests on a broker share three processes, a file always in one of them (all on Sp
 clusters), each process with a broker of its own: much of their time is waiting. Pure tests take what the cores have
 left meanwhile, and say what they have to say when they are over. Those marked `long` and `kills` are left to
 `make chaos`: long ones in the same way, then those that kill and stop processes, or whole brokers, in three processes
-as well: each of them starts many, so they have the machine to themselves.
+as well: each of them starts many, so they have the machine to themselves. Tests of hypothesis draw a quarter of their
+examples in `make test` (the profile `short`), and all of them in `make chaos`.
 
 With `--second-look` (CI) at most two tests that failed run once more, alone. What passes then is told as FLAKY, with
 its first failure, and does not fail the run; it is a bug to be cured all the same. More than two, or failing again,
@@ -27,6 +28,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from xml.etree import ElementTree
 
+from tests.seeds import SHORT
+
 ANY: Final = "not benchmark and not soak and not pulsar"
 _SHOWN: Final = 15
 """Last lines of a failure that are said again at the end."""
@@ -42,6 +45,7 @@ _BESIDE: Final = ("nice", "-n", "10")
 """How pure tests run beside those on a broker: these have deadlines that clocks keep."""
 _BESIDE_TIMEOUT: Final = "timeout=900"
 """Of one pure test, for the same reason."""
+_NOTHING_MISSING: Final = ("--require", "kafka", "--require", "spark")
 _NO_TESTS: Final = 5
 """pytest's exit code for an empty selection, such as `-k` of one phase's test in the others."""
 
@@ -55,6 +59,10 @@ class Phase:
     """pytest-xdist's options."""
     folders: Sequence[str]
     """Where its tests are, unless the user says where. Each process reads all test files of these."""
+    select_there: str = ""
+    """-m for `folders`, if no other phase looks into them: then what needs no broker is run here, too."""
+    options: Sequence[str] = ()
+    """More of pytest's options."""
     beside: bool = False
     """It takes what the next phase leaves of the machine."""
 
@@ -75,19 +83,20 @@ class Phase:
         return subprocess.run(self._command(options), check=False).returncode
 
     def _command(self, arguments: Sequence[str]) -> list[str]:
+        told = any(Path(argument.partition("::")[0]).exists() for argument in arguments)
+        select = self.select if told else self.select_there or self.select
         command = [
             sys.executable,
             "-m",
             "pytest",
             "-m",
-            f"{ANY} and {self.select}",
+            f"{ANY} and {select}",
             "--require",
             "kafka",
             "--require",
             "spark",
         ]
-        where = () if any(Path(argument.partition("::")[0]).exists() for argument in arguments) else self.folders
-        return [*command, *arguments, *where]
+        return [*command, *self.options, *arguments, *(() if told else self.folders)]
 
 
 class PhaseRun:
@@ -125,32 +134,37 @@ class PhaseRun:
 _ON_A_BROKER: Final = ("tests/contract", "tests/integration", "tests/clusters", "tests/spark", "tests/chaos")
 
 PURE: Final = "not kafka and not spark"
-PURE_FOLDERS: Final = ("tests/unit", "tests/property", "tests/simulation", *_ON_A_BROKER[:-1])
-_WITH_BROKERS: Final = ("-n", _BROKERS, "--dist", "loadfile")
+_PURE_ALONE: Final = ("tests/unit", "tests/property", "tests/simulation")
+PURE_FOLDERS: Final = (*_PURE_ALONE, *_ON_A_BROKER[:-1])
+_FILES: Final = ("--dist", "loadfile")
+"""A file in one process: what its tests share is made once."""
+_WITH_BROKERS: Final = ("-n", _BROKERS, *_FILES)
 
 
-def _not_killing(which: str, select: str) -> tuple[Phase, Phase]:
+def _not_killing(which: str, select: str, pure: str, options: Sequence[str] = ()) -> tuple[Phase, Phase]:
     """The pure ones of these, and beside them those that need a broker or Spark."""
     return (
         Phase(
             f"{which}pure tests",
-            f"{select} and {PURE}",
-            ("-n", "auto", "--maxprocesses", "8"),
-            PURE_FOLDERS,
+            f"{pure} and {PURE}",
+            ("-n", "auto", "--maxprocesses", "8", *_FILES),
+            _PURE_ALONE,
             beside=True,
+            options=options,
         ),
         Phase(
             f"{which}tests on a broker and on Spark",
             f"{select} and (kafka or spark) and not kills",
             _WITH_BROKERS,
             _ON_A_BROKER,
+            select_there=f"{select} and not kills",
         ),
     )
 
 
-PHASES: Final = _not_killing("", "not long")
+PHASES: Final = _not_killing("", "not long", "not long", ("--hypothesis-profile", SHORT))
 CHAOS_PHASES: Final = (
-    *_not_killing("long ", "long"),
+    *_not_killing("long ", "long", "(long or hypothesis)"),
     Phase("tests that kill and stop", "kafka and kills", _WITH_BROKERS, _ON_A_BROKER),
 )
 
@@ -162,8 +176,8 @@ def main(arguments: Sequence[str]) -> int:
     codes: dict[str, int] = {}
     said: list[str] = []
     flaky = 0
+    _compile_once()
     with tempfile.TemporaryDirectory(prefix="pok-tests-") as directory, ExitStack() as under_way:
-        _compile_once(Path(directory))
         for phase, run, remembering in _runs(phases, arguments, Path(directory), under_way, second_look=second_look):
             codes[phase.name] = run.wait()
             failures = _failures(run.report)
@@ -184,11 +198,11 @@ def main(arguments: Sequence[str]) -> int:
     return 1 if failed else 0
 
 
-def _compile_once(directory: Path) -> None:
+def _compile_once() -> None:
     """Where Python is told to write no bytecode, hundreds of processes would compile all of their code at their start,
-    which is half of what that takes: for this run they keep it apart."""
+    which is half of what that takes: they keep it apart, in the environment, for this run and those to come."""
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
-        os.environ["PYTHONPYCACHEPREFIX"] = str(directory / "bytecode")
+        os.environ["PYTHONPYCACHEPREFIX"] = str(Path(sys.prefix) / "bytecode")
 
 
 def _runs(

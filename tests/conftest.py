@@ -20,6 +20,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.embedded import Broker, BrokerKind, BrokerOptions, EmbeddedBroker, open_broker
 from tests.brokers import available
+from tests.seeds import SHORT, SHORTENED
 from tests.steps import Missing, Process
 
 # Machines are busy, and many drawings are dropped on purpose (of two schemas the second must be one that may follow the
@@ -27,6 +28,9 @@ from tests.steps import Missing, Process
 # same each time.
 settings.register_profile(
     "project", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
+settings.register_profile(
+    SHORT, settings.get_profile("project"), max_examples=settings.get_profile("project").max_examples // SHORTENED
 )
 settings.load_profile("project")
 

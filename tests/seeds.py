@@ -1,10 +1,18 @@
-"""Many short random histories in one test: pytest takes longer over a test of its own than most of them last."""
+"""How many random histories and examples are played: some in `make test`, all of them in `make chaos`.
+
+Many short ones are one test: pytest takes longer over a test of its own than most of them last."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 import pytest
+from hypothesis import settings
+
+SHORT: Final = "short"
+"""The profile of hypothesis that `make test` has."""
+SHORTENED: Final = 4
 
 
 def for_each_seed(seeds: Iterable[int]) -> Callable[[Callable[[int], None]], Callable[[], None]]:
@@ -28,3 +36,13 @@ def for_each_seed(seeds: Iterable[int]) -> Callable[[Callable[[int], None]], Cal
 def first_of(now: int, seeds: Sequence[int]) -> list[object]:
     """For `parametrize`: the first ones as they are, the others for `make chaos`."""
     return [*seeds[:now], *(pytest.param(seed, marks=pytest.mark.long) for seed in seeds[now:])]
+
+
+def examples(whole: int) -> int:
+    """hypothesis' `max_examples` of a test that says how many it needs; a part of them in `make test`."""
+    return whole // SHORTENED if settings.get_current_profile_name() == SHORT else whole
+
+
+def in_two(now: int, seeds: range) -> list[object]:
+    """For `parametrize`, of a test that plays many seeds: the first ones, and the rest in one more for `make chaos`."""
+    return [seeds[:now], pytest.param(seeds[now:], marks=pytest.mark.long)]

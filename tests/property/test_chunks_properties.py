@@ -18,6 +18,7 @@ from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, ChunkRules
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from tests.clocks import SetClock
+from tests.seeds import examples
 
 Log = list["Record"]
 
@@ -81,7 +82,7 @@ def messages_in(log: Log) -> list[tuple[int, ...]]:
 RULES = st.builds(ChunkRules, st.integers(0, 3), st.just(value=False), st.just(60.0))
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(logs(), RULES)
 def test_every_message_comes_once_and_nothing_is_left(log: Log, rules: ChunkRules) -> None:
     clock = SetClock()
@@ -104,7 +105,7 @@ def test_every_message_comes_once_and_nothing_is_left(log: Log, rules: ChunkRule
     assert (assembly.pending, assembly.pending_bytes) == (0, 0)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(logs(), st.data())
 def test_in_any_order_every_message_comes_once(log: Log, data: st.DataObject) -> None:
     chunks = [record for record in log if record.info is not None]
@@ -126,7 +127,7 @@ def test_in_any_order_every_message_comes_once(log: Log, data: st.DataObject) ->
     assert assembly.given_up == []
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(logs(), st.data())
 def test_broken_streams_lose_no_chunk_silently(log: Log, data: st.DataObject) -> None:
     """Missing, repeated and swapped chunks: each is in a message, waits, or is given up, and never two of these."""
@@ -201,7 +202,7 @@ class Subscription:
         return self.endpoint.discard(None)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(logs(), RULES, st.booleans(), st.data())
 def test_nothing_is_lost_and_nothing_acknowledged_comes_again(
     log: Log, rules: ChunkRules, hold: bool, data: st.DataObject

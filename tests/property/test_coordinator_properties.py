@@ -24,6 +24,7 @@ from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
 from tests.memory_log import MemoryStateLog
+from tests.seeds import examples
 from tests.simulation.coordinators import TOPIC, SimulatedOutcomes, Truth, WatchedLog
 from tests.simulation.turns import ManualClock
 from tests.state_log_requests import StateLogRequests
@@ -166,5 +167,5 @@ class CoordinatorBesideDictionaries(RuleBasedStateMachine):
             assert state.low_water >= self.highest
 
 
-CoordinatorBesideDictionaries.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+CoordinatorBesideDictionaries.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30)
 TestCoordinatorBesideDictionaries = CoordinatorBesideDictionaries.TestCase

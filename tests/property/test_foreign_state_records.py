@@ -22,6 +22,7 @@ from pulsar_on_kafka.mapping.state.codecs.layouts import read_bitmap
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import decode as decode_request
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import HOLES
 from pulsar_on_kafka.mapping.state.state_keys import decode_key
+from tests.seeds import examples
 from tests.state_values import VALUES, Case
 
 _WORD: Final = re.compile(r"\"([a-z_]{1,30})\"|^    ([a-z_]+): ", re.MULTILINE)
@@ -64,12 +65,13 @@ def _absurd(words: list[str]) -> st.SearchStrategy[Any]:
     )
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("decode", "words"), _decoders())
 def test_no_bytes_raise_anything_else(decode: Callable[[bytes], object], words: list[str]) -> None:
     first = st.sampled_from([b"", b"\x00", b"\x01", b"\x02", b"\x03"])
     versions = st.sampled_from([1, 2, 3])
 
-    @settings(max_examples=60)
+    @settings(max_examples=examples(60))
     @given(
         st.one_of(
             st.builds(lambda before, rest: before + rest, first, st.binary(max_size=200)),

@@ -18,6 +18,7 @@ from pulsar_on_kafka.mapping.names.subscription_group import (
 from pulsar_on_kafka.mapping.names.topic_name import MAX_PARTITION, TopicName, kafka_topic
 from pulsar_on_kafka.mapping.state.instances import Instance, holds_state
 from pulsar_on_kafka.mapping.state.state_topics import SYSTEM_NAMESPACE, TOPICS
+from tests.seeds import examples
 
 # Letters that the escapes themselves are made of collide soonest.
 NASTY = st.text("-x2ed5fh0._a", min_size=1, max_size=12)
@@ -42,7 +43,7 @@ def folded(kafka_name: str) -> str:
     return kafka_name.replace(".", "_")
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(topic_names())
 def test_kafka_names_are_legal_and_reversible(name: TopicName) -> None:
     text = kafka_topic(name)
@@ -50,7 +51,7 @@ def test_kafka_names_are_legal_and_reversible(name: TopicName) -> None:
     assert topic_from_kafka(text) == (None if re.search(r"-xh[0-9a-f]{32}-$", text) else name)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(topic_names(), topic_names())
 def test_no_two_names_collide_even_where_dot_and_underscore_are_one(one: TopicName, other: TopicName) -> None:
     assert (folded(kafka_topic(one)) == folded(kafka_topic(other))) == (one == other)
@@ -68,7 +69,7 @@ def test_a_neighbour_never_collides(name: TopicName, at: int, letter: str) -> No
     assert folded(kafka_topic(name)) != folded(kafka_topic(other))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(topic_names(), INSTANCES, INSTANCES)
 @example(TopicName("persistent", "pulsar", "system-x-a", "topics"), "a", "a")
 def test_no_topic_of_anybody_s_is_some_instance_s_state(name: TopicName, one: str, other: str) -> None:
@@ -85,7 +86,7 @@ def test_names_around_the_limit_never_collide(ends: list[str], length: int) -> N
     assert len({folded(kafka_topic(name)) for name in names}) == 3
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(st.text("-x2ed5fh0._aA", max_size=30).map(lambda text: f"a.b.{text}") | st.text(max_size=40))
 @example("non-persistent-x-a.b.c")
 @example("a.b.-x2D-")
@@ -99,14 +100,14 @@ def test_only_canonical_kafka_names_are_read(text: str) -> None:
     assert name is None or kafka_topic(name) == text
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(NASTY | st.text(), st.sampled_from(["", "_", "._"]))
 def test_escapes_are_reversible(text: str, literals: str) -> None:
     escaper = Escaper(literals)
     assert unescape(escaper, escaper.escape(text)) == text
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.text("-x2ed5fh0._aA", max_size=20), st.sampled_from(["", "_", "._"]))
 def test_every_text_has_one_escaped_form(escaped: str, literals: str) -> None:
     escaper = Escaper(literals)

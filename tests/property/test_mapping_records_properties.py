@@ -34,6 +34,7 @@ from pulsar_on_kafka.mapping.records.record_headers import (
     producer_suffix,
 )
 from pulsar_on_kafka.mapping.state.state_keys import Key, decode_key, encode_key
+from tests.seeds import examples
 
 TEXT = st.text(max_size=12)
 NAMES = (st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=10)) | st.sampled_from(
@@ -86,7 +87,7 @@ SYSTEM_HEADERS = st.sampled_from(sorted(v for k, v in vars(names).items() if k.i
 VALUES = st.none() | st.binary(max_size=20) | st.text("0123456789:-", max_size=24).map(str.encode)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.lists(st.tuples(SYSTEM_HEADERS | TEXT, VALUES), max_size=4))
 def test_garbage_in_headers_is_a_corrupt_record(headers: list[tuple[str, bytes | None]]) -> None:
     with suppress(CorruptRecord):
@@ -116,7 +117,7 @@ MESSAGES = st.builds(
 BATCHES = st.lists(MESSAGES, min_size=1, max_size=8)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(BATCHES)
 def test_batches_are_reversible(messages: list[BatchMessage]) -> None:
     columns = decode_batch(encode_batch(messages), len(messages))
@@ -133,7 +134,7 @@ def test_a_damaged_batch_is_read_or_a_corrupt_record(messages: list[BatchMessage
     _read_whole(bytes(value), len(messages))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.binary(max_size=60), st.integers(0, 5))
 def test_garbage_is_no_batch(value: bytes, expected_count: int) -> None:
     _read_whole(value, expected_count)
@@ -173,7 +174,7 @@ def keys(draw: st.DrawFn) -> Key:
     return cast("Key", kind(*values))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(keys())
 def test_state_keys_are_reversible(key: Key) -> None:
     assert decode_key(encode_key(key)) == key
@@ -190,7 +191,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.binary(max_size=40) | JSON.map(lambda value: repr(value).replace("'", '"').encode("utf-8", "replace")))
 def test_only_canonical_state_keys_are_read(data: bytes) -> None:
     try:

@@ -29,6 +29,7 @@ from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK a
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck, TxnOutcome
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import State
 from tests.memory_log import MemoryStateLog
+from tests.seeds import examples
 from tests.unit.transactions.pending_ack_owner import COORDINATOR, NEVER, CursorOwner, end, txn
 
 ENTRIES = 10
@@ -291,8 +292,11 @@ class Histories(RuleBasedStateMachine):
         assert not self.owner.acks.held
 
 
+@pytest.mark.hypothesis
 def test_nothing_is_lost_and_nothing_acknowledged_that_was_not() -> None:
-    run_state_machine_as_test(Histories, settings=settings(max_examples=80, stateful_step_count=40, derandomize=True))
+    run_state_machine_as_test(
+        Histories, settings=settings(max_examples=examples(80), stateful_step_count=40, derandomize=True)
+    )
 
 
 @pytest.mark.soak

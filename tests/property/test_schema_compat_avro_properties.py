@@ -27,6 +27,7 @@ from pulsar_on_kafka.schema_compat import (
     check_compatibility,
 )
 from tests.property.avro_schemas import Examples, pairs
+from tests.seeds import examples
 
 Json = Any
 
@@ -53,7 +54,7 @@ def fastavro_reads(reader: Json, writer: Json) -> bool:
     return True
 
 
-@settings(max_examples=250)
+@settings(max_examples=examples(250))
 @given(pairs())
 def test_a_reader_can_read_exactly_what_fastavro_can_read(pair: tuple[Json, Json]) -> None:
     reader, writer = pair
@@ -129,7 +130,7 @@ TEXTS = st.one_of(
 KINDS = [SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF, SchemaType.KEY_VALUE, SchemaType.STRING]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(KINDS), TEXTS, TEXTS, st.sampled_from(CompatibilityStrategy))
 @example(
     SchemaType.AVRO, b'"\\ud800"', b'{"type": "enum", "name": "E", "symbols": ["\\ud800"]}', CompatibilityStrategy.FULL

@@ -15,9 +15,10 @@ import pulsar_on_kafka.schema
 from pulsar_on_kafka.schema import AvroSchema, JsonSchema, KeyValue, KeyValueEncodingType, KeyValueSchema, Schema
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 from tests.property.avro_schemas import Examples, pairs
+from tests.seeds import examples
 from tests.unit.schema.record_pairs import NAMES, FieldSpec, Maker, RecordSpec, field_specs, record_specs, record_values
 
-SETTINGS = settings(max_examples=100)
+SETTINGS = settings(max_examples=examples(100))
 WIDER = {"Integer": ["Long", "Float", "Double"], "Long": ["Float", "Double"], "Float": ["Double"], "String": ["Bytes"],
          "Bytes": ["String"]}  # fmt: skip
 
@@ -27,7 +28,7 @@ def may_follow(new: SchemaInfo, old: SchemaInfo) -> bool:
     return check_compatibility(new, [old], CompatibilityStrategy.BACKWARD_TRANSITIVE).is_compatible
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(pairs())
 def test_avro_of_an_older_version_is_what_fastavro_reads(pair: tuple[Any, Any]) -> None:
     reader, writer = pair
@@ -106,7 +107,7 @@ def test_a_record_of_an_older_version_is_read(
 
 @pytest.mark.parametrize("encoding", list(KeyValueEncodingType))
 @pytest.mark.parametrize("kind", [AvroSchema, JsonSchema])
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=examples(40))
 @given(drawn=versions_and_values(), other=versions_and_values())
 def test_a_key_value_of_older_versions_is_read(
     kind: type[Schema], encoding: KeyValueEncodingType, drawn: Any, other: Any

@@ -42,6 +42,7 @@ from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 from pulsar_on_kafka.transactions.buffer.verify import compare, rebuild
 from tests.memory_log import MemoryStateLog
+from tests.seeds import examples
 
 NEVER = Deadline.never()
 HERE = DataPartition("persistent://public/default/orders", 0, 7)
@@ -305,8 +306,11 @@ class Histories(RuleBasedStateMachine):
         assert self.view.ask(lambda found: compare(HERE, rebuild(met), 0, found), NEVER) == []
 
 
+@pytest.mark.hypothesis
 def test_readers_see_what_was_committed_and_nothing_else() -> None:
-    run_state_machine_as_test(Histories, settings=settings(max_examples=60, stateful_step_count=40, derandomize=True))
+    run_state_machine_as_test(
+        Histories, settings=settings(max_examples=examples(60), stateful_step_count=40, derandomize=True)
+    )
 
 
 @pytest.mark.soak

@@ -36,6 +36,7 @@ from pulsar_on_kafka.transactions.serving.access import RemoteCoordinator
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
 from tests.clocks import PacedClock
+from tests.seeds import in_two
 from tests.simulation.coordinators import TOPIC, SimulatedOutcomes, Truth, WatchedLog
 from tests.simulation.turns import (
     COMPACTION_LAG_S,
@@ -381,7 +382,7 @@ class RepeatingLog(ActorsLog):
         return super().append(topic, partition, key, value, deadline)
 
 
-@pytest.mark.parametrize("seeds", [range(300), pytest.param(range(300, 1000), marks=pytest.mark.long)], ids=str)
+@pytest.mark.parametrize("seeds", in_two(100, range(1000)), ids=str)
 def test_no_transaction_has_two_outcomes_and_every_one_ends(seeds: range) -> None:
     finished = sum(History(seed).run() for seed in seeds)
     assert finished > len(seeds)

@@ -369,7 +369,7 @@ _LIMITLESS: dict[str, Any] = {"deadline": None, "database": None, "suppress_heal
 
 TestCursorBesideASet = CursorBesideASet.TestCase
 TestCursorBesideASet.settings = settings(
-    max_examples=250, stateful_step_count=40, derandomize=True, print_blob=True, **_LIMITLESS
+    max_examples=100, stateful_step_count=40, derandomize=True, print_blob=True, **_LIMITLESS
 )
 
 

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import pytest
+
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -20,6 +22,7 @@ from pulsar_on_kafka.statelog.api import put
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 from tests.memory_log import MemoryStateLog
+from tests.seeds import in_two
 from tests.simulation.turns import ManualClock
 
 NEVER = Deadline.never()
@@ -169,8 +172,9 @@ class History:
         return any(epoch > record.epoch and at < record.at for epoch, at in self.firsts().items())
 
 
-def test_all_readers_judge_alike() -> None:
-    for seed in range(HISTORIES):
+@pytest.mark.parametrize("seeds", in_two(1000, range(HISTORIES)), ids=str)
+def test_all_readers_judge_alike(seeds: range) -> None:
+    for seed in seeds:
         try:
             History(seed).play()
         except AssertionError as failure:

@@ -26,6 +26,7 @@ from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.view import LogView
 from tests.memory_log import MemoryStateLog
+from tests.seeds import in_two
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import (
     NEVER,
@@ -262,8 +263,9 @@ def _shown(lists: LedgerLists) -> tuple[object, ...]:
     return lists.owner, {place: lists.ledgers(place) for place in lists.places()}
 
 
-def test_lists_follow_the_topics_whoever_owns_them() -> None:
-    assert sum(History(seed).run() for seed in range(150)) > 3000
+@pytest.mark.parametrize("seeds", in_two(50, range(150)), ids=str)
+def test_lists_follow_the_topics_whoever_owns_them(seeds: range) -> None:
+    assert sum(History(seed).run() for seed in seeds) > 20 * len(seeds)
 
 
 @pytest.mark.soak

@@ -26,6 +26,7 @@ from pulsar_on_kafka.replicated.progress import (
     tell,
     without_acknowledged,
 )
+from tests.seeds import in_two
 
 LEDGER = 7
 SEEDS = 300
@@ -254,8 +255,9 @@ def _acknowledge(state: CursorState, found: Acks) -> None:
 
 
 @pytest.mark.parametrize("seeks", [False, True], ids=["no seeks", "seeks"])
-def test_the_union_of_all_sides_is_the_truth_everywhere(seeks: bool) -> None:
-    _play(range(SEEDS), seeks=seeks)
+@pytest.mark.parametrize("seeds", in_two(100, range(SEEDS)), ids=str)
+def test_the_union_of_all_sides_is_the_truth_everywhere(seeds: range, seeks: bool) -> None:
+    _play(seeds, seeks=seeks)
 
 
 @pytest.mark.soak

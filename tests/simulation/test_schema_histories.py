@@ -29,6 +29,7 @@ from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, Sch
 from pulsar_on_kafka.statelog.compare_and_set import VersionedEntities
 from pulsar_on_kafka.statelog.view import LogView
 from tests.registries import LIFE, life_of
+from tests.seeds import in_two
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog
 
@@ -175,8 +176,9 @@ class History(ActorsHistory):
         assert history.newest == (SchemaVersion(count - 1) if count else None)
 
 
-def test_histories_keep_versions_dense_unique_and_compatible() -> None:
-    assert sum(History(seed).run() for seed in range(60)) > 60
+@pytest.mark.parametrize("seeds", in_two(25, range(60)), ids=str)
+def test_histories_keep_versions_dense_unique_and_compatible(seeds: range) -> None:
+    assert sum(History(seed).run() for seed in seeds) > len(seeds)
 
 
 @pytest.mark.soak

@@ -21,6 +21,7 @@ from pulsar_on_kafka.mapping.records.subscription_markers import (
 )
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.replicated.snapshot_exchange import SnapshotExchange
+from tests.seeds import in_two
 
 LEDGER = 7
 SEEDS = 400
@@ -261,8 +262,9 @@ class _World:
 
 
 @pytest.mark.parametrize("seeks", [False, True], ids=["no seeks", "seeks"])
-def test_no_mark_delete_moves_over_what_the_source_has_not_done_with(seeks: bool) -> None:
-    assert _play(range(SEEDS), seeks=seeks) > 15 * SEEDS
+@pytest.mark.parametrize("seeds", in_two(130, range(SEEDS)), ids=str)
+def test_no_mark_delete_moves_over_what_the_source_has_not_done_with(seeds: range, seeks: bool) -> None:
+    assert _play(seeds, seeks=seeks) > 15 * len(seeds)
 
 
 @pytest.mark.soak

@@ -11,6 +11,7 @@ from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.take_over import Owner, TakeOverFence
 from pulsar_on_kafka.statelog.view import LogView
+from tests.seeds import in_two
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
 
@@ -139,8 +140,9 @@ class History(ActorsHistory):
         assert acted == self.acted, f"seed {self.seed}: acted on {self.acted}, readers see {acted}"
 
 
-def test_no_paused_owner_decides_and_all_readers_agree() -> None:
-    assert sum(History(seed).run() for seed in range(120)) > 120
+@pytest.mark.parametrize("seeds", in_two(50, range(120)), ids=str)
+def test_no_paused_owner_decides_and_all_readers_agree(seeds: range) -> None:
+    assert sum(History(seed).run() for seed in seeds) > len(seeds)
 
 
 @pytest.mark.soak

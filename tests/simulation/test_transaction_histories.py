@@ -31,6 +31,7 @@ from pulsar_on_kafka.transactions.buffer.model import Met
 from pulsar_on_kafka.transactions.buffer.verify import compare, rebuild
 from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, State
+from tests.seeds import in_two
 from tests.simulation.transaction_world import (
     ACKS,
     BUFFER,
@@ -433,8 +434,9 @@ class History:
         return acknowledged(cursor)
 
 
-def test_each_input_takes_effect_once() -> None:
-    assert sum(History(seed).run() for seed in range(40)) > 200
+@pytest.mark.parametrize("seeds", in_two(20, range(40)), ids=str)
+def test_each_input_takes_effect_once(seeds: range) -> None:
+    assert sum(History(seed).run() for seed in seeds) > 4 * len(seeds)
 
 
 @pytest.mark.soak

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 import pulsar_on_kafka.schema
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaType
+from tests.seeds import examples
 from tests.unit.schema.record_pairs import Color, Maker, RecordSpec, record_specs, record_values
 
-SETTINGS = settings(max_examples=100)
+SETTINGS = settings(max_examples=examples(100))
 
 
 def outcome(call: Any) -> tuple[str, Any]:

@@ -17,6 +17,7 @@ from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
 from pulsar_on_kafka.subscriptions.leases.inbox import LeaseInbox
 from pulsar_on_kafka.subscriptions.requests.channel import Heard, Listener, Patience, Said, never
 from pulsar_on_kafka.subscriptions.requests.lease_channel import LeaseChannel
+from tests.seeds import in_two
 
 TOPIC = "persistent://public/default/orders"
 MOST_RECORDS, MOST_BYTES = 6, 200
@@ -143,8 +144,9 @@ def play(seed: int, *, retention: bool) -> None:
 
 
 @pytest.mark.parametrize("retention", [False, True])
-def test_what_there_was_no_room_for_is_read_again_once_and_in_order(retention: bool) -> None:
-    for seed in range(100):
+@pytest.mark.parametrize("seeds", in_two(30, range(100)), ids=str)
+def test_what_there_was_no_room_for_is_read_again_once_and_in_order(seeds: range, retention: bool) -> None:
+    for seed in seeds:
         play(seed, retention=retention)
 
 
