@@ -486,6 +486,9 @@ VALUES: Final[Mapping[str, Case]] = {
     "void": Case(encode_buffer_entry, lambda data: decode_buffer_entry("VOID", data), VoidEntry(17, BitMap64([301]))),
     "low-water mark": Case(encode_low_water, decode_low_water, 2**64 - 1),
     "transaction": Case(encode_log_value, decode_log_value, NewTransaction(3, 5, 60_000, 17, "9f86")),
+    "transaction with an owner": Case(
+        encode_log_value, decode_log_value, NewTransaction(3, 5, 60_000, 17, "9f86", "billing")
+    ),
     "partitions of a transaction": Case(
         encode_log_value, decode_log_value, PartitionsAdded(3, (TopicPartition(_TOPIC, 0), TopicPartition("ü", 1)))
     ),
@@ -496,6 +499,9 @@ VALUES: Final[Mapping[str, Case]] = {
     "coordinator's answer": Case(encode_log_value, decode_log_value, Answered(3, "InvalidTxnStatus", "why")),
     "coordinator's take-over": Case(encode_log_value, decode_log_value, TakenOver(17)),
     "begin": Case(encode_transaction_request, decode_transaction_request, TransactionRequest(5, Begin(60_000))),
+    "begin for an owner": Case(
+        encode_transaction_request, decode_transaction_request, TransactionRequest(5, Begin(60_000, "billing"))
+    ),
     "add partitions": Case(
         encode_transaction_request,
         decode_transaction_request,

@@ -969,12 +969,12 @@ class Connection(asyncio.Protocol):
     def _end_transaction(self, asked: Any) -> None:
         self._of_transaction(asked, Type.END_TXN_RESPONSE, self._serving.transactions.end)
 
-    def _of_transaction(self, asked: Any, kind: Type, work: Callable[[Any, Deadline], TxnId]) -> None:
-        number = asked.request_id
+    def _of_transaction(self, asked: Any, kind: Type, work: Callable[[Any, str, Deadline], TxnId]) -> None:
+        number, role = asked.request_id, self._login.role if self._login is not None else ""
         # By its coordinator Java's client finds whom a refusal is for; without it nobody hears of that.
         most = asked.tc_id if kind is Type.NEW_TXN_RESPONSE else asked.txnid_most_bits
         self._ask(
-            lambda: work(asked, self._deadline()),
+            lambda: work(asked, role, self._deadline()),
             lambda txn: self._say(kind, request_id=number, **txn_fields(txn)),
             lambda code, reason: self._say(kind, request_id=number, txnid_most_bits=most, error=code, message=reason),
         )

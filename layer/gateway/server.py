@@ -101,7 +101,7 @@ class Gateway:
             self._sharing,
             self.address(),
             settings.access,
-            OpenTransactions(node, self._pool),
+            OpenTransactions(node, settings.access, self._pool),
             policies,
             TopicWatchers(node, self._scheduler),
         )

@@ -1,7 +1,8 @@
 """Transactions of clients: the cluster's coordinators are asked for them, as for those of the SDK.
 
 Source: Pulsar's ServerCnx and TransactionMetadataStoreService, 4.0.7. A client finds coordinator i by the name of
-partition i of a topic that nobody ever reads; any gateway asks any coordinator, so each of them answers for all.
+partition i of a topic that nobody ever reads; any gateway asks any coordinator, so each of them answers for all. Where
+clients log in, a transaction is its owner's: the role that began it, or a super user, adds to it and ends it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import (
@@ -26,6 +27,7 @@ from pulsar_on_kafka.base.errors import (
     TransactionCoordinatorNotFound,
     TransactionNotFound,
 )
+from pulsar_on_kafka.gateway.access import Access
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus
@@ -33,7 +35,9 @@ from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionState
-from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, Transaction
+
+T = TypeVar("T")
 
 COORDINATORS: Final = "persistent://pulsar/system/transaction_coordinator_assign"
 """The topic whose partitions are coordinators. Source: SystemTopicNames."""
@@ -69,8 +73,9 @@ class OpenTransactions:
     in its coordinator's log when somebody takes part in it.
     """
 
-    def __init__(self, node: Node, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, node: Node, access: Access, pool: ThreadPoolExecutor) -> None:
         self._node = node
+        self._access = access
         self._pool = pool
         self._lock = threading.Lock()
         self._known: dict[TxnId, ClientTransaction] = {}
@@ -90,7 +95,7 @@ class OpenTransactions:
         if coordinator >= count:
             raise TransactionCoordinatorNotFound(f"coordinator is {coordinator}, expected 0 to {count - 1}")
 
-    def begin(self, asked: Any, deadline: Deadline) -> TxnId:
+    def begin(self, asked: Any, role: str, deadline: Deadline) -> TxnId:
         """Its time is in milliseconds, whatever the field's name says: clients and brokers of Pulsar's agree about it.
 
         Raises:
@@ -98,23 +103,24 @@ class OpenTransactions:
             InvalidOption, TooManyTransactions, NotAuthorized, NotAuthenticated.
         """
         with _asking():
-            begun = self._node.transactions.client(deadline).begun_by(asked.tc_id, asked.txn_ttl_seconds, deadline)
+            client = self._node.transactions.client(deadline)
+            begun = client.begun_by(asked.tc_id, asked.txn_ttl_seconds, deadline, owner=role)
         self._remember(begun)
         return begun.id
 
-    def add_partitions(self, asked: Any, deadline: Deadline) -> TxnId:
-        """Raises InvalidTxnStatus, TransactionNotFound, NoSuchTopic."""
+    def add_partitions(self, asked: Any, role: str, deadline: Deadline) -> TxnId:
+        """Raises InvalidTxnStatus, NoSuchTopic; TransactionNotFound, also of one that is not this role's."""
         with _asking():
-            part = self.part(txn_of(asked), deadline)
+            part = self._own_part(txn_of(asked), role, deadline)
             for name in asked.partitions:
                 topic, partition = self._place(name, deadline)
                 part.register_partition(str(topic.name), partition, deadline)
         return part.id
 
-    def add_subscriptions(self, asked: Any, deadline: Deadline) -> TxnId:
-        """Raises InvalidTxnStatus, TransactionNotFound, NoSuchTopic, NoSuchSubscription."""
+    def add_subscriptions(self, asked: Any, role: str, deadline: Deadline) -> TxnId:
+        """Raises InvalidTxnStatus, NoSuchTopic, NoSuchSubscription; TransactionNotFound, as `add_partitions`."""
         with _asking():
-            part = self.part(txn_of(asked), deadline)
+            part = self._own_part(txn_of(asked), role, deadline)
             for each in asked.subscription:
                 topic, partition = self._place(each.topic, deadline)
                 if self._node.subscriptions.find(topic, each.subscription, deadline) is None:
@@ -133,17 +139,20 @@ class OpenTransactions:
             raise NoSuchTopic(f"topic {parsed} has {topic.partitions} partitions: name each of those that take part")
         return topic, max(0, parsed.partition)
 
-    def end(self, asked: Any, deadline: Deadline) -> TxnId:
+    def end(self, asked: Any, role: str, deadline: Deadline) -> TxnId:
         """What of it is under way here is waited for. Whether it commits although some of it failed is the client's to
         say, as in Pulsar.
 
         Raises:
-            InvalidTxnStatus: it ends the other way. TransactionNotFound: it has ended, and is forgotten.
+            InvalidTxnStatus: it ends the other way. TransactionNotFound: it has ended, and is forgotten; or it is not
+                this role's, and goes on.
         """
         if not 0 <= asked.txn_action < len(_ACTIONS):
             raise InvalidOption(f"txn_action is {asked.txn_action}, expected 0 (commit) or 1 (abort)")
         txn, commit = txn_of(asked), _ACTIONS[asked.txn_action]
         part = self.known(txn)
+        with _asking():
+            self._check_owner(txn, self._owner(txn, deadline) if part is None else part.owner, role)
         try:
             with _asking():
                 if part is None or part.state is not TransactionState.OPEN:
@@ -169,20 +178,39 @@ class OpenTransactions:
         known = self.known(txn)
         if known is not None:
             return known
-        self.check_coordinator(txn.coordinator)
-        left_ms = self._node.looking.coordinators.ask_each([txn.coordinator], self._left_ms(txn), deadline)[0]
-        return self._remember(self._node.transactions.client(deadline).begun_elsewhere(txn, left_ms))
 
-    def _left_ms(self, txn: TxnId) -> Callable[[CoordinatorState], int]:
-        def ask(state: CoordinatorState) -> int:
+        def open_one(found: Transaction) -> tuple[int, str]:
+            if found.status is not TxnStatus.OPEN:
+                raise InvalidTxnStatus(f"transaction {txn} is {found.status.value}, expected OPEN")
+            return max(0, found.deadline_ms() - self._node.clock.now_ms()), found.new.owner
+
+        left_ms, owner = self._look(txn, open_one, deadline)
+        return self._remember(self._node.transactions.client(deadline).begun_elsewhere(txn, left_ms, owner))
+
+    def _own_part(self, txn: TxnId, role: str, deadline: Deadline) -> ClientTransaction:
+        part = self.part(txn, deadline)
+        self._check_owner(txn, part.owner, role)
+        return part
+
+    def _owner(self, txn: TxnId, deadline: Deadline) -> str:
+        return self._look(txn, lambda found: found.new.owner, deadline)
+
+    def _look(self, txn: TxnId, question: Callable[[Transaction], T], deadline: Deadline) -> T:
+        """What its coordinator's log says of it. Raises TransactionCoordinatorNotFound, TransactionNotFound."""
+
+        def ask(state: CoordinatorState) -> T:
             found = state.transaction(txn)
             if found is None:
                 raise TransactionNotFound(f"transaction {txn} is not known to its coordinator (any more)")
-            if found.status is not TxnStatus.OPEN:
-                raise InvalidTxnStatus(f"transaction {txn} is {found.status.value}, expected OPEN")
-            return max(0, found.deadline_ms() - self._node.clock.now_ms())
+            return question(found)
 
-        return ask
+        self.check_coordinator(txn.coordinator)
+        return self._node.looking.coordinators.ask_each([txn.coordinator], ask, deadline)[0]
+
+    def _check_owner(self, txn: TxnId, owner: str, role: str) -> None:
+        """What nobody in particular began is everybody's. Source: `verifyTxnOwnership`, whose error this is."""
+        if owner and owner != role and not (self._access.asks and self._access.may_administer(role)):
+            raise TransactionNotFound(f"{role or 'nobody'} is neither the owner of transaction {txn} nor a super user")
 
     def _remember(self, part: ClientTransaction) -> ClientTransaction:
         """The one that is known by this id: another thread may have been faster."""

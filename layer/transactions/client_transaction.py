@@ -73,9 +73,12 @@ class ClientTransaction:
         access: CoordinatorAccess,
         clock: Clock,
         wait: Callable[[float], None] = pause,
+        owner: str = "",
     ) -> None:
         """For `TransactionClient`. The time-out counts from now, which must not be later than the coordinator's."""
         self.id = id
+        self.owner = owner
+        """The role that began it; "" where nobody logged in."""
         self.timeout_ms = timeout_ms
         self._access = access
         self._clock = clock
@@ -299,13 +302,13 @@ class TransactionClient:
                     raise failure
                 raise TransactionCoordinatorNotFound(f"no transaction was begun in time: {failure}") from failure
 
-    def begun_by(self, coordinator: int, timeout_ms: int, deadline: Deadline) -> ClientTransaction:
+    def begun_by(self, coordinator: int, timeout_ms: int, deadline: Deadline, owner: str = "") -> ClientTransaction:
         """A new transaction of this coordinator, which is asked once. Raises as `CoordinatorAccess.ask`."""
         began_s = self._clock.monotonic()
-        txn = self._access.ask(coordinator, Begin(timeout_ms), deadline)
+        txn = self._access.ask(coordinator, Begin(timeout_ms, owner), deadline)
         spent_ms = int((self._clock.monotonic() - began_s) * 1000)
-        return self.begun_elsewhere(txn, max(0, timeout_ms - spent_ms))
+        return self.begun_elsewhere(txn, max(0, timeout_ms - spent_ms), owner)
 
-    def begun_elsewhere(self, txn: TxnId, remaining_ms: int) -> ClientTransaction:
+    def begun_elsewhere(self, txn: TxnId, remaining_ms: int, owner: str) -> ClientTransaction:
         """One that is open, and times out after `remaining_ms`: to take part in it here."""
-        return ClientTransaction(txn, remaining_ms, self._access, self._clock, self._wait)
+        return ClientTransaction(txn, remaining_ms, self._access, self._clock, self._wait, owner)

@@ -42,7 +42,7 @@ PARTITIONS = st.lists(st.builds(TopicPartition, TEXT, NUMBERS), max_size=4).map(
 SUBSCRIPTIONS = st.lists(st.builds(TopicSubscription, TEXT, NUMBERS, TEXT), max_size=4).map(tuple)
 STATUSES = st.sampled_from([status for status in TxnStatus if status is not TxnStatus.OPEN])
 VALUES: st.SearchStrategy[LogValue] = st.one_of(
-    st.builds(NewTransaction, NUMBERS, NUMBERS, NUMBERS, NUMBERS, TEXT),
+    st.builds(NewTransaction, NUMBERS, NUMBERS, NUMBERS, NUMBERS, TEXT, TEXT),
     st.builds(PartitionsAdded, NUMBERS, PARTITIONS),
     st.builds(SubscriptionsAdded, NUMBERS, SUBSCRIPTIONS),
     st.builds(StatusUpdated, NUMBERS, STATUSES),

@@ -76,6 +76,7 @@ def info_as_json(info: TransactionInfo) -> dict[str, Any]:
         "status": info.status.value,
         "opened_at_ms": info.opened_at_ms,
         "timeout_at_ms": info.timeout_at_ms,
+        "owner": info.owner,
         "partitions": [each._asdict() for each in info.partitions],
         "subscriptions": [each._asdict() for each in info.subscriptions],
     }
@@ -199,6 +200,7 @@ def show(settings: Settings, admin: AdminClient, txn: TxnArgument) -> None:
             "transaction": str(info.id),
             "coordinator": info.id.coordinator,
             "status": info.status.value,
+            **({"owner": printable(info.owner)} if info.owner else {}),
             "opened": time_text(info.opened_at_ms),
             "times out": f"{time_text(info.timeout_at_ms)}{_left(details)}",
         }

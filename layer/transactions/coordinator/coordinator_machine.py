@@ -99,7 +99,7 @@ def begin(
             f"coordinator {state.coordinator} remembers {state.begun_by_requests} transactions of other processes, "
             f"expected below {settings.max_open + settings.max_finished}"
         )
-    new = NewTransaction(by, now_ms, wish.timeout_ms, next_id, request)
+    new = NewTransaction(by, now_ms, wish.timeout_ms, next_id, request, wish.owner)
     return Write(txn_id(state.coordinator, next_id), (new,))
 
 

@@ -48,7 +48,8 @@ class CoordinatorStats:
 
 @dataclass(frozen=True, slots=True)
 class TransactionInfo:
-    """One transaction. Times are Unix times in milliseconds."""
+    """One transaction. Times are Unix times in milliseconds. `owner` is the role for which a gateway began it, "" where
+    nobody logged in."""
 
     id: TxnId
     status: TxnStatus
@@ -56,6 +57,7 @@ class TransactionInfo:
     timeout_at_ms: int
     partitions: tuple[TopicPartition, ...]
     subscriptions: tuple[TopicSubscription, ...]
+    owner: str = ""
 
 
 def coordinator_stats(state: CoordinatorState) -> CoordinatorStats:
@@ -78,6 +80,7 @@ def transaction_info(transaction: Transaction) -> TransactionInfo:
         transaction.deadline_ms(),
         tuple(transaction.partitions),
         tuple(transaction.subscriptions),
+        transaction.new.owner,
     )
 
 

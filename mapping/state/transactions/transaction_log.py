@@ -20,6 +20,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.state.codecs.json_records import Count, JsonRecords
 
@@ -54,16 +56,17 @@ class TopicSubscription(NamedTuple):
     subscription: str
 
 
-@dataclass(frozen=True, slots=True)
-class NewTransaction:
+class NewTransaction(Struct, frozen=True, omit_defaults=True):
     """A transaction is open. `max_local_id` is the highest id given, this one included; `request` is "" when a client
-    in the owner's own process asked."""
+    in the owner's own process asked; `owner` is the role that began it, "" where nobody logged in (`Begin`). What is ""
+    is left out."""
 
     by: Count
     start_ms: Count
     timeout_ms: Count
     max_local_id: Count
     request: str = ""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

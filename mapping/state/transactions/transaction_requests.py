@@ -12,7 +12,7 @@ so that it takes effect once. After `until_ms` (Unix time) nobody waits for it a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import Final, TypeAlias, get_type_hints
 
 import msgspec
@@ -29,9 +29,11 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The coordinator opens a transaction that is aborted after `timeout_ms`."""
+    """The coordinator opens a transaction that is aborted after `timeout_ms`. `owner` is the role that a gateway begins
+    it for; "" where nobody logged in."""
 
     timeout_ms: Count
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,13 @@ _KINDS: Final[Mapping[str, type[Wish]]] = {
 _SAID: Final[Mapping[type[Wish], type[msgspec.Struct]]] = {
     kind: msgspec.defstruct(
         kind.__name__,
-        [(name, str if of is TxnId else of) for name, of in get_type_hints(kind, include_extras=True).items()],
+        [
+            (name, str if of is TxnId else of, *((default,) if default is not MISSING else ()))
+            for (name, of), default in zip(
+                get_type_hints(kind, include_extras=True).items(), (each.default for each in fields(kind)), strict=True
+            )
+        ],
+        omit_defaults=True,
     )
     for kind in _KINDS.values()
 }

@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import jwt
 import pytest
 
+import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
@@ -20,8 +21,8 @@ from pulsar_on_kafka.gateway.access import Access, TokenKey
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type
 from tests.certificates import Authority
-from tests.integration.gateway.wire import Wire
-from tests.steps import Unique
+from tests.integration.gateway.wire import ABORT, COMMIT, Wire, begun
+from tests.steps import EARLIEST, Unique, payloads, receive
 
 pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-client, is not installed")
 
@@ -45,8 +46,8 @@ def serving(admin: AdminClient, unique: Unique, tmp_path: Path) -> Serving:
     key.write_bytes(SECRET)
 
     @contextmanager
-    def made(tokens: bool = True, **settings: Any) -> Iterator[Gateway]:
-        access = Access(TokenKey.secret(str(key)) if tokens else None, certificates="trusted" in settings)
+    def made(tokens: bool = True, super_users: frozenset[str] = frozenset(), **settings: Any) -> Iterator[Gateway]:
+        access = Access(TokenKey.secret(str(key)) if tokens else None, "trusted" in settings, super_users)
         gateway = Gateway(admin.node, GatewaySettings(port=0, access=access, fleet=unique(), **settings))
         try:
             yield gateway
@@ -135,6 +136,42 @@ def test_a_client_without_a_new_token_ends_with_the_old_one(serving: Serving) ->
             soon = token("billing", exp=int(time.time()) + 2).encode()
             assert cannot.connect(auth_method_name="token", auth_data=soon)[0] is Type.CONNECTED
             assert cannot.hear() == (None, None)
+
+
+def test_a_transaction_is_its_owners(serving: Serving, client: sdk.Client, admin: AdminClient, unique: Unique) -> None:
+    """Whoever else has logged in neither adds to it nor ends it, wherever it was begun, unless it is a super user."""
+    topic = unique()
+    seen = client.subscribe(topic, "s", initial_position=EARLIEST)
+    named = f"persistent://public/default/{topic}"
+    with ExitStack() as stack:
+        first, second = (stack.enter_context(serving(super_users=frozenset({"root"}))) for _ in range(2))
+
+        def wire(gateway: Gateway, role: str) -> Wire:
+            made = stack.enter_context(Wire(gateway))
+            assert made.connect(auth_method_name="token", auth_data=token(role).encode())[0] is Type.CONNECTED
+            return made
+
+        billing, heir, root = wire(first, "billing"), wire(second, "billing"), wire(second, "root")
+        owned, other = begun(billing), begun(billing)
+        ours = {each["txnid_least_bits"] for each in (owned, other)}
+        owners = [info.owner for info in admin.list_transactions(3) if info.id.least_bits in ours]
+        assert owners == ["billing", "billing"]
+        for stranger in (wire(first, "shipping"), wire(second, "shipping")):
+            for kind, asked in (
+                (Type.ADD_PARTITION_TO_TXN, {"partitions": [named]}),
+                (Type.ADD_SUBSCRIPTION_TO_TXN, {"subscription": [{"topic": named, "subscription": "s"}]}),
+                (Type.END_TXN, {"txn_action": ABORT}),
+            ):
+                said = stranger.ask(kind, request_id=3, **asked, **owned)
+                assert (said.error, said.txnid_most_bits) == (ServerError.TRANSACTION_NOT_FOUND, 3)
+                assert said.message.startswith("shipping is neither the owner of transaction ")
+        assert not billing.ask(Type.ADD_PARTITION_TO_TXN, request_id=4, partitions=[named], **owned).HasField("error")
+        assert heir.ask(Type.PRODUCER, topic=topic, producer_id=1, request_id=5).producer_ready
+        heir.send(1, 0, b"billed", **owned)
+        assert heir.hear()[0] is Type.SEND_RECEIPT
+        assert not heir.ask(Type.END_TXN, request_id=6, txn_action=COMMIT, **owned).HasField("error")
+        assert not root.ask(Type.END_TXN, request_id=7, txn_action=ABORT, **other).HasField("error")
+        assert payloads(receive(seen, 1)) == ["billed"]
 
 
 def test_a_response_that_nobody_asked_for_and_a_proxy_are_closed(serving: Serving) -> None:

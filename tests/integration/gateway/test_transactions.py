@@ -15,14 +15,12 @@ from pulsar_on_kafka.deduplication.journal import SequenceJournal
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.gateway.transactions import COORDINATORS
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type
-from tests.integration.gateway.wire import Wire
+from tests.integration.gateway.wire import ABORT, COMMIT, Wire, begun
 from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive
-from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
 PATIENCE_MS = 60_000
-COMMIT, ABORT = 0, 1
 
 
 def sent(client: sdk.Client, topic: str, *texts: str) -> None:
@@ -107,23 +105,6 @@ def elsewhere(admin_elsewhere: AdminClient) -> Iterator[Gateway]:
     made = Gateway(admin_elsewhere.node, GatewaySettings(port=0, fleet="elsewhere"))
     yield made
     made.close(Deadline.after(60))
-
-
-def begun(wire: Wire, timeout_ms: int = 60_000, coordinator: int = 3) -> dict[str, int]:
-    """A transaction's id, as commands name it."""
-    assert wire.ask(Type.TC_CLIENT_CONNECT_REQUEST, request_id=1, tc_id=coordinator).HasField("error") is False
-    answers: list[Any] = []
-
-    def answered() -> bool:
-        """As clients do it: while the coordinator's owner begins, they ask again."""
-        answers.append(wire.ask(Type.NEW_TXN, request_id=2, tc_id=coordinator, txn_ttl_seconds=timeout_ms))
-        return bool(answers[-1].error != ServerError.TRANSACTION_COORDINATOR_NOT_FOUND)
-
-    until(answered, "the coordinator to answer")
-    said = answers[-1]
-    assert not said.HasField("error"), said.message
-    assert said.txnid_most_bits == coordinator
-    return {"txnid_most_bits": said.txnid_most_bits, "txnid_least_bits": said.txnid_least_bits}
 
 
 def opened(wire: Wire, topic: str) -> None:

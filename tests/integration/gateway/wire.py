@@ -8,10 +8,14 @@ from collections import deque
 from typing import Any
 
 from pulsar_on_kafka.gateway.server import Gateway
-from pulsar_on_kafka.mapping.wire.commands import Type, command, parsed
+from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command, parsed
 from pulsar_on_kafka.mapping.wire.entries import WireEntry, read_entry, write_entry
 from pulsar_on_kafka.mapping.wire.frames import Frame, FrameCutter, frame
 from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, encode_metadata
+from tests.waiting import until
+
+COMMIT, ABORT = 0, 1
+"""Pulsar's TxnAction."""
 
 
 class Wire:
@@ -74,3 +78,20 @@ class Wire:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def begun(wire: Wire, timeout_ms: int = 60_000, coordinator: int = 3) -> dict[str, int]:
+    """A transaction's id, as commands name it."""
+    assert wire.ask(Type.TC_CLIENT_CONNECT_REQUEST, request_id=1, tc_id=coordinator).HasField("error") is False
+    answers: list[Any] = []
+
+    def answered() -> bool:
+        """As clients do it: while the coordinator's owner begins, they ask again."""
+        answers.append(wire.ask(Type.NEW_TXN, request_id=2, tc_id=coordinator, txn_ttl_seconds=timeout_ms))
+        return bool(answers[-1].error != ServerError.TRANSACTION_COORDINATOR_NOT_FOUND)
+
+    until(answered, "the coordinator to answer")
+    said = answers[-1]
+    assert not said.HasField("error"), said.message
+    assert said.txnid_most_bits == coordinator
+    return {"txnid_most_bits": said.txnid_most_bits, "txnid_least_bits": said.txnid_least_bits}

@@ -111,9 +111,11 @@ def test_an_unknown_id_is_not_found(txn: TxnId) -> None:
 # Beginning ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_transaction_says_when_it_began_and_which_id_it_has() -> None:
-    write = coordinator_machine.begin(state_with(), Begin(60_000), 3, "ab", 9, 1_000, CoordinatorSettings())
-    assert write == coordinator_machine.Write(TxnId(5 << 48, 9), (NewTransaction(3, 1_000, 60_000, 9, "ab"),))
+def test_a_new_transaction_says_when_it_began_for_whom_and_which_id_it_has() -> None:
+    write = coordinator_machine.begin(state_with(), Begin(60_000, "billing"), 3, "ab", 9, 1_000, CoordinatorSettings())
+    assert write == coordinator_machine.Write(
+        TxnId(5 << 48, 9), (NewTransaction(3, 1_000, 60_000, 9, "ab", "billing"),)
+    )
 
 
 @pytest.mark.parametrize("timeout_ms", [0, 86_400_001])
