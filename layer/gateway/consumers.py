@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -26,8 +26,10 @@ from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
+from pulsar_on_kafka.mapping.wire.ack_sets import bits_of, indexes_of, words_of
 from pulsar_on_kafka.mapping.wire.commands import Type, command
 from pulsar_on_kafka.mapping.wire.frames import frame
+from pulsar_on_kafka.mapping.wire.single_messages import MOST_IN_BATCH
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
@@ -57,9 +59,6 @@ _STICKY: Final = 1
 _CUMULATIVE: Final = 1
 _EARLIEST: Final = 1
 _NOWHERE: Final = 2**64 - 1
-_BITS: Final = 64
-_MOST_IN_BATCH: Final = 1_000_000
-"""More do not fit into a frame."""
 _BATCH_FROM: Final = 2
 """A transaction holds an entry of fewer messages as a whole."""
 _ACK_PERSIST_INTERVAL_S: Final = 1.0
@@ -145,7 +144,7 @@ class WireEndpoint(Endpoint):
                 self.sizes[offset] = size
                 self._in_transactions.pop(offset, None)
                 if acked is not None:
-                    ack_set = _words(~acked[1] & (1 << size) - 1, size)
+                    ack_set = words_of(~acked[1], size)
             ledger, number = slot.layout.position(slot.number, offset)
             told = command(
                 Type.MESSAGE,
@@ -191,23 +190,6 @@ class WireEndpoint(Endpoint):
     def fail(self, failure: Exception) -> None:
         super().fail(failure)
         self._lost()
-
-
-def _words(bits: int, size: int) -> list[int]:
-    """A bit set as Pulsar has it: signed words of 64 bits, the lowest first."""
-    words = []
-    for _ in range((size + _BITS - 1) // _BITS):
-        word = bits & (1 << _BITS) - 1
-        words.append(word - (1 << _BITS) if word >> (_BITS - 1) else word)
-        bits >>= _BITS
-    return words
-
-
-def _bits(words: Iterable[int]) -> int:
-    bits = 0
-    for at, word in enumerate(words):
-        bits |= (word & (1 << _BITS) - 1) << at * _BITS
-    return bits
 
 
 def native_id(said: Any) -> NativeMessageId:
@@ -315,17 +297,15 @@ class SubscriptionConsumer:
             if cumulative:
                 self._acknowledge_up_to(offset, each.ack_set, size)
             elif size:
-                left = _bits(each.ack_set)
-                for index in range(size):
-                    if not left >> index & 1:
-                        self._slot.ack_in_batch((offset, index, size))
+                for index in indexes_of(bits_of(each.ack_set, size) ^ (1 << size) - 1):
+                    self._slot.ack_in_batch((offset, index, size))
             elif not each.ack_set:
                 self.endpoint.forget(offset)
                 self._slot.ack(offset)
 
     def _acknowledge_up_to(self, offset: int, ack_set: Sequence[int], size: int) -> None:
         if ack_set and size:
-            left = _bits(ack_set) & (1 << size) - 1
+            left = bits_of(ack_set, size)
             passed = (left & -left).bit_length() - 1 if left else size
             if passed:
                 self._slot.cumulative_in_batch.append((offset, passed - 1, size))
@@ -346,7 +326,7 @@ class SubscriptionConsumer:
                 whole.add(offset)
                 self.endpoint.forget(offset)
             else:
-                acked = ~_bits(each.ack_set) & (1 << size) - 1
+                acked = bits_of(each.ack_set, size) ^ (1 << size) - 1
                 batches[offset] = size, acked | batches.get(offset, (0, 0))[1]
                 self.endpoint.acknowledged_in_transaction(offset, size, acked)
         return TxnAck(whole, batches)
@@ -358,7 +338,7 @@ class SubscriptionConsumer:
         said = asked.message_id[0]
         offset = self._offset(said)
         size = self._size(offset, said)
-        left = _bits(said.ack_set) & (1 << size) - 1
+        left = bits_of(said.ack_set, size)
         if left:
             passed = (left & -left).bit_length() - 1
             return TxnAck(cumulative=CumulativeAck(offset, size, (1 << passed) - 1))
@@ -370,8 +350,8 @@ class SubscriptionConsumer:
         known = self.endpoint.sizes.get(offset)
         if known is not None or not said.ack_set:
             return known or 0
-        if not 0 < said.batch_size <= _MOST_IN_BATCH:
-            raise errors.InvalidOption(f"batch_size is {said.batch_size}, expected 1 to {_MOST_IN_BATCH}")
+        if not 0 < said.batch_size <= MOST_IN_BATCH:
+            raise errors.InvalidOption(f"batch_size is {said.batch_size}, expected 1 to {MOST_IN_BATCH}")
         size: int = said.batch_size
         return size
 

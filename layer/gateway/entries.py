@@ -13,6 +13,7 @@ from pulsar_on_kafka.mapping.records.message_record import batch_info
 from pulsar_on_kafka.mapping.wire.batch_payloads import pulsar_batch
 from pulsar_on_kafka.mapping.wire.entries import WireEntry, write_entry
 from pulsar_on_kafka.mapping.wire.message_metadata import encode_metadata
+from pulsar_on_kafka.mapping.wire.single_messages import MOST_IN_BATCH
 from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, metadata_of
 from pulsar_on_kafka.subscriptions.records.batches import batch_size
 from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage
@@ -36,6 +37,8 @@ def entries_of(record: Any, offset: int) -> Iterator[OutgoingEntry]:
             yield OutgoingEntry(chunk.offset(), _entry(chunk, 0), 0)
         return
     size = batch_size(record)
+    if size > MOST_IN_BATCH:
+        raise CorruptRecord(f"a batch entry has {size} messages, expected up to {MOST_IN_BATCH}")
     yield OutgoingEntry(offset, _entry(record, size), size)
 
 

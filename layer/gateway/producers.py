@@ -53,6 +53,8 @@ _PLAIN: Final = -1
 _OF_TRANSACTIONS: Final = frozenset({ServerError.INVALID_TXN_STATUS, ServerError.TRANSACTION_NOT_FOUND})
 """A message that a transaction refuses is not allowed, as in Pulsar: with any other code its client would open the
 producer anew, and send it again and again."""
+_MOST_SEQUENCE_ID: Final = 2**63 - 1
+"""Clients are told of the last one as a signed number."""
 _OPERATION_S: Final = 30.0
 _NOWHERE: Final = 2**64 - 1
 """Ledger and entry id of a message that was stored before (Pulsar's -1)."""
@@ -145,6 +147,10 @@ class WireProducer:
         sent = _Sent(
             self, asked.sequence_id, asked.highest_sequence_id if asked.HasField("highest_sequence_id") else None
         )
+        if asked.sequence_id > _MOST_SEQUENCE_ID:
+            refused = f"sequence id is {asked.sequence_id}, expected up to {_MOST_SEQUENCE_ID}"
+            sent.refused(ServerError.NOT_ALLOWED, refused)
+            return None
         try:
             record, txn = self._record(asked, entry)
         except CorruptRecord as failure:

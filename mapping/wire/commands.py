@@ -11,7 +11,13 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Any, Final
 
-from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import (
+    EDITION_2023,
+    DescriptorProto,
+    FeatureSet,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+)
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
@@ -256,7 +262,9 @@ _KINDS: Final = {
 
 
 def _described() -> FileDescriptorProto:
-    file = FileDescriptorProto(name="pulsar_commands.proto", package=_PACKAGE, syntax="proto2")
+    """Of proto2, but that text has to be UTF-8: otherwise fields of text would be bytes now and then."""
+    file = FileDescriptorProto(name="pulsar_commands.proto", package=_PACKAGE, syntax="editions", edition=EDITION_2023)
+    file.options.features.repeated_field_encoding = FeatureSet.EXPANDED
     message: Any = None
     for line in _MESSAGES.splitlines():
         words = line.split()
@@ -273,8 +281,10 @@ def _described() -> FileDescriptorProto:
 
 def _add_field(message: DescriptorProto, number: int, kind: str, described: str) -> None:
     name, _, default = described.partition("=")
-    label = {"!": FieldDescriptorProto.LABEL_REQUIRED, "*": FieldDescriptorProto.LABEL_REPEATED}.get(name[-1])
-    field = message.field.add(name=name.rstrip("!*"), number=number, label=label or FieldDescriptorProto.LABEL_OPTIONAL)
+    label = FieldDescriptorProto.LABEL_REPEATED if name[-1] == "*" else FieldDescriptorProto.LABEL_OPTIONAL
+    field = message.field.add(name=name.rstrip("!*"), number=number, label=label)
+    if name[-1] == "!":
+        field.options.features.field_presence = FeatureSet.LEGACY_REQUIRED
     if kind in _KINDS:
         field.type = _KINDS[kind]
     else:

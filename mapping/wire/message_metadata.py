@@ -18,7 +18,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from pulsar_on_kafka.mapping.encoding.varint import Reader, utf8, write_varint
-from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.wire.key_values import decode_key_value
 
 MOST_FIELDS: Final = 65_536
@@ -183,6 +183,8 @@ def _plain(value: Any, kind: str, name: str) -> int | bytes:
         return utf8(value, name)
     if kind is _SIGNED and value < 0:
         return int(value) + 2**64
+    if kind is _UNSIGNED and value >> 64:
+        raise MappingError(f"{name} is {value}, expected up to 2^64 - 1")
     found: int | bytes = value
     return found
 

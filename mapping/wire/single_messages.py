@@ -31,6 +31,8 @@ _NO_STRINGS: Final[Mapping[int, bytes]] = {}
 
 LEAST_BYTES: Final = 6
 """The least that one message takes: its length, and a payload size of 0."""
+MOST_IN_BATCH: Final = 1_000_000
+"""Of one entry: more do not fit into a frame. Whoever acknowledges them needs a bit for each."""
 
 
 class SingleMessage(NamedTuple):

@@ -12,8 +12,9 @@ import base64
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from pulsar_on_kafka.mapping.encoding.decimals import NoDecimal, decimal
 from pulsar_on_kafka.mapping.encoding.varint import utf8
-from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.message_record import (
     SCHEMA_VERSION_BYTES,
@@ -39,11 +40,12 @@ from pulsar_on_kafka.mapping.records.record_headers import (
 )
 from pulsar_on_kafka.mapping.wire.compression import MOST_UNCOMPRESSED_BYTES
 from pulsar_on_kafka.mapping.wire.message_metadata import Field, PulsarMetadata, decode_some, encode_fields
-from pulsar_on_kafka.mapping.wire.single_messages import kafka_key
+from pulsar_on_kafka.mapping.wire.single_messages import LEAST_BYTES, MOST_IN_BATCH, kafka_key
 
 MOST_CLOCK_DIFFERENCE_MS: Final = 60_000
 """Between a client's clock and ours: a message of a time farther away gets ours, and a header with the client's. Kafka
 refuses times an hour ahead."""
+_MOST_SEQUENCE_ID: Final = 2**64 - 1
 NOWHERE: Final = "__local__"
 """What Pulsar's clients name as destination of a message that is not to be replicated."""
 
@@ -68,8 +70,6 @@ def record_of(metadata: PulsarMetadata, payload: bytes, *, epoch: int, now_ms: i
     """
     if metadata.marker_type is not None:
         raise MappingError(f"entry is a marker of type {metadata.marker_type}, which clients do not send")
-    if metadata.messages is not None and metadata.messages < 1:
-        raise MappingError(f"batch of {metadata.messages} messages, expected 1 or more")
     is_null = bool(metadata.null_value) and metadata.messages is None
     compression = None if is_null else _compression(metadata)
     key, key_rest = _key(metadata)
@@ -87,7 +87,7 @@ def record_of(metadata: PulsarMetadata, payload: bytes, *, epoch: int, now_ms: i
         chunk=_chunk(metadata, rest),
         replicated_from=metadata.replicated_from or "",
         replicate_to=_replicate_to(metadata),
-        batch=_payload_format(metadata, compression),
+        batch=_payload_format(metadata, len(payload), compression),
         compression=compression,
     )
     sequence_id = metadata.sequence_id or 0
@@ -133,7 +133,7 @@ def metadata_of(record: EntryRecord) -> PulsarMetadata:
         if name == ENCRYPTION and value is not None:
             found.encryption = decode_some(value).encryption
         elif name == HIGHEST_SEQUENCE and value is not None:
-            found.highest_sequence_id = int(value)
+            found.highest_sequence_id = _highest(value)
     if count is not None and found.highest_sequence_id is None:
         found.highest_sequence_id = found.sequence_id + count - 1
     if headers.deliver_at_ms is not None:
@@ -150,6 +150,13 @@ def metadata_of(record: EntryRecord) -> PulsarMetadata:
         found.ordering_key = headers.ordering_key
         found.partition_key, found.in_base64 = key_as_sent(record.key, found.in_base64)
     return found
+
+
+def _highest(value: bytes) -> int:
+    try:
+        return decimal(value, 0, _MOST_SEQUENCE_ID)
+    except NoDecimal as failure:
+        raise CorruptRecord(f"header {HIGHEST_SEQUENCE}: {failure}") from failure
 
 
 def _is_alone(headers: RecordHeaders) -> bool:
@@ -170,10 +177,16 @@ def _compression(metadata: PulsarMetadata) -> CompressionInfo | None:
     return CompressionInfo(codec, size)
 
 
-def _payload_format(metadata: PulsarMetadata, compression: CompressionInfo | None) -> BatchInfo | None:
-    if metadata.messages is not None:
-        return BatchInfo(PayloadFormat.PULSAR_BATCH, metadata.messages)
-    return None if compression is None else BatchInfo(PayloadFormat.PULSAR_MESSAGE, 1)
+def _payload_format(
+    metadata: PulsarMetadata, payload_bytes: int, compression: CompressionInfo | None
+) -> BatchInfo | None:
+    if metadata.messages is None:
+        return None if compression is None else BatchInfo(PayloadFormat.PULSAR_MESSAGE, 1)
+    plain_bytes = payload_bytes if compression is None else compression.uncompressed_bytes
+    most = min(MOST_IN_BATCH, plain_bytes // LEAST_BYTES)
+    if not 1 <= metadata.messages <= most:
+        raise MappingError(f"batch of {metadata.messages} messages in {plain_bytes} bytes, expected 1 to {most}")
+    return BatchInfo(PayloadFormat.PULSAR_BATCH, metadata.messages)
 
 
 def _key(metadata: PulsarMetadata) -> tuple[bytes | None, list[Field]]:

@@ -59,6 +59,7 @@ def test_a_command_is_what_was_said() -> None:
         (b"\x08\x63", "is of type 99"),
         (b"\x08\x05", "PRODUCER lacks its message"),
         (b"\x08\x17\xba\x01\x00", "LOOKUP_TOPIC lacks topic, request_id"),
+        (b"\x08\x17\xba\x01\x08\n\x04ab\xffd\x10\x01", "is no command of Pulsar's protocol: .*bad UTF-8"),
     ],
 )
 def test_what_is_no_command_says_why(data: bytes, reason: str) -> None:

@@ -9,7 +9,14 @@ import pytest
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.records.message_record import Codec, CompressionInfo
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, COMPRESSION, METADATA, PUBLISH_TIME
+from pulsar_on_kafka.mapping.records.record_headers import (
+    BATCH,
+    COMPRESSION,
+    HIGHEST_SEQUENCE,
+    METADATA,
+    PRODUCER,
+    PUBLISH_TIME,
+)
 from pulsar_on_kafka.mapping.wire.compression import MOST_UNCOMPRESSED_BYTES, decompress
 from pulsar_on_kafka.mapping.wire.entries import MOST_ENTRY_BYTES, WireEntry, read_entry, write_entry
 from pulsar_on_kafka.mapping.wire.message_metadata import (
@@ -20,7 +27,7 @@ from pulsar_on_kafka.mapping.wire.message_metadata import (
     encode_metadata,
 )
 from pulsar_on_kafka.mapping.wire.single_messages import PulsarBatch, SingleMessage, kafka_key
-from pulsar_on_kafka.mapping.wire.stored_entries import record_of
+from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, metadata_of, record_of
 
 NOW_MS = 1_800_000_000_000
 PLAIN = PulsarMetadata(producer_name="p", sequence_id=7, publish_time_ms=NOW_MS)
@@ -57,6 +64,19 @@ def test_headers_say_what_a_reader_has_to_know(fields: dict[str, object], name: 
     assert headers_of(**fields).get(name) == value
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        (HIGHEST_SEQUENCE, b"x", "header __pulsar.highest_sequence: b'x' is no decimal number"),
+        (HIGHEST_SEQUENCE, b"%d" % 2**64, "is no decimal number of 0 to 18446744073709551615"),
+        (PRODUCER, b"%d:0:p" % 2**64, "sequence_id is 18446744073709551616, expected up to"),
+    ],
+)
+def test_headers_of_others_that_no_client_could_be_told_are_named(name: str, value: bytes, complaint: str) -> None:
+    with pytest.raises(MappingError, match=complaint):
+        encode_metadata(metadata_of(EntryRecord(None, b"", [(name, value)], 5)))
+
+
 def test_a_message_from_a_wrong_clock_has_ours() -> None:
     told = record_of(PLAIN, b"", epoch=0, now_ms=5)
     assert (told.timestamp_ms, dict(told.headers)[PUBLISH_TIME]) == (5, b"%d" % NOW_MS)
@@ -66,7 +86,12 @@ def test_a_message_from_a_wrong_clock_has_ours() -> None:
     ("fields", "complaint"),
     [
         ({"marker_type": 21}, "a marker of type 21"),
-        ({"messages": 0}, "batch of 0 messages"),
+        ({"messages": 0}, "batch of 0 messages in 7 bytes, expected 1 to 1"),
+        ({"messages": 2}, "batch of 2 messages in 7 bytes, expected 1 to 1"),
+        (
+            {"messages": 10**6 + 1, "compression": 4, "uncompressed_bytes": 10**7},
+            "batch of 1000001 messages in 10000000 bytes, expected 1 to 1000000",
+        ),
         ({"compression": 9}, r"compression is 9, expected 0 \(none\), 1 \(LZ4\)"),
         ({"compression": 3, "uncompressed_bytes": 2**28 + 1}, "268435457 bytes uncompressed, expected up to 268435456"),
         ({"partition_key": b"no base64", "in_base64": 1}, "b'no base64', expected base64"),
