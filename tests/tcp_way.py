@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from itertools import count
 from typing import Final
 
 _HOST: Final = "127.0.0.1"
@@ -13,12 +16,20 @@ _HOST: Final = "127.0.0.1"
 class TcpWay:
     """Whoever connects to `port` is connected to `target` as long as it is open."""
 
-    def __init__(self, target: int) -> None:
+    def __init__(
+        self,
+        target: int,
+        at: tuple[str, int] = (_HOST, 0),
+        heard: Callable[[int, bytes], None] = lambda connection, said: None,
+    ) -> None:
+        """`heard` gets what is said by whoever connects to it, with the connection's number, before it is passed on."""
         self._target = target
+        self._heard = heard
+        self._numbers = count()
         self._open = True
         self._lock = threading.Lock()
         self._sockets: set[socket.socket] = set()
-        self._server = socket.create_server((_HOST, 0))
+        self._server = socket.create_server(at)
         self.port: int = self._server.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -50,12 +61,14 @@ class TcpWay:
                     continue
                 far = socket.create_connection((_HOST, self._target))
                 self._sockets |= {near, far}
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()
+            number = next(self._numbers)
+            for one, other, heard in ((near, far, partial(self._heard, number)), (far, near, lambda said: None)):
+                threading.Thread(target=self._pass_on, args=(one, other, heard), daemon=True).start()
 
-    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
+    def _pass_on(self, one: socket.socket, other: socket.socket, heard: Callable[[bytes], None]) -> None:
         with suppress(OSError):
             while data := one.recv(65_536):
+                heard(data)
                 other.sendall(data)
         for each in (one, other):
             with suppress(OSError):

@@ -1,0 +1,102 @@
+"""A connection of a gateway whose Kafka never answers: for pure tests, and the fuzzer, of what clients say to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, Final, cast
+
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.gateway.access import EVERYBODY
+from pulsar_on_kafka.gateway.connection import Connection, Serving
+from pulsar_on_kafka.gateway.transactions import OpenTransactions
+from pulsar_on_kafka.gateway.watchers import TopicWatchers
+from pulsar_on_kafka.mapping.wire.commands import Type, command, parsed
+from pulsar_on_kafka.mapping.wire.frames import FrameCutter, frame
+
+ADDRESS: Final = "pulsar://127.0.0.1:6650"
+CONNECT: Final = frame(command(Type.CONNECT, client_version="test", protocol_version=21))
+
+
+class ServedConnection:
+    """It hears bytes, and says commands: each of them is read again here, so what it says is well-formed."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[Type, Any]] = []
+        self.closed = False
+        self._cutter = FrameCutter()
+        self._soon: deque[Callable[[], object]] = deque()
+        node: Any = SimpleNamespace(clock=SystemClock(), transactions=SimpleNamespace(join=None))
+        pool: Any = SimpleNamespace(submit=_refuse)
+        sharing: Any = SimpleNamespace(
+            ask=lambda bundle, then: then(ADDRESS), elsewhere=lambda bundle: None, cut_off=lambda: False,
+            is_new=lambda bundle: False,
+        )  # fmt: skip
+        nothing: Any = None
+        self._connection = Connection(
+            Serving(
+                node,
+                cast("asyncio.AbstractEventLoop", self),
+                pool,
+                sharing,
+                ADDRESS,
+                EVERYBODY,
+                OpenTransactions(node, EVERYBODY, pool),
+                nothing,
+                TopicWatchers(node, nothing),
+            )
+        )
+        self._connection.connection_made(cast("asyncio.Transport", self))
+
+    def hear(self, data: bytes) -> None:
+        """As the loop tells it, with all that follows of it at once."""
+        if not self.closed:
+            self._connection.data_received(data)
+        while self._soon:
+            self._soon.popleft()()
+        if self.closed:
+            self._connection.connection_lost(None)
+
+    # The loop -----------------------------------------------------------------------------------------------------
+
+    def call_soon_threadsafe(self, call: Callable[[], object]) -> None:
+        self._soon.append(call)
+
+    def call_later(self, delay_s: float, call: Callable[..., object], *arguments: object) -> Any:
+        """Never, here."""
+        return SimpleNamespace(cancel=lambda: None)
+
+    # The transport ------------------------------------------------------------------------------------------------
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.said += [parsed(each.command) for each in self._cutter.feed(data)]
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def get_extra_info(self, name: str) -> None:
+        """Nothing is known of it."""
+
+    def set_write_buffer_limits(self, high: int, low: int) -> None:
+        """All that is written is taken."""
+
+    def pause_reading(self) -> None:
+        """All that is there is heard."""
+
+    resume_reading = pause_reading
+
+
+def _refuse(work: Callable[..., object], *arguments: object) -> Future[object]:
+    done: Future[object] = Future()
+    done.set_exception(StoreError("Kafka does not answer"))
+    return done
