@@ -395,7 +395,7 @@ class History:
         assert not self.keys._ranges
 
 
-@pytest.mark.parametrize("block", first_of(7, range(20)))
+@pytest.mark.parametrize("block", first_of(3, range(20)))
 def test_random_histories_keep_every_key_in_order(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed in range(block * 200, block * 200 + 200):
         monkeypatch.setattr(key_order, "NEAR", (1, 4, NEAR)[seed % 3])
