@@ -113,7 +113,7 @@ class PageRun:
             return ""
         if line.startswith("pok standalone") and "--" not in line:
             code, printed = 0, f"Kafka is ready: {self._url}\n"
-        elif re.search(r"^pok .*\bserve\b", line):
+        elif re.search(r"^pok .*\b(serve|gateway)\b", line):
             code, printed = 0, self._serving(self._translated(line.removesuffix("&")))
         else:
             code, printed = self._ended(self._translated(line))

@@ -6,13 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from pulsar_on_kafka.embedded.settings import free_port
 from tests.document_runs import PageRun
 from tests.documents import ROOT, pages_of
 
 _INSTEAD = {"examples/first_steps.py": "examples/first_steps.py {url} {topic}"}
+_PORTS = ("6650", "6651", "8080", "8081")
+"""Of a gateway in the pages; here others are free."""
 
 
 @pytest.mark.parametrize("page", pages_of("broker"), ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_does_what_it_says(page: Path, service_url: str, tmp_path: Path) -> None:
-    with PageRun(page, "broker", tmp_path, service_url, _INSTEAD) as run:
+    ports = {port: free_port() for port in _PORTS}
+    instead = {f"{before}{port}": f"{before}{free}" for port, free in ports.items() for before in (":", "port ")}
+    with PageRun(page, "broker", tmp_path, service_url, _INSTEAD | instead) as run:
         run.run()
