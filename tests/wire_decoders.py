@@ -9,10 +9,13 @@ from typing import Final
 
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.records import record_headers
+from pulsar_on_kafka.mapping.records.batch_entry import decode_batch as decode_columns
 from pulsar_on_kafka.mapping.records.message_record import Codec, CompressionInfo
+from pulsar_on_kafka.mapping.wire.column_entries import as_columns_or_none
 from pulsar_on_kafka.mapping.wire.compression import decompress
 from pulsar_on_kafka.mapping.wire.entries import WireEntry, read_entry, write_entry
 from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, decode_metadata, encode_metadata
+from pulsar_on_kafka.mapping.wire.native_messages import taken_apart
 from pulsar_on_kafka.mapping.wire.single_messages import decode_batch
 from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, metadata_of, record_of
 from tests.pulsar_sessions import CLIENTS, meaning, recorded
@@ -67,10 +70,24 @@ def _recorded() -> Iterator[tuple[str, bytes]]:
             yield "pulsar connection", stream
 
 
+def _messages(data: bytes) -> None:
+    """A batch that is taken apart, or made columns of: no message is lost, or can be no record."""
+    count, payload = data[0] if data else 1, data[1:]
+    batch = PulsarMetadata(producer_name="p", sequence_id=5, publish_time_ms=10**12, messages=count)
+    apart, columns = taken_apart(batch, payload, 10_000), as_columns_or_none(payload, b"2:%d" % count, None)
+    records = [record_of(*each, epoch=1, now_ms=0) for each in apart or ()]
+    if records:
+        assert columns is not None
+        assert [record.value for record in records] == [
+            decode_columns(columns, count).payload(index) for index in range(count)
+        ]
+
+
 DECODERS: Final[dict[str, Callable[[bytes], object]]] = {
     "pulsar entry": read_entry,
     "pulsar metadata": _metadata,
     "pulsar batch": lambda data: decode_batch(data[1:], data[0] if data else 1),
+    "pulsar messages": _messages,
     "pulsar compression": _compressed,
     "pulsar record": _record,
     "pulsar frames": _frames,
@@ -83,6 +100,7 @@ SEEDS: Final = [
     ("pulsar record", bytes((_HEADERS.index(record_headers.HIGHEST_SEQUENCE), 2)) + b"12"),
     ("pulsar record", bytes((_HEADERS.index(record_headers.METADATA), 2)) + b"\xf0\x01\x01"),
     ("pulsar batch", b"\x02" + _BATCH),
+    ("pulsar messages", b"\x02" + _BATCH),
     ("pulsar compression", b"\x01\x00\x32" + zlib.compress(b"a" * 50)),
     *_recorded(),
 ]

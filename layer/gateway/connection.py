@@ -27,6 +27,7 @@ from pulsar_on_kafka.gateway.access import Access, Login
 from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.consumers import Wire, WireConsumer, open_consumer
+from pulsar_on_kafka.gateway.entries import OutgoingEntries
 from pulsar_on_kafka.gateway.outgoing import Outgoing
 from pulsar_on_kafka.gateway.producers import WAIT_FOR_EXCLUSIVE, Opened, WireProducer, open_producer
 from pulsar_on_kafka.gateway.sharing import Sharing
@@ -85,6 +86,7 @@ class Serving:
     policies: TopicWatch[FollowsPolicies]
     """Has producers hear of their topics' policies."""
     watchers: TopicWatchers
+    entries: OutgoingEntries = field(default_factory=OutgoingEntries)
     connections: set[Connection] = field(default_factory=set)
     strangers: dict[Connection, None] = field(default_factory=dict)
     """Those of them that have not said CONNECT, the oldest first."""
@@ -576,7 +578,8 @@ class Connection(asyncio.Protocol):
                 found,
                 self._serving.transactions,
                 self._frames,
-                self._message_answered,
+                self._records_under_way,
+                self._records_answered,
                 partial(self._producer_lost, number),
                 bundle,
             )
@@ -668,10 +671,13 @@ class Connection(asyncio.Protocol):
             return
         self._may_read()
 
-    def _message_answered(self) -> None:
+    def _records_under_way(self, more: int) -> None:
+        self._sent += more
+
+    def _records_answered(self, records: int) -> None:
         """Any thread."""
         with self._counting:
-            self._answered += 1
+            self._answered += records
             is_first = self._paused and not self._reads_on and self._sent - self._answered <= MOST_SENT // 2
             self._reads_on = self._reads_on or is_first
         if is_first:  # each call wakes the loop
@@ -770,7 +776,7 @@ class Connection(asyncio.Protocol):
             self._error(request, code, reason)
 
         def here(bundle: int) -> None:
-            wire = Wire(self._frames, partial(self._consumer_lost, number), bundle)
+            wire = Wire(self._frames, partial(self._consumer_lost, number), bundle, self._serving.entries)
 
             def busy(code: ServerError, reason: str) -> None:
                 """By what a gateway that died has left, perhaps: Kafka lets it go soon."""

@@ -18,7 +18,7 @@ from pulsar_on_kafka.client.consumer.places import Places
 from pulsar_on_kafka.client.receiving.incoming_schema import admit_schema
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.exceptions import BrokerMetadataError, UnknownError
-from pulsar_on_kafka.gateway.entries import entries_of
+from pulsar_on_kafka.gateway.entries import NotForPulsarsClients, OutgoingEntries
 from pulsar_on_kafka.gateway.outgoing import Outgoing
 from pulsar_on_kafka.gateway.schemas import schema_info
 from pulsar_on_kafka.mapping.errors import MappingError
@@ -72,6 +72,7 @@ class Wire:
     frames: Outgoing
     lost: Callable[[], None]
     bundle: int
+    entries: OutgoingEntries
 
 
 class WireEndpoint(Endpoint):
@@ -98,6 +99,7 @@ class WireEndpoint(Endpoint):
         self.bundle = wire.bundle
         self._frames = wire.frames
         self._lost = wire.lost
+        self._entries = wire.entries
         self._granted = 0
         """By the loop alone; `_taken` by the member's thread alone."""
         self._taken = 0
@@ -123,23 +125,30 @@ class WireEndpoint(Endpoint):
         frames: list[bytes] = []
         for each in deliveries:
             assert isinstance(each, EntryDelivery)  # noqa: S101 - its delivery type
-            self._taken += each.messages
-            self.delivered += each.messages
             try:
                 frames += self._frames_of(each)
+            except NotForPulsarsClients as reason:
+                _log.error(
+                    "consumer=%s topic=%s offset=%d is not delivered, and stays unacknowledged: %s",
+                    self.name, each.feed.slot.topic_name, each.offset, reason,
+                )  # fmt: skip
+                continue
             except MappingError as reason:
                 _log.error(
                     "consumer=%s topic=%s offset=%d is skipped and acknowledged, no client could read it: %s",
                     self.name, each.feed.slot.topic_name, each.offset, reason,
                 )  # fmt: skip
                 each.feed.slot.ack(each.offset)
+                continue
+            self._taken += each.messages
+            self.delivered += each.messages
         self._frames.send(frames)
 
     def _frames_of(self, each: EntryDelivery) -> list[bytes]:
         slot, frames = each.feed.slot, []
         acked = each.acked
         ack_set = None
-        for offset, entry, size in entries_of(each.record, each.offset):
+        for offset, entry, size in self._entries.of(each.record, each.offset, slot.topic_name, slot.layout.incarnation):
             if size:
                 self.sizes[offset] = size
                 self._in_transactions.pop(offset, None)

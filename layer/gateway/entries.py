@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, decode_batch
-from pulsar_on_kafka.mapping.records.message_record import batch_info
+from pulsar_on_kafka.mapping.records.batch_entry import decode_batch
+from pulsar_on_kafka.mapping.records.record_headers import PayloadFormat
 from pulsar_on_kafka.mapping.wire.batch_payloads import pulsar_batch
 from pulsar_on_kafka.mapping.wire.entries import WireEntry, write_entry
 from pulsar_on_kafka.mapping.wire.message_metadata import encode_metadata
 from pulsar_on_kafka.mapping.wire.single_messages import MOST_IN_BATCH
 from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, metadata_of
-from pulsar_on_kafka.subscriptions.records.batches import batch_size
+from pulsar_on_kafka.subscriptions.records.batches import payload_form
 from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage
+from pulsar_on_kafka.subscriptions.records.sealed import is_sealed
+
+MOST_CONVERTED_BYTES: Final = 16 * 1024 * 1024
+"""Of a gateway."""
+
+_Place = tuple[str, int, int]
+"""A partition's full name, which life of its topic, and the offset."""
+
+
+class NotForPulsarsClients(MappingError):
+    """There is nothing wrong with a record, but no client of Pulsar's could read it: it is for the SDK's consumers."""
 
 
 class OutgoingEntry(NamedTuple):
@@ -26,31 +39,77 @@ class OutgoingEntry(NamedTuple):
     """Messages of a batch; 0 of any other."""
 
 
-def entries_of(record: Any, offset: int) -> Iterator[OutgoingEntry]:
-    """The entry of a record; of a message in chunks, that of each chunk.
+class OutgoingEntries:
+    """The entries of a gateway's consumers. Thread-safe.
 
-    Raises:
-        MappingError: it cannot be read, or no client could read it.
+    A batch of the SDK's is made a Pulsar batch once, for all subscriptions, their consumers and redeliveries that come
+    while it is known. Memory: `MOST_CONVERTED_BYTES` of such entries, those that were not asked for longest go first.
     """
-    if type(record) is WholeMessage:
-        for chunk in record.chunks():
-            yield OutgoingEntry(chunk.offset(), _entry(chunk, 0), 0)
-        return
-    size = batch_size(record)
-    if size > MOST_IN_BATCH:
-        raise CorruptRecord(f"a batch entry has {size} messages, expected up to {MOST_IN_BATCH}")
-    yield OutgoingEntry(offset, _entry(record, size), size)
+
+    def __init__(self, most_bytes: int = MOST_CONVERTED_BYTES) -> None:
+        self._most_bytes = most_bytes
+        self._known: OrderedDict[_Place, tuple[int, bytes]] = OrderedDict()
+        """With the record's time: another record at this place is another one."""
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self.converted = 0
+        """Batches that were made, as a count since the start."""
+
+    def of(self, record: Any, offset: int, topic_name: str, incarnation: int) -> Iterator[OutgoingEntry]:
+        """The entry of a record in this life of a topic's partition; of a message in chunks, that of each chunk.
+
+        Raises:
+            CorruptRecord: it cannot be read.
+            NotForPulsarsClients: a batch of the SDK is encrypted.
+        """
+        if type(record) is WholeMessage:
+            for chunk in record.chunks():
+                yield OutgoingEntry(chunk.offset(), _entry(chunk, chunk.value()), 0)
+            return
+        form = payload_form(record)
+        if form is not None and form.messages > MOST_IN_BATCH:
+            raise CorruptRecord(f"a batch entry has {form.messages} messages, expected up to {MOST_IN_BATCH}")
+        if form is None or form.format_version == PayloadFormat.PULSAR_MESSAGE:
+            yield OutgoingEntry(offset, _entry(record, record.value()), 0)
+        elif form.format_version == PayloadFormat.PULSAR_BATCH:
+            yield OutgoingEntry(offset, _entry(record, record.value()), form.messages)
+        else:
+            place = topic_name, incarnation, offset
+            yield OutgoingEntry(offset, self._converted(record, form.messages, place), form.messages)
+
+    def _converted(self, record: Any, size: int, place: _Place) -> bytes:
+        written_ms = record.timestamp()[1]
+        with self._lock:
+            known = self._known.get(place)
+            if known is not None and known[0] == written_ms:
+                self._known.move_to_end(place)
+                return known[1]
+        made = _entry(record, _in_pulsars_form(record, size))
+        with self._lock:
+            self.converted += 1
+            if len(made) <= self._most_bytes:
+                self._keep(place, written_ms, made)
+        return made
+
+    def _keep(self, place: _Place, written_ms: int, made: bytes) -> None:
+        known = self._known.pop(place, None)
+        self._bytes += len(made) - (0 if known is None else len(known[1]))
+        self._known[place] = written_ms, made
+        while self._bytes > self._most_bytes:
+            self._bytes -= len(self._known.popitem(last=False)[1][1])
 
 
-def _entry(record: Any, size: int) -> bytes:
+def _in_pulsars_form(record: Any, size: int) -> bytes:
+    if is_sealed(record):
+        raise NotForPulsarsClients("a batch of the SDK is encrypted, which no client of Pulsar's can take apart")
+    columns = decode_batch(record.value() or b"", size)
+    return pulsar_batch(columns.message(index) for index in range(size))
+
+
+def _entry(record: Any, value: bytes | None) -> bytes:
+    """Its metadata, with this payload."""
     headers = headers_of(record) or []
-    value = record.value()
     metadata = metadata_of(EntryRecord(record.key(), value, headers, record.timestamp()[1]))
     if metadata.txn_most is not None and metadata.txn_least is not None:
         metadata.txn_most = TxnId(metadata.txn_most, metadata.txn_least).coordinator  # as on the wire (`txn_fields`)
-    if size and (info := batch_info(headers)) is not None and info.format_version == FORMAT_VERSION:
-        if metadata.encryption:
-            raise CorruptRecord("a batch entry of format 1 is encrypted: no client of Pulsar's can take it apart")
-        columns = decode_batch(value or b"", size)
-        value = pulsar_batch(columns.message(index) for index in range(size))
     return write_entry(WireEntry(encode_metadata(metadata), value or b""))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -21,16 +22,20 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, DELIVER_AT, ENCRYPTION, ORDERING_KEY
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command, send_receipt
 from pulsar_on_kafka.mapping.wire.entries import read_entry
 from pulsar_on_kafka.mapping.wire.frames import frame
-from pulsar_on_kafka.mapping.wire.message_metadata import decode_metadata
+from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, decode_metadata
+from pulsar_on_kafka.mapping.wire.native_messages import NativeMessage, taken_apart
 from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, record_of
+from pulsar_on_kafka.metadata.policies import ENTRY_FORMAT, NATIVE
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
+from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.services import ToldToProducers
 from pulsar_on_kafka.sending.admission import Admission, Application
-from pulsar_on_kafka.sending.in_flight import OwnCallback
+from pulsar_on_kafka.sending.chunking import KEY_AND_HEADERS_BYTES, record_limit
+from pulsar_on_kafka.sending.in_flight import NO_ID, OwnCallback
 from pulsar_on_kafka.sending.outgoing_message import Outgoing
 from pulsar_on_kafka.sending.outgoing_schema import LetterSchema
 from pulsar_on_kafka.sending.outlet import Limits
@@ -47,9 +52,12 @@ MODES: Final = (
 WAIT_FOR_EXCLUSIVE: Final = MODES.index(AccessMode.WAIT_FOR_EXCLUSIVE)
 _LIMITS: Final = Limits(max_pending=0, max_pending_across=0, block_if_full=False, send_timeout_ms=0)
 """The client has its own, and waits as long as it wants to."""
-_MORE: Final = frozenset({BATCH, CHUNK, DELIVER_AT, ENCRYPTION, ORDERING_KEY})
+_LOOKED_AT: Final = frozenset({BATCH, CHUNK, DELIVER_AT, ENCRYPTION, ORDERING_KEY})
 """Headers that readers have to look at."""
-_PLAIN: Final = -1
+_PLAIN: Final = 0
+_MORE: Final = 1
+_CHUNKS: Final = 2
+_RAW: Final = 4
 _OF_TRANSACTIONS: Final = frozenset({ServerError.INVALID_TXN_STATUS, ServerError.TRANSACTION_NOT_FOUND})
 """A message that a transaction refuses is not allowed, as in Pulsar: with any other code its client would open the
 producer anew, and send it again and again."""
@@ -67,6 +75,7 @@ class Opened:
     sender: Sender
     partition: int
     schema_version: bytes | None
+    native: NativeEntries
 
 
 def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> Opened:
@@ -89,6 +98,8 @@ def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> O
     if asked.initial_subscription_name and name.is_persistent:
         check_subscription_name(asked.initial_subscription_name)
         node.memberships.create_subscription(name, asked.initial_subscription_name, deadline())
+    native = NativeEntries(node, admission.topic)
+    native.follow(node.applied_to([name.base], ENTRY_FORMAT, deadline())[name.base], deadline())
     properties: Mapping[str, str] = {each.key: each.value for each in asked.metadata}
     sender = admission.admit(
         Application(
@@ -100,7 +111,31 @@ def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> O
             properties=properties,
         )
     )
-    return Opened(sender, max(0, name.partition), version)
+    return Opened(sender, max(0, name.partition), version, native)
+
+
+class NativeEntries:
+    """Whether a topic's policy `entry_format` has entries of clients taken apart, and how large a record may be."""
+
+    def __init__(self, node: Node, topic: Topic) -> None:
+        self._node = node
+        self._kafka_topic = topic.kafka_topic
+        self._most_bytes = 0
+        self._wanted = False
+
+    def follow(self, entry_format: str, deadline: Deadline) -> None:
+        """Raises LayerError."""
+        wanted = entry_format == NATIVE
+        if wanted and not self._most_bytes:
+            self._most_bytes = record_limit(self._node.admin, self._kafka_topic, deadline) - KEY_AND_HEADERS_BYTES
+        self._wanted = wanted
+
+    def messages(self, metadata: PulsarMetadata, payload: bytes, *, deduplicated: bool) -> Sequence[NativeMessage]:
+        """What is to be stored: the entry as it came, or its messages."""
+        found = None
+        if self._wanted:
+            found = taken_apart(metadata, payload, self._most_bytes, deduplicated=deduplicated)
+        return found or (NativeMessage(metadata, payload),)
 
 
 class WireProducer:
@@ -113,12 +148,13 @@ class WireProducer:
         opened: Opened,
         transactions: OpenTransactions,
         frames: Frames,
-        answered: Callable[[], None],
+        under_way: Callable[[int], None],
+        answered: Callable[[int], None],
         lost: Callable[[], None],
         bundle: int,
     ) -> None:
-        """`answered` is called, by any thread, once for each message that `send` took; `lost` when the client has to
-        open the producer anew."""
+        """`under_way` is told of records that `send` makes of an entry beside the first one, and `answered`, by any
+        thread, of those that were answered; `lost` is called when the client has to open the producer anew."""
         self.number = number
         self.bundle = bundle
         self.sender = sender = opened.sender
@@ -128,7 +164,8 @@ class WireProducer:
         self._topic = sender.outlet.admitted.topic
         self._registered_name = str(self._topic.name)
         self._recorded = _PLAIN
-        """0: that there is more than plain messages; 1: and chunks."""
+        """What readers of the topic are known to be told of: `_MORE`, `_CHUNKS` and `_RAW`."""
+        self._native = opened.native
         self._partition = opened.partition
         partitions = self._topic.partitions
         self._key_scheme = KeyScheme(opened.partition, partitions) if partitions > 1 else None
@@ -138,6 +175,7 @@ class WireProducer:
         self._transactions = transactions
         self._markers_recorded = False
         self._frames = frames
+        self._under_way = under_way
         self.answered = answered
         self._lost = lost
 
@@ -152,7 +190,7 @@ class WireProducer:
             sent.refused(ServerError.NOT_ALLOWED, refused)
             return None
         try:
-            record, txn = self._record(asked, entry)
+            records, txn = self._records(asked, entry)
         except CorruptRecord as failure:
             sent.refused(ServerError.CHECKSUM, str(failure))
             return None
@@ -160,29 +198,55 @@ class WireProducer:
             sent.refused(*told(failure))
             return None
         part = None if txn is None else self._transactions.known(txn)
-        first = self._first(record, txn, part) or self._look_first(asked.sequence_id, txn)
+        first = self._first(records, txn, part) or self._look_first(records, txn)
         if first is not None or self._outlet.refuses(sent):
             return first
         try:
             if part is not None:
                 part.begin_operation()
                 sent.part = part
-            self._put(
-                Outgoing(
-                    record.value,
-                    record.key,
-                    None,
-                    self._partition,
-                    sent,
-                    asked.sequence_id,
-                    self._marks,
-                    lambda: self._stamp(record, part),
-                    record.headers[1:],
-                )
-            )
+            if len(records) == 1:
+                self._send_one(*records[0], part, sent)
+            else:
+                self._send_all(records, part, sent)
         except (LayerError, PulsarException) as failure:
             sent.refused(*told(failure))
         return None
+
+    def _send_all(
+        self, records: Sequence[tuple[int, EntryRecord]], part: ClientTransaction | None, sent: _Sent
+    ) -> None:
+        """The messages of an entry, in their order: behind one that is refused nothing more of it is sent."""
+        count = len(records)
+        together = _Together(sent, count)
+        self._under_way(count - 1)
+        sent.records = count
+        for at, (sequence_id, record) in enumerate(records):
+            if together.failed:
+                together.answered(count - at)
+                return
+            try:
+                self._send_one(sequence_id, record, part, _OneOf(together, at))
+            except (LayerError, PulsarException) as failure:
+                together.refused(told(failure), count - at)
+                return
+
+    def _send_one(
+        self, sequence_id: int, record: EntryRecord, part: ClientTransaction | None, callback: OwnCallback
+    ) -> None:
+        self._put(
+            Outgoing(
+                record.value,
+                record.key,
+                None,
+                self._partition,
+                callback,
+                sequence_id,
+                self._marks,
+                lambda: self._stamp(record, part),
+                record.headers[1:],
+            )
+        )
 
     def refuse(self, asked: Any, code: ServerError, reason: str) -> None:
         _Sent(self, asked.sequence_id, None).refused(code, reason)
@@ -198,7 +262,7 @@ class WireProducer:
         return stamp
 
     def _first(
-        self, record: EntryRecord, txn: TxnId | None, part: ClientTransaction | None
+        self, records: Sequence[tuple[int, EntryRecord]], txn: TxnId | None, part: ClientTransaction | None
     ) -> Callable[[], None] | None:
         """Putting on record, once, that readers of the topic have to look at headers, and to put chunks together; and
         registering the partition with a transaction whose client has not."""
@@ -206,24 +270,25 @@ class WireProducer:
             self._markers_recorded and part is not None and part.has_registered(self._registered_name, self._partition)
         ):
             return partial(self._take_part, txn)
-        names = {name for name, _ in record.headers}
-        chunks = CHUNK in names
-        needed = int(chunks) if record.value is None or names & _MORE else _PLAIN
-        if self._recorded >= needed:
+        needed = _PLAIN
+        for _, record in records:
+            needed |= _needed_of(record)
+        if not needed & ~self._recorded:
             return None
 
         def put_on_record() -> None:
-            self._outlet.admitted.more_than_plain(chunks=chunks)
-            self._recorded = max(self._recorded, chunks)
+            self._outlet.admitted.more_than_plain(chunks=bool(needed & _CHUNKS), raw=bool(needed & _RAW))
+            self._recorded |= needed
 
         return put_on_record
 
-    def _look_first(self, sequence_id: int, txn: TxnId | None) -> Callable[[], None] | None:
-        """Looking whether the message is stored already, where deduplication has to ask Kafka for that."""
+    def _look_first(self, records: Sequence[tuple[int, EntryRecord]], txn: TxnId | None) -> Callable[[], None] | None:
+        """Looking whether a message is stored already, where deduplication has to ask Kafka for that."""
         deduplication = self._outlet.admitted.deduplication
-        if not deduplication.has_to_look(self._partition, sequence_id, txn):
-            return None
-        return partial(deduplication.look, self._partition, sequence_id, txn)
+        for sequence_id, _ in records:
+            if deduplication.has_to_look(self._partition, sequence_id, txn):
+                return partial(deduplication.look, self._partition, sequence_id, txn)
+        return None
 
     def _take_part(self, txn: TxnId) -> None:
         if not self._topic.name.is_persistent:
@@ -234,8 +299,9 @@ class WireProducer:
         deadline = Deadline.after(_OPERATION_S)
         self._transactions.part(txn, deadline).register_partition(self._registered_name, self._partition, deadline)
 
-    def _record(self, asked: Any, entry: bytes) -> tuple[EntryRecord, TxnId | None]:
-        """The record, and the transaction that it is of: that of the command, or else of the metadata."""
+    def _records(self, asked: Any, entry: bytes) -> tuple[list[tuple[int, EntryRecord]], TxnId | None]:
+        """The records with their sequence ids, and the transaction that they are of: that of the command, or else of
+        the metadata."""
         said, payload, _ = read_entry(entry)
         metadata = decode_metadata(said)
         metadata.producer_name = self.sender.name
@@ -245,7 +311,13 @@ class WireProducer:
         txn = txn_of(asked) if named else txn_of_metadata(metadata)
         if txn is not None:
             metadata.txn_most, metadata.txn_least = txn
-        return record_of(metadata, payload, epoch=self._epoch, now_ms=self._node.clock.now_ms()), txn
+        now_ms = self._node.clock.now_ms()
+        messages = self._native.messages(metadata, payload, deduplicated=self._outlet.deduplicates)
+        if len(messages) == 1:  # under the command's id: that is what its client knows of
+            return [(asked.sequence_id, record_of(*messages[0], epoch=self._epoch, now_ms=now_ms))], txn
+        return [
+            (said.sequence_id or 0, record_of(said, body, epoch=self._epoch, now_ms=now_ms)) for said, body in messages
+        ], txn
 
     def _look_at_key(self, scheme: KeyScheme, key: bytes) -> None:
         """What the client chooses partitions by is put on record with the topic, which may have another one."""
@@ -262,38 +334,49 @@ class WireProducer:
         except AlreadyClosed:
             return
 
-    def follow_backlog(self, exceeded: BacklogExceeded | None) -> None:
-        """As in Pulsar its client is sent away when the quota is exceeded, and let in again when there is room."""
-        if exceeded is not None and not self.sender.outlet.closed:
+    def follow_policies(self, policies: ToldToProducers, deadline: Deadline) -> None:
+        """As in Pulsar its client is sent away when the backlog quota is exceeded, and let in again when there is room.
+        Raises LayerError."""
+        if policies.backlog_exceeded is not None and not self.sender.outlet.closed:
             self._lost()
+        self.sender.follow_deduplication(policies.deduplication, deadline)
+        self._native.follow(policies.entry_format, deadline)
 
-    def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None:
-        self.sender.follow_deduplication(wanted, deadline)
-
-    def thrown_out(self) -> None:
+    def thrown_out(self, records: int) -> None:
         """A message is answered by the producer's end, as in Pulsar: its client learns why when it opens it anew."""
-        self.answered()
+        self.answered(records)
         self._lost()
 
-    def tell(self, answer: bytes) -> None:
+    def tell(self, answer: bytes, records: int) -> None:
         self._frames.send((answer,))
-        self.answered()
+        self.answered(records)
+
+
+def _needed_of(record: EntryRecord) -> int:
+    """What readers of the topic have to be told of before this record."""
+    names = {name for name, _ in record.headers}
+    if record.value is not None and not names & _LOOKED_AT:
+        return _PLAIN
+    return _MORE | (_CHUNKS if CHUNK in names else 0) | (_RAW if BATCH in names else 0)
 
 
 class _Sent(OwnCallback):
     """The callback of one entry that was sent."""
 
-    __slots__ = ("_producer", "_sequence_id", "highest_sequence_id", "part")
+    __slots__ = ("_producer", "_sequence_id", "highest_sequence_id", "part", "records")
 
     waited_for = False
     part: ClientTransaction | None
     """The transaction that it is an operation of, until it is answered."""
+    records: int
+    """How many it became."""
 
     def __init__(self, producer: WireProducer, sequence_id: int, highest: int | None) -> None:
         self._producer = producer
         self._sequence_id = sequence_id
         self.highest_sequence_id = highest
         self.part = None
+        self.records = 1
 
     def __call__(self, result: Result, message_id: NativeMessageId) -> None:
         if result is Result.ProducerFenced:
@@ -335,13 +418,80 @@ class _Sent(OwnCallback):
 
     def _tell(self, answer: bytes) -> None:
         self._end_operation()  # first: who has heard of it may end the transaction
-        self._producer.tell(answer)
+        self._producer.tell(answer, self.records)
 
     def _thrown_out(self) -> None:
         self._end_operation()
-        self._producer.thrown_out()
+        self._producer.thrown_out(self.records)
 
     def _end_operation(self) -> None:
         part, self.part = self.part, None
         if part is not None:
             part.end_operation()
+
+
+class _Together:
+    """The records of an entry that was taken apart: its client hears once, when all were answered. Thread-safe.
+
+    The receipt has the id of the first one that is known. So what a client names by it (each message of its batch has
+    this id, and an index) begins before any of them, and nothing is passed over.
+    """
+
+    def __init__(self, sent: _Sent, count: int) -> None:
+        self.sent = sent
+        self._left = count
+        self._first: tuple[int, NativeMessageId] | None = None
+        self._failure: Callable[[], None] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def failed(self) -> bool:
+        return self._failure is not None
+
+    def stored(self, at: int, message_id: NativeMessageId) -> None:
+        """The id of a message that was stored before is not known."""
+        with self._lock:
+            if message_id.entry_id() >= 0 and (self._first is None or at < self._first[0]):
+                self._first = at, message_id
+        self.answered(1)
+
+    def refused(self, reason: tuple[ServerError, str], records: int) -> None:
+        self.fail(partial(self.sent.refused, *reason), records)
+
+    def fail(self, answer: Callable[[], None], records: int = 1) -> None:
+        """So many are not stored, and the first one's failure is the answer."""
+        with self._lock:
+            self._failure = self._failure or answer
+        self.answered(records)
+
+    def answered(self, records: int) -> None:
+        """So many more were answered."""
+        with self._lock:
+            self._left -= records
+            if self._left:
+                return
+        if self._failure is not None:
+            self._failure()
+        else:
+            self.sent(Result.Ok, NO_ID if self._first is None else self._first[1])
+
+
+class _OneOf(OwnCallback):
+    """The callback of one record of several."""
+
+    __slots__ = ("_at", "_together")
+
+    waited_for = False
+
+    def __init__(self, together: _Together, at: int) -> None:
+        self._together = together
+        self._at = at
+
+    def __call__(self, result: Result, message_id: NativeMessageId) -> None:
+        if result is Result.Ok:
+            self._together.stored(self._at, message_id)
+        else:
+            self._together.fail(partial(self._together.sent, result, message_id))
+
+    def fail(self, failure: PulsarException) -> None:
+        self._together.fail(partial(self._together.sent.fail, failure))

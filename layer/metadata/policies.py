@@ -253,6 +253,17 @@ LEDGER_MAX_ENTRIES: Final = Policy(
     minimum=1,
 )
 
+RAW: Final = "raw"
+NATIVE: Final = "native"
+ENTRY_FORMAT: Final = Policy(
+    "entry_format",
+    str,
+    RAW,
+    "a gateway stores what Pulsar's clients batch or compress as it comes (raw), or as messages that any Kafka client "
+    "reads (native)",
+    choices=(RAW, NATIVE),
+)
+
 REPLICATION_CLUSTERS: Final = Policy(
     "replication_clusters",
     list,

@@ -46,7 +46,7 @@ from pulsar_on_kafka.mapping.state.state_topics import (
 from pulsar_on_kafka.metadata.clusters import REGISTRY_KEYS, Clusters
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.namespaces import NAMESPACE_KEYS, Namespaces
-from pulsar_on_kafka.metadata.policies import DEDUPLICATION, Policy, applied
+from pulsar_on_kafka.metadata.policies import DEDUPLICATION, ENTRY_FORMAT, Policy, applied
 from pulsar_on_kafka.metadata.producers.registry import ProducerRegistry
 from pulsar_on_kafka.metadata.steps import IMPORT_KEYS, MIGRATION_KEYS, Imports, Migrations
 from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
@@ -81,6 +81,7 @@ FETCH_QUEUE_KBYTES: Final = 16 * 1024
 class ToldToProducers(NamedTuple):
     deduplication: bool
     backlog_exceeded: BacklogExceeded | None
+    entry_format: str
 
 
 class Services:
@@ -223,9 +224,11 @@ class Services:
         for topic, record in records.items():
             own: Mapping[str, Any] = {} if record is None else record.policies
             exceeded = None if record is None else record.backlog_exceeded
+            inherited = theirs[topic.namespace_name]
             told[topic] = ToldToProducers(
-                applied(DEDUPLICATION, own, theirs[topic.namespace_name]),
+                applied(DEDUPLICATION, own, inherited),
                 exceeded if exceeded is not None and exceeded.until_ms > now_ms else None,
+                applied(ENTRY_FORMAT, own, inherited),
             )
         return told
 

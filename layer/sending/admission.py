@@ -105,13 +105,13 @@ class Admission:
         self._introduce(sender, membership, wants)
         return sender
 
-    def _more_than_plain(self, *, chunks: bool = False, markers: bool = False) -> None:
+    def _more_than_plain(self, *, chunks: bool = False, markers: bool = False, raw: bool = False) -> None:
         producers = self._node.producers
         with pulsar_errors():
             if markers:
                 producers.marked(self.topic, self._deadline())
             else:
-                producers.more_than_plain(self.topic, self._deadline(), chunks=chunks)
+                producers.more_than_plain(self.topic, self._deadline(), chunks=chunks, raw=raw)
 
     def _begin_deduplication(self, admitted: Admitted, *, wanted: bool) -> None:
         deduplication = admitted.deduplication

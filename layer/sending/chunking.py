@@ -33,7 +33,7 @@ FRAMING_BYTES: Final = 1024
 """Room for what Kafka puts around key, value and headers of one record."""
 _PER_HEADER_BYTES: Final = 10
 _CHUNK_HEADER_BYTES: Final = 160
-_KEY_AND_HEADERS_BYTES: Final = 64 * 1024
+KEY_AND_HEADERS_BYTES: Final = 64 * 1024
 _LONGEST_NAME_IN_UUID: Final = 60
 
 
@@ -118,7 +118,7 @@ class Chunking:
 
     def __init__(self, outlet: Outlet[SendsInFlight], record_bytes: int) -> None:
         """`record_bytes`: see `record_limit`."""
-        self.whole_bytes = max(0, record_bytes - _KEY_AND_HEADERS_BYTES)
+        self.whole_bytes = max(0, record_bytes - KEY_AND_HEADERS_BYTES)
         """Below it every message whose key and headers are not huge fits into one record."""
         self._outlet = outlet
         self._record_bytes = record_bytes

@@ -50,9 +50,10 @@ _InFlight = TypeVar("_InFlight", bound=SendsInFlight)
 class OnRecord(Protocol):
     """Puts on record that readers of the topic need headers (see `ProducerClaims.plain`)."""
 
-    def __call__(self, *, chunks: bool = False, markers: bool = False) -> None:
-        """`chunks`: and that they have to put chunks together; `markers`: only that markers lie among the messages.
-        Costs nothing the second time. Raises PulsarException."""
+    def __call__(self, *, chunks: bool = False, markers: bool = False, raw: bool = False) -> None:
+        """`chunks`: and that they have to put chunks together; `raw`: and that some are as a client of Pulsar's batched
+        or compressed them; `markers`: only that markers lie among the messages. Costs nothing the second time. Raises
+        PulsarException."""
 
 
 @dataclass(frozen=True, slots=True)

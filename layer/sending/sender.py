@@ -13,6 +13,7 @@ from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.crypto.encryptor import Sealer
 from pulsar_on_kafka.exceptions import Timeout
 from pulsar_on_kafka.mapping.routing.key_hashes import KeyHash
+from pulsar_on_kafka.node.services import ToldToProducers
 from pulsar_on_kafka.sending.batches import BatchesInFlight
 from pulsar_on_kafka.sending.batching import Batching, BatchingOptions
 from pulsar_on_kafka.sending.chunking import Chunking
@@ -181,6 +182,11 @@ class Sender:
             deduplication.open(range(known, partitions), deadline)
         self.way.grow(partitions)
         self._routing.partitions = partitions
+
+    def follow_policies(self, policies: ToldToProducers, deadline: Deadline) -> None:
+        """For a policy watch. Raises as `follow_deduplication`."""
+        self.follow_backlog(policies.backlog_exceeded)
+        self.follow_deduplication(policies.deduplication, deadline)
 
     def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None:
         """The policy's value is `wanted`. For a policy watch.

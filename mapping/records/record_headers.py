@@ -74,6 +74,14 @@ class PayloadFormat(IntEnum):
     PULSAR_MESSAGE = 3
 
 
+_RAW: Final = (b"%d:" % PayloadFormat.PULSAR_BATCH, b"%d:" % PayloadFormat.PULSAR_MESSAGE)
+
+
+def is_raw(headers: Iterable[tuple[str, bytes | None]]) -> bool:
+    """The value is as a client of Pulsar's batched or compressed it."""
+    return any(name == BATCH and (value or b"").startswith(_RAW) for name, value in headers)
+
+
 class MarkerType(str, Enum):
     """A marker's type is what a record without payload says. Source: Pulsar's MarkerType."""
 

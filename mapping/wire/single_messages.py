@@ -24,7 +24,7 @@ from pulsar_on_kafka.mapping.records.batch_entry import BatchMessage
 from pulsar_on_kafka.mapping.wire.key_values import decode_key_value
 
 _PROPERTY, _PARTITION_KEY, _PAYLOAD_SIZE, _EVENT_TIME, _IN_BASE64 = 1, 2, 3, 5, 6
-_ORDERING_KEY, _SEQUENCE_ID, _NULL_VALUE = 7, 8, 9
+_ORDERING_KEY, _SEQUENCE_ID, _NULL_VALUE, _NULL_KEY = 7, 8, 9, 10
 _MAX_PAYLOAD_BYTES: Final = 2**31 - 1
 _NOTHING: Final[Mapping[str, str]] = {}
 _NO_STRINGS: Final[Mapping[int, bytes]] = {}
@@ -47,6 +47,8 @@ class SingleMessage(NamedTuple):
     ordering_key: bytes | None = None
     event_time_ms: int = 0
     sequence_id: int | None = None
+    has_null_key: bool = False
+    """It says that its partition key is null."""
 
 
 class PulsarBatch:
@@ -126,6 +128,7 @@ def decode_batch(payload: bytes, messages: int) -> list[SingleMessage]:
                 strings.get(_ORDERING_KEY),
                 numbers.get(_EVENT_TIME, 0),
                 numbers.get(_SEQUENCE_ID),
+                bool(numbers.get(_NULL_KEY)),
             )
         )
     return found

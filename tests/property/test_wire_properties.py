@@ -209,6 +209,7 @@ def test_any_bytes_are_read_or_corrupt(noise: bytes, sent: PulsarMetadata, count
             read_entry(each)
         with suppress(CorruptRecord):
             assert len(decode_batch(each, count)) == count
+        DECODERS["pulsar messages"](bytes([count]) + each)
         with suppress(CorruptRecord):
             found = decode_metadata(each)
             with suppress(MappingError):

@@ -11,16 +11,20 @@ from confluent_kafka import Producer
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.message_record import Headers
-from pulsar_on_kafka.mapping.wire.entries import read_entry
+from pulsar_on_kafka.mapping.wire.entries import MOST_ENTRY_BYTES, read_entry
 from pulsar_on_kafka.mapping.wire.message_metadata import decode_metadata
+from pulsar_on_kafka.mapping.wire.native_messages import NativeMessage, taken_apart
 from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, record_of
 from tests.pulsar_entries import Case, payload_text
 
 EPOCH = 3
 
 
-def records_of(case: Case, txn: TxnId | None = None, now_ms: int | None = None) -> list[EntryRecord]:
-    """The records of a case, written at that time (None: when it was sent), in `txn` instead of its own transaction."""
+def records_of(
+    case: Case, txn: TxnId | None = None, now_ms: int | None = None, *, native: bool = False
+) -> list[EntryRecord]:
+    """The records of a case, written at that time (None: when it was sent), in `txn` instead of its own transaction.
+    `native`: with one of its own for each message, as far as that can be."""
     found = []
     for data in case.entries:
         entry = read_entry(data)
@@ -30,7 +34,9 @@ def records_of(case: Case, txn: TxnId | None = None, now_ms: int | None = None) 
             raise AssertionError(f"{case}: {error}") from error
         metadata.txn_most, metadata.txn_least = (None, None) if txn is None else txn
         written_ms = metadata.publish_time_ms or 0 if now_ms is None else now_ms
-        found.append(record_of(metadata, entry.payload, epoch=EPOCH, now_ms=written_ms))
+        apart = taken_apart(metadata, entry.payload, MOST_ENTRY_BYTES) if native else None
+        for said, payload in apart or [NativeMessage(metadata, entry.payload)]:
+            found.append(record_of(said, payload, epoch=EPOCH, now_ms=written_ms))
     return found
 
 

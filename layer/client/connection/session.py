@@ -16,9 +16,9 @@ from pulsar_on_kafka.client.connection.listener import ListenerThreads
 from pulsar_on_kafka.client.values.stats_log import StatsLine, StatsLog
 from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, InvalidConfiguration
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node, acquire, release
+from pulsar_on_kafka.node.services import ToldToProducers
 from pulsar_on_kafka.node.standing_in import LOOK_S
 from pulsar_on_kafka.sending.arguments import check_range
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
@@ -44,8 +44,8 @@ class Grows(Protocol):
 class FollowsPolicies(Protocol):
     """A producer that hears of its topic's policies."""
 
-    def follow_backlog(self, exceeded: BacklogExceeded | None) -> None: ...
-    def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None: ...
+    def follow_policies(self, policies: ToldToProducers, deadline: Deadline) -> None:
+        """Raises LayerError: not possible now; called again."""
 
 
 class FollowsTopic(Grows, FollowsPolicies, Protocol):
@@ -117,8 +117,7 @@ def tell_policies(
     for user, topic in watched:
         wanted = told[topic.name.base]
         try:
-            user.follow_backlog(wanted.backlog_exceeded)
-            user.follow_deduplication(wanted.deduplication, deadline())
+            user.follow_policies(wanted, deadline())
         except errors.LayerError as failure:  # tried again with the next look
             _log.warning("topic=%s a producer cannot follow its policies yet: %s", topic.name, failure)
 

@@ -105,7 +105,7 @@ class ProducerRegistry:
                 topic, lambda state: question(state.replicators.get(topic, _NO_REPLICATORS)), deadline
             ),
         )  # fmt: skip
-        self._taken_back: set[tuple[str, int, tuple[str, ...]]] = set()
+        self._noted: set[tuple[str, int, tuple[str, ...]]] = set()
         """What is known to be on record, by topic and life."""
         """Topics, their lives, and whether for chunks, too, that are known to need a look at headers."""
         self._to_clean: dict[str, Topic] = {}
@@ -220,24 +220,24 @@ class ProducerRegistry:
             self._entities.update(membership.topic, raised, deadline)
             membership.claim = claim[0]
 
-    def more_than_plain(self, topic: Topic, deadline: Deadline, *, chunks: bool = False) -> None:
+    def more_than_plain(self, topic: Topic, deadline: Deadline, *, chunks: bool = False, raw: bool = False) -> None:
         """Have it on record, before the first such record is sent, that those who read the topic need headers (see
-        `ProducerClaims.plain`), and with `chunks` that some messages are to be put together (`unchunked`). Asks nothing
-        once that is known.
+        `ProducerClaims.plain`), with `chunks` that some messages are to be put together (`unchunked`), and with `raw`
+        that some are as a client of Pulsar's batched or compressed them. Asks nothing once that is known.
 
         Raises:
             StoreError: it is not known to be on record.
         """
-        self._take_back(topic, ("plain", "unchunked") if chunks else ("plain",), deadline)
+        self._note(topic, ("plain", *(["unchunked"] if chunks else []), *(["raw"] if raw else [])), deadline)
 
     def marked(self, topic: Topic, deadline: Deadline) -> None:
         """Likewise, before the first message of a transaction is sent, that markers may lie among the messages (see
         `ProducerClaims.unmarked`). Raises StoreError."""
-        self._take_back(topic, ("unmarked",), deadline)
+        self._note(topic, ("unmarked",), deadline)
 
-    def _take_back(self, topic: Topic, what: tuple[str, ...], deadline: Deadline) -> None:
+    def _note(self, topic: Topic, what: tuple[str, ...], deadline: Deadline) -> None:
         place, life = str(topic.name), topic.layout.incarnation
-        if (place, life, what) in self._taken_back:
+        if (place, life, what) in self._noted:
             return
 
         def told(current: Versioned | None) -> bytes | None:
@@ -249,11 +249,12 @@ class ProducerRegistry:
                 plain=claims.plain and "plain" not in what,
                 unchunked=claims.unchunked and "unchunked" not in what,
                 unmarked=claims.unmarked and "unmarked" not in what,
+                raw=claims.raw or "raw" in what,
             )
             return None if left == known else encode_claims(left)
 
         self._entities.update(place, told, deadline)
-        self._taken_back.add((place, life, what))
+        self._noted.add((place, life, what))
 
     def leave(self, membership: Membership, deadline: Deadline) -> None:
         with self._lock:

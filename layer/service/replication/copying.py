@@ -7,7 +7,7 @@ Source: Pulsar's `GeoPersistentReplicator`. Decision: mapping/decisions/0017.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.records import packed_headers_of
@@ -17,6 +17,7 @@ from pulsar_on_kafka.mapping.records.message_record import decode_headers
 from pulsar_on_kafka.mapping.records.original_position import original_suffix
 from pulsar_on_kafka.mapping.records.record_headers import (
     ALONE,
+    BATCH,
     CHUNK,
     FENCE,
     MARKER,
@@ -27,6 +28,7 @@ from pulsar_on_kafka.mapping.records.record_headers import (
     REPLICATED_FROM,
     SCHEMA_VERSION,
     TXN,
+    is_raw,
     unpack,
 )
 from pulsar_on_kafka.mapping.records.subscription_markers import is_carried
@@ -37,7 +39,7 @@ from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 Headers = list[tuple[str, bytes | None]]
 
 _CONCERNS_US: Final = frozenset(
-    {MARKER, REPLICATED_FROM, REPLICATE_TO, SCHEMA_VERSION, FENCE, TXN, CHUNK, ORIGINAL_ID, PUBLISH_TIME}
+    {MARKER, REPLICATED_FROM, REPLICATE_TO, SCHEMA_VERSION, FENCE, TXN, CHUNK, BATCH, ORIGINAL_ID, PUBLISH_TIME}
 )
 _ALONE: Final = ALONE[0]
 _NOT_COPIED: Final = frozenset({FENCE, TXN, ORIGINAL_ID, PUBLISH_TIME})
@@ -46,9 +48,14 @@ _WHATEVER_IT_IS: Final = SchemaPolicies(CompatibilityStrategy.ALWAYS_COMPATIBLE)
 """It was accepted where the message was sent. Source: Pulsar's replicator registers schemas without a check, too."""
 
 
+class Met(Protocol):
+    def __call__(self, *, chunk: bool, raw: bool) -> None:
+        """A record is a chunk of a message, or as a client of Pulsar's batched or compressed it."""
+
+
 class Copying:
     """The copies of one partition's records, by one owner of its replicator. `target_version` gives the target's
-    version of a schema, by the header that names the source's; `chunk_met` is told before the first chunk is copied."""
+    version of a schema, by the header that names the source's; `met` is told before what it names is copied."""
 
     def __init__(
         self,
@@ -58,13 +65,13 @@ class Copying:
         incarnation: int,
         epoch: int,
         target_version: Callable[[bytes], bytes],
-        chunk_met: Callable[[], None],
+        met: Met,
     ) -> None:
         self._target = target
         self._origin = (REPLICATED_FROM, origin.encode("utf-8"))
         self._suffix = original_suffix(partition, incarnation, epoch)
         self._target_version = target_version
-        self._chunk_met = chunk_met
+        self._met = met
 
     def headers_of(self, records: Iterable[Any]) -> Iterator[Headers | None]:
         """For each record those of its copy; None for what is not copied: markers (but for those that clusters
@@ -100,8 +107,9 @@ class Copying:
                 wanted = decode_headers([each for each in headers if each[0] == REPLICATE_TO]).replicate_to
                 if wanted is not None and self._target not in wanted:
                     return None
-            if CHUNK in ours:
-                self._chunk_met()
+            chunk, raw = CHUNK in ours, BATCH in ours and is_raw(headers)
+            if chunk or raw:
+                self._met(chunk=chunk, raw=raw)
             return self._copies(headers)
         return headers
 

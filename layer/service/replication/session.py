@@ -262,15 +262,16 @@ class ReplicatorSession:
         self._commit(waiting, Deadline.after(_STORE_S))
         for partition, lane in waiting.items():
             copying = Copying(
-                self._origin, self._cluster, partition, life, lane.cursor.epoch, self._schemas.version, self._chunk_met
+                self._origin, self._cluster, partition, life, lane.cursor.epoch, self._schemas.version, self._met
             )
             position = lane.begin(copying, found[partition])
             self._consumer.resume([partition])
             self._consumer.seek(partition, position)
             _log.info("replicator=%s[%d] copies from offset %d on", self._name, partition, position)
 
-    def _chunk_met(self) -> None:
-        self._target.node.producers.more_than_plain(self._target.topic, Deadline.after(_TARGET_S), chunks=True)
+    def _met(self, *, chunk: bool, raw: bool) -> None:
+        deadline = Deadline.after(_TARGET_S)
+        self._target.node.producers.more_than_plain(self._target.topic, deadline, chunks=chunk, raw=raw)
 
     def _on_revoked(self, partitions: list[int]) -> None:
         """Let what is under way arrive, for five seconds; then save for the next owner."""

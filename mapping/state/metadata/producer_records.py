@@ -61,6 +61,9 @@ class ProducerClaims:
 
     `hashing_schemes`: what chose the partitions of keyed messages (`mapping.routing.key_hashes`), the first one first;
     of a topic with partitions, as far as it is known. More than one: a key may lie in two partitions.
+
+    `raw`: some record may be as a client of Pulsar's batched or compressed it (`PayloadFormat`), put on record before
+    the first one is sent. A process of version 0.2.0 forgets it when it changes the claims.
     """
 
     topic: str
@@ -72,6 +75,7 @@ class ProducerClaims:
     unchunked: bool = False
     unmarked: bool = False
     hashing_schemes: tuple[str, ...] = ()
+    raw: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,3 +113,25 @@ def test_chunks_are_announced_apart_from_everything_else() -> None:
     two.more_than_plain(bound, NEVER)
     assert unchunked(), "what others wrote before is no chunk"
     one.close(NEVER)
+
+
+def test_what_clients_of_pulsar_s_batch_is_announced_and_stays_so_for_a_life() -> None:
+    log = MemoryStateLog()
+
+    def said() -> tuple[bool, bool, bool]:
+        claims = registry(log).claims_of(str(TOPIC.name), NEVER)
+        return claims.raw, claims.plain, claims.unchunked
+
+    one, two = registry(log), registry(log)
+    one.join(TOPIC, "a", AccessMode.SHARED, NEVER)
+    assert said() == (False, True, True)
+    two.more_than_plain(TOPIC, NEVER)
+    assert said() == (False, False, True)
+    two.more_than_plain(TOPIC, NEVER, raw=True)
+    assert said() == (True, False, True)
+    one.more_than_plain(TOPIC, NEVER, chunks=True)
+    one.join(TOPIC, "b", AccessMode.SHARED, NEVER)
+    assert said() == (True, False, False)
+    one.join(replace(TOPIC, layout=LedgerLayout(8)), "a", AccessMode.SHARED, NEVER)
+    assert said() == (False, True, True), "another life"
+    one.close(NEVER)

@@ -44,13 +44,13 @@ def copy_of(copying: Copying, record: Record) -> Headers | None:
 
 
 @pytest.fixture
-def chunks() -> list[str]:
+def met() -> list[dict[str, bool]]:
     return []
 
 
 @pytest.fixture
-def copying(chunks: list[str]) -> Copying:
-    return Copying("eu", "us", 3, 11, 5, lambda version: bytes(reversed(version)), lambda: chunks.append("met"))
+def copying(met: list[dict[str, bool]]) -> Copying:
+    return Copying("eu", "us", 3, 11, 5, lambda version: bytes(reversed(version)), lambda **told: met.append(told))
 
 
 def test_a_plain_kafka_record_gets_its_origin(copying: Copying) -> None:
@@ -60,7 +60,9 @@ def test_a_plain_kafka_record_gets_its_origin(copying: Copying) -> None:
     )  # fmt: skip
 
 
-def test_what_consumers_see_stays_and_what_is_the_origins_own_goes(copying: Copying, chunks: list[str]) -> None:
+def test_what_consumers_see_stays_and_what_is_the_origins_own_goes(
+    copying: Copying, met: list[dict[str, bool]]
+) -> None:
     metadata = MessageMetadata(
         properties={"a": "b", "__pulsar.x": "y"}, event_time_ms=1, deliver_at_ms=2, ordering_key=b"o",
         schema_version=bytes(range(8)), txn=TxnId(1, 2), chunk=ChunkInfo(0, 2, 9, "u"), replicate_to=("us",),
@@ -75,7 +77,19 @@ def test_what_consumers_see_stays_and_what_is_the_origins_own_goes(copying: Copy
     assert (said.batch, said.compression, said.pulsar_fields) == (metadata.batch, metadata.compression, b"kept")
     assert said.txn is None
     assert names.FENCE not in dict(copy_of(copying, Record(headers)) or ())
-    assert chunks == ["met", "met"]
+    assert met == [{"chunk": True, "raw": True}] * 2
+
+
+def test_what_readers_of_the_copies_have_to_know_is_told_first(copying: Copying, met: list[dict[str, bool]]) -> None:
+    for headers in (
+        MessageMetadata(properties={"a": "b"}),
+        MessageMetadata(batch=BatchInfo(1, 3)),
+        MessageMetadata(batch=BatchInfo(2, 3)),
+        MessageMetadata(batch=BatchInfo(3, 1), compression=CompressionInfo(Codec.ZSTD, 9)),
+        MessageMetadata(chunk=ChunkInfo(0, 2, 9, "u")),
+    ):
+        copy_of(copying, Record(encode_headers(headers)))
+    assert met == [{"chunk": False, "raw": True}] * 2 + [{"chunk": True, "raw": False}]
 
 
 @pytest.mark.parametrize(

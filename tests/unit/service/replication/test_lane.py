@@ -82,7 +82,7 @@ class RefusingTheSecond(Sending):
 def lane_at(copied: Copied) -> Lane:
     cursor = ReplicationCursor(IDENTITY, Recovered(CursorState(0, 100), None, "start"))
     lane = Lane(0, cursor, "k", lambda _: (), lambda _: cast("Any", None))
-    lane.begin(Copying("eu", "us", 0, 1, cursor.epoch, lambda version: version, lambda: None), copied)
+    lane.begin(Copying("eu", "us", 0, 1, cursor.epoch, lambda version: version, lambda **_: None), copied)
     return lane
 
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_handed_over_ends_what_is_done_though_more_was_let_go() -
     def version(_header: bytes) -> bytes:
         raise errors.ConnectFailed("nobody answers")
 
-    lane.copying = Copying("eu", "us", 0, 1, lane.cursor.epoch, version, lambda: None)
+    lane.copying = Copying("eu", "us", 0, 1, lane.cursor.epoch, version, lambda **_: None)
     records = [Record(0), WithSchema(4), Record(5)]
     with pytest.raises(errors.ConnectFailed):
         lane.send(records, cast("Any", sending))

@@ -11,6 +11,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, COMPRESSION
 from pulsar_on_kafka.mapping.records.stored_sequence import stored_sequence
 from pulsar_on_kafka.mapping.wire.entries import read_entry, write_entry
 from pulsar_on_kafka.mapping.wire.message_metadata import decode_metadata, encode_metadata
@@ -18,7 +19,7 @@ from pulsar_on_kafka.mapping.wire.stored_entries import metadata_of
 from pulsar_on_kafka.subscriptions.records.batches import messages_of
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.readable import ReaderChunks
-from tests.pulsar_entries import Case, cases, private_key
+from tests.pulsar_entries import Case, cases, payload_text, private_key
 from tests.pulsar_entries.stored import PlacedRecord, differences, records_of
 
 CASES = cases()
@@ -39,8 +40,8 @@ def an_endpoint(
     return Endpoint("reader", 1000, delivery_type=Message, unsealing=unsealing)
 
 
-def read(case: Case, endpoint: Endpoint) -> list[Any]:
-    placed = [PlacedRecord(record, offset) for offset, record in enumerate(records_of(case))]
+def read(case: Case, endpoint: Endpoint, *, native: bool = False) -> list[Any]:
+    placed = [PlacedRecord(record, offset) for offset, record in enumerate(records_of(case, native=native))]
     slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 50_000))
     chunks = ReaderChunks("reader", lambda *_: {}, lambda: 0.0)
     return list(messages_of(chunks.together(0, placed), endpoint.feed(slot), None))
@@ -65,6 +66,22 @@ def test_it_reads_as_the_official_client_read_it(case: Case, keys: pulsar.Crypto
         if context is not None:
             codec = case.name.split()[1]
             assert (context.compression_type().name, context.is_decryption_failed()) == (codec, False)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_taken_apart_it_reads_the_same_from_a_record_for_each_message(case: Case, keys: pulsar.CryptoKeyReader) -> None:
+    records = records_of(case, native=True)
+    if "encrypted" in case.name or "chunks" in case.name:
+        assert records == records_of(case), "it stays as it came"
+        return
+    alone = Case(case.name, [], [told | {"batch_index": -1} for told in case.messages], case.schema)
+    assert not differences(read(case, an_endpoint(keys), native=True), alone)
+    assert [payload_text(record.value) for record in records] == [told["data"] for told in case.messages]
+    for record in records:
+        assert not {BATCH, COMPRESSION}.intersection(name for name, _ in record.headers)
+    ids = [stored_sequence(record.headers, case.name.partition(":")[0].encode()) for record in records]
+    assert all(each is not None and each[0] == each[1] for each in ids)
+    assert len(set(ids)) == len(ids)
 
 
 @pytest.mark.parametrize(

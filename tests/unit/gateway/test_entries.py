@@ -1,0 +1,75 @@
+"""Records as entries of the protocol: a batch of the SDK's is converted once for all that it goes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from pulsar_on_kafka.gateway.entries import NotForPulsarsClients, OutgoingEntries
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.records.batch_entry import BatchMessage, encode_batch
+from pulsar_on_kafka.mapping.records.message_record import Headers
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, ENCRYPTION, PRODUCER
+from pulsar_on_kafka.mapping.wire.entries import read_entry
+from pulsar_on_kafka.mapping.wire.message_metadata import decode_metadata
+from pulsar_on_kafka.mapping.wire.single_messages import decode_batch
+from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord
+from tests.pulsar_entries.stored import PlacedRecord
+
+TOPIC = "persistent://public/default/t"
+
+
+def batched(*texts: bytes, offset: int = 0, time_ms: int = 1000, more: tuple[str, bytes] | None = None) -> PlacedRecord:
+    headers: Headers = [(PRODUCER, b"4:0:p"), (BATCH, b"1:%d" % len(texts)), *([more] if more else [])]
+    value = encode_batch([BatchMessage(each) for each in texts])
+    return PlacedRecord(EntryRecord(None, value, headers, time_ms), offset)
+
+
+def entry(entries: OutgoingEntries, record: PlacedRecord, topic: str = TOPIC, incarnation: int = 7) -> list[bytes]:
+    """The messages of its entry."""
+    (found,) = entries.of(record, record.offset(), topic, incarnation)
+    read = read_entry(found.entry)
+    metadata = decode_metadata(read.metadata)
+    assert metadata.messages == found.size
+    return [each.payload for each in decode_batch(read.payload, found.size)]
+
+
+def test_consumers_and_redeliveries_share_one_conversion() -> None:
+    entries = OutgoingEntries()
+    for _ in range(5):
+        assert entry(entries, batched(b"a", b"b")) == [b"a", b"b"]
+    assert entries.converted == 1
+    assert entry(entries, batched(b"c", offset=1)) == [b"c"]
+    assert entry(entries, batched(b"a", b"b")) == [b"a", b"b"]
+    assert entries.converted == 2
+
+
+def test_another_record_is_never_taken_for_it() -> None:
+    entries = OutgoingEntries()
+    entry(entries, batched(b"a"))
+    assert entry(entries, batched(b"b"), incarnation=8) == [b"b"], "of another life of the topic"
+    assert entry(entries, batched(b"c"), topic=f"{TOPIC}-partition-1") == [b"c"]
+    assert entry(entries, batched(b"d", time_ms=2000)) == [b"d"], "of a topic that lost its end"
+    assert entries.converted == 4
+
+
+def test_it_holds_so_many_bytes_and_the_ones_that_were_asked_for_last() -> None:
+    entries = OutgoingEntries(most_bytes=2_500)
+    for offset in (0, 1, 0, 2):
+        entry(entries, batched(b"x" * 1_000, offset=offset))
+    assert entries.converted == 3
+    entry(entries, batched(b"x" * 1_000, offset=0))
+    assert entries.converted == 3
+    entry(entries, batched(b"x" * 1_000, offset=1))
+    assert entries.converted == 4
+    entry(entries, batched(b"x" * 3_000, offset=3))
+    entry(entries, batched(b"x" * 3_000, offset=3))
+    assert entries.converted == 6, "a larger one is not kept"
+
+
+def test_what_no_client_of_pulsar_s_reads_is_told_apart_from_what_nobody_does() -> None:
+    entries = OutgoingEntries()
+    with pytest.raises(NotForPulsarsClients, match="a batch of the SDK is encrypted"):
+        entry(entries, batched(b"a", more=(ENCRYPTION, b"")))
+    broken = PlacedRecord(EntryRecord(None, b"none", [(PRODUCER, b"4:0:p"), (BATCH, b"1:2")], 0), 0)
+    with pytest.raises(CorruptRecord):
+        entry(entries, broken)
