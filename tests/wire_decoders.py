@@ -25,7 +25,11 @@ _METADATA: Final = PulsarMetadata(
     producer_name="p", sequence_id=5, publish_time_ms=10**12, properties=[(b"a", b"1")], partition_key=b"aGk=",
     in_base64=1, messages=2, compression=2, uncompressed_bytes=30, txn_most=1, txn_least=2, schema_version=bytes(8),
 )  # fmt: skip
-_HEADERS: Final = [value for name, value in vars(record_headers).items() if name.isupper() and name != "PREFIX"]
+_HEADERS: Final = [
+    value
+    for value in vars(record_headers).values()
+    if isinstance(value, str) and value.startswith(record_headers.PREFIX)
+]
 _MOST_HEADERS: Final = 20
 _BATCH: Final = b"\0\0\0\x02\x18\x01a\0\0\0\x0c\x0a\x06\x0a\x01k\x12\x01v\x18\x02\x48\x00bc"
 

@@ -16,6 +16,7 @@ from pulsar_on_kafka.gateway.outgoing import CONGESTED_BYTES
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
 from pulsar_on_kafka.mapping.wire.frames import MOST_FRAME_BYTES, frame
+from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique
 from tests.waiting import until
@@ -268,6 +269,25 @@ def test_ids_of_others_change_nothing(opened: Opened, client: sdk.Client, admin:
     kind, said = wire.hear()
     assert (kind, said.message_id.entryId) == (Type.MESSAGE, ids[0].entry_id())
     assert admin.subscription_stats(theirs, "s").backlog == 1
+
+
+def test_a_message_of_numbers_that_nobody_could_be_told_is_refused(opened: Opened, unique: Unique) -> None:
+    """Its producer would open no more: clients hear of the last sequence id. And who acknowledges a batch has a bit for
+    each message that it says it has."""
+    topic, wire = unique(), opened()
+    fields = {"topic": topic, "producer_id": 1, "producer_name": "p"}
+    wire.ask(Type.PRODUCER, request_id=1, **fields)
+    wire.send(1, 2**63, b"a")
+    batch = PulsarMetadata(producer_name="p", sequence_id=5, publish_time_ms=1, messages=2**31 - 1)
+    wire.send_as(batch, 1, b"a")
+    for expected in ("sequence id is 9223372036854775808, expected up to", "batch of 2147483647 messages in 1 bytes"):
+        kind, refused = wire.hear()
+        assert kind is Type.SEND_ERROR
+        assert expected in refused.message
+    assert wire.ask(Type.PRODUCER, request_id=2, **fields).last_sequence_id == -1
+    wire.send(1, 2**63 - 1, b"a")
+    assert wire.hear()[0] is Type.SEND_RECEIPT
+    assert wire.ask(Type.PRODUCER, request_id=3, **fields).last_sequence_id == 2**63 - 1
 
 
 @pytest.mark.parametrize("cumulative", [0, 1], ids=["individual", "cumulative"])

@@ -65,6 +65,10 @@ class Wire:
         metadata = PulsarMetadata(
             producer_name="wire", sequence_id=sequence_id, publish_time_ms=time.time_ns() // 1_000_000
         )
+        self.send_as(metadata, producer, payload, **fields)
+
+    def send_as(self, metadata: PulsarMetadata, producer: int, payload: bytes, **fields: Any) -> None:
+        sequence_id = metadata.sequence_id
         entry = write_entry(WireEntry(encode_metadata(metadata), payload))
         self.write(frame(command(Type.SEND, producer_id=producer, sequence_id=sequence_id, **fields), entry))
 
