@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from operator import methodcaller
-from typing import Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import unpack
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.mapping.records.message_record import Headers
 
 _log = logging.getLogger(__name__)
 

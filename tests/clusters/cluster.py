@@ -99,7 +99,8 @@ def clusters_of(urls: Mapping[str, str]) -> Iterator[dict[str, Cluster]]:
 
 def refuse_again(consumer: pulsar.Consumer, counts: list[int]) -> None:
     """Refuse the one message that comes, b"poison", as often as there are counts, each time with such a redelivery
-    count; then close."""
+    count; then close. A receiver queue of size 0 keeps it from coming once more between the last refusal and the
+    end, however long these are apart."""
     for count in counts:
         message = consumer.receive(20_000)
         assert (message.data(), message.redelivery_count()) == (b"poison", count)

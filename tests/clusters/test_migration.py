@@ -101,11 +101,12 @@ def test_deliveries_are_counted_on_and_put_off_on_the_next_cluster(clusters: dic
         producer.send(text)
     producer.close()
 
-    def subscribe(cluster: str, delay_ms: int, name: str = topic) -> pulsar.Consumer:
+    def subscribe(cluster: str, delay_ms: int, name: str = topic, queue: int = 1000) -> pulsar.Consumer:
         policy = pulsar.ConsumerDeadLetterPolicy(3, f"{topic}-dead", "dead")
         return clusters[cluster].client.subscribe(
             name, "s", pulsar.ConsumerType.Shared, dead_letter_policy=policy,
             negative_ack_redelivery_delay_ms=delay_ms, initial_position=pulsar.InitialPosition.Earliest,
+            receiver_queue_size=queue,
         )  # fmt: skip
 
     consumer = subscribe("west", 3_600_000)
@@ -116,14 +117,14 @@ def test_deliveries_are_counted_on_and_put_off_on_the_next_cluster(clusters: dic
             consumer.negative_acknowledge(message)
     consumer.flush()
     consumer.close()
-    refuse_again(subscribe("west", 100), [0, 1])
+    refuse_again(subscribe("west", 100, queue=0), [0, 1])
     west.node.migrations.begin(tenant, "west", "east", Deadline.after(PATIENCE_S))
     with clusters["west"].replicating(), clusters["east"].replicating():
         record = west.node.migrations.require(tenant, Deadline.after(PATIENCE_S))
         worker = MigrationWorker(west, west, east, record, PATIENCE_S)
         worker.run(lambda record: None)
         assert worker.switch().step is MigrationStep.SWITCHED
-        refuse_again(subscribe("east", 100), [2])
+        refuse_again(subscribe("east", 100, queue=0), [2])
         assert worker.roll_back().step is MigrationStep.ROLLED_BACK
     consumer = subscribe("west", 100)
     last = consumer.receive(20_000)

@@ -230,7 +230,7 @@ def test_deliveries_are_counted_on_and_put_off_in_another_cluster(sides: tuple[S
         each.make(topic)
         each.admin.set_policy(topic, "replication_clusters", ["west", "east"])
 
-    def subscribe(side: Side, delay_ms: int) -> pulsar.Consumer:
+    def subscribe(side: Side, delay_ms: int, queue: int = 1000) -> pulsar.Consumer:
         return side.client.subscribe(
             topic,
             "s",
@@ -239,6 +239,7 @@ def test_deliveries_are_counted_on_and_put_off_in_another_cluster(sides: tuple[S
             replicate_subscription_state_enabled=True,
             dead_letter_policy=policy,
             negative_ack_redelivery_delay_ms=delay_ms,
+            receiver_queue_size=queue,
         )
 
     east.client.create_producer(topic).send(b"poison")
@@ -250,12 +251,12 @@ def test_deliveries_are_counted_on_and_put_off_in_another_cluster(sides: tuple[S
             consumer.negative_acknowledge(message)
     consumer.flush()
     consumer.close()
-    refuse_again(subscribe(west, AGAIN_MS), [0, 1])
+    refuse_again(subscribe(west, AGAIN_MS, queue=0), [0, 1])
     with west.syncing() as from_west, east.syncing() as from_east:
         settle(from_west, from_east)
         east.copy_from(west, topic)  # what is copied later is known then
         settle(from_west, from_east)
-        refuse_again(subscribe(east, AGAIN_MS), [2])
+        refuse_again(subscribe(east, AGAIN_MS, queue=0), [2])
         settle(from_east, from_west)
         last = subscribe(west, AGAIN_MS)
         message = last.receive(20_000)

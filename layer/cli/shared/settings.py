@@ -226,6 +226,10 @@ def chosen_profile(named: str | None) -> ResolvedProfile | None:
     Raises:
         InvalidOption: it is not there, or the file is not as it should be.
     """
+    from pulsar_on_kafka.client.connection.profile_file import profile_file
+
+    if named is None and not profile_file().exists():
+        return None
     from pulsar_on_kafka.client.connection.profiles import Profiles
 
     profiles = Profiles()
@@ -247,12 +251,13 @@ def read_kafka_config(given: Sequence[str]) -> dict[str, str]:
     Raises:
         typer.BadParameter: neither, or a reserved option (the guarantees rest on those).
     """
-    from pulsar_on_kafka.embedded.settings import parse_properties
     from pulsar_on_kafka.kafka.settings import KafkaSettings
 
     options: dict[str, str] = {}
     for item in given:
         if Path(item).is_file():
+            from pulsar_on_kafka.embedded.settings import parse_properties
+
             try:
                 options.update(parse_properties(Path(item).read_text(encoding="utf-8")))
             except (OSError, UnicodeDecodeError) as error:

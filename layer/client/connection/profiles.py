@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import msgspec
-import platformdirs
 
 from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.client.connection.profile_file import profile_file
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 
 if sys.version_info >= (3, 11):
@@ -34,8 +34,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-CONFIG_VARIABLE: Final = "POK_CONFIG"
-"""The environment's variable that names another file."""
 COMMAND_TIMEOUT_S: Final = 60
 """How long a command may take that tells a secret: it may ask a person."""
 MASK: Final = "***"
@@ -101,7 +99,7 @@ class Profiles:
         Raises:
             InvalidOption: it cannot be read, or is not as it should be; names file, key and what was expected.
         """
-        self.path = path or config_path()
+        self.path = path or profile_file()
         try:
             found = tomllib.loads(self.path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -237,11 +235,6 @@ class ResolvedProfile:
                 shown |= {f"{part}.{key}": _shown(key, value) for key, value in msgspec.structs.asdict(found).items()}
         shown |= {f"kafka.{key}": _shown(key, value) for key, value in profile.kafka.items()}
         return {key: value for key, value in shown.items() if value != ""}
-
-
-def config_path() -> Path:
-    named = os.environ.get(CONFIG_VARIABLE, "")
-    return Path(named) if named else platformdirs.user_config_path("pok", appauthor=False) / "config.toml"
 
 
 def _shown(key: str, value: object) -> object:
