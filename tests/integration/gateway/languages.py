@@ -86,7 +86,12 @@ def _js() -> list[str]:
 
 
 def _java() -> list[str]:
-    return [_compiling_java(), "-Xmx256m", "-cp", f"{pulsar_jars()}/*", str(_PROGRAMS / "java" / "Program.java")]
+    return java_program(_PROGRAMS / "java" / "Program.java")
+
+
+def java_program(source: Path) -> list[str]:
+    """With Pulsar's jars, from its source. Raises Missing."""
+    return [_compiling_java(), "-Xmx256m", "-cp", f"{pulsar_jars()}/*", str(source)]
 
 
 def _compiling_java() -> str:

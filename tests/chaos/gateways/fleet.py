@@ -1,0 +1,184 @@
+"""Two gateways of a fleet in processes of their own, and what official clients do by them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import psutil
+
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.gateway.bundles import BUNDLES, bundle_of, url_of
+from pulsar_on_kafka.gateway.sharing import fleets_group
+from pulsar_on_kafka.metadata.subscriptions.occupants import CLAIM_MS
+from tests.chaos.evidence import Position
+from tests.chaos.outside import Entries, Sampler
+from tests.pid_namespaces import in_own_pid_namespace, program_of
+from tests.steps import Unique
+from tests.waiting import until
+
+
+class GatewayProcess:
+    def __init__(self, log: Path, url: str, fleet: str, *, apart: bool, port: int = 0) -> None:
+        ports = ["--port", str(port), "--http-port", "0"]
+        command = [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", url, "gateway", *ports, "--fleet", fleet]
+        self._made = log, url, fleet
+        self._apart = apart
+        with log.open("w") as said:
+            self._process = subprocess.Popen(
+                in_own_pid_namespace(command) if apart else command, stdout=said, stderr=said
+            )
+        self.address = str(until(lambda: re.search(r"pulsar://\S+:\d+", log.read_text()), log.read_text)[0])
+
+    def successor(self) -> GatewayProcess:
+        """Another process on the same port."""
+        return GatewayProcess(*self._made, apart=self._apart, port=int(self.address.rpartition(":")[2]))
+
+    def send(self, what: signal.Signals) -> None:
+        os.kill(program_of(self._process.pid), what)
+
+    def wait(self) -> int:
+        return self._process.wait(120)
+
+    def end(self) -> None:
+        with suppress(OSError, psutil.Error):  # it is dead
+            self.send(signal.SIGCONT)
+        self._process.kill()
+        self._process.wait(60)
+
+
+class Load(Protocol):
+    """What clients do with one topic. They go on until `finish`, and after it until everything was received."""
+
+    topic: str
+
+    def has_done(self, messages: int, since: float) -> bool:
+        """More than so many since then."""
+
+    def finish(self) -> None:
+        """Produce no more, and consume what is left."""
+
+    def judge(self, since: float, faults: int) -> str:
+        """Nothing is lost, and nothing comes again that may not. Gives the figures; `since` then something failed."""
+
+    def close(self) -> None: ...
+
+
+Loads = Callable[["Fleet"], Sequence[Load]]
+
+
+class Receipt(NamedTuple):
+    """A message that an application received, by the monotonic clock."""
+
+    at: float
+    position: Position
+    text: str
+
+
+def check_none_again(topic: str, sampler: Sampler, received: Iterable[Receipt]) -> None:
+    """Nothing that Kafka showed as acknowledged was received after that."""
+    sampler.close()
+    samples = sampler.samples
+    assert len(samples) > 1
+    ends = [sample.at for sample in samples]
+    states: dict[int, Entries] = {}
+    for when, position, text in received:
+        before = bisect_left(ends, when) - 1
+        if before >= 0:
+            state = states.setdefault(before, samples[before].in_commit())
+            assert not state.has(position), f"{topic}: {text} at {position} was acknowledged"
+
+
+def longest_gap_s(times: Iterable[float], since: float) -> float:
+    """For how long at a time nothing came after that."""
+    return max((after - before for before, after in pairwise([since, *(at for at in times if at > since)])), default=0)
+
+
+class Fleet:
+    """Two gateways, and loads on topics that the first of them serves."""
+
+    def __init__(
+        self,
+        url: str,
+        directory: Path,
+        unique: Unique,
+        loads: Loads,
+        *,
+        apart: bool = False,
+        first_url: str = "",
+    ) -> None:
+        """`first_url`: by which the first one gets to Kafka."""
+        self.bootstrap = url.removeprefix("kafka://")
+        self.directory = directory
+        self.unique = unique
+        self.faults = 0
+        self.name = unique("fleet")
+        with ExitStack() as stack:
+            self.admin = stack.enter_context(AdminClient(url))
+            self.gateways: list[GatewayProcess] = []
+            stack.callback(self._end_gateways)
+            for number, to_kafka in enumerate((first_url or url, url)):
+                self.gateways.append(GatewayProcess(directory / f"gateway-{number}", to_kafka, self.name, apart=apart))
+            until(lambda: len(self.owners()) == BUNDLES and len(set(self.owners().values())) == 2, "both to share")
+            self.address = ",".join(gateway.address for gateway in self.gateways).replace(",pulsar://", ",")
+            self.loads = loads(self)
+            for load in self.loads:
+                stack.callback(load.close)
+            opened = time.monotonic()
+            self.work(200)
+            until(lambda: time.monotonic() - opened > CLAIM_MS / 1000, "the claim to hold by its membership alone")
+            self._stack = stack.pop_all()
+
+    def _end_gateways(self) -> None:
+        for gateway in self.gateways:
+            gateway.end()
+
+    def owners(self) -> dict[int, str]:
+        """By bundle the address of its owner."""
+        group = fleets_group(self.admin.node.settings.instance, self.name)
+        members = self.admin.node.admin.describe_group(group, Deadline.after(60)).members
+        return {bundle: url_of(member.client_id) for member in members for _, bundle in member.assigned}
+
+    def topic(self) -> str:
+        """A new one's name, of the first gateway's share."""
+        owners = self.owners()
+        topic = self.unique()
+        while owners[bundle_of(topic)] != self.gateways[0].address:
+            topic = self.unique()
+        return topic
+
+    def strike(self, gateway: GatewayProcess, what: signal.Signals) -> float:
+        """Give the time of it."""
+        self.faults += 1
+        gateway.send(what)
+        return time.monotonic()
+
+    def replace(self, gateway: GatewayProcess) -> None:
+        """By another process on the same port; it is dead."""
+        self.gateways[self.gateways.index(gateway)] = gateway.successor()
+
+    def work(self, messages: int, since: float = 0.0) -> None:
+        until(lambda: all(load.has_done(messages, since) for load in self.loads), self._who_does_not)
+
+    def _who_does_not(self) -> str:
+        return f"all to be at work: {[(load.topic, load.has_done(0, time.monotonic() - 5)) for load in self.loads]}"
+
+    def judge(self, what: str, since: float) -> None:
+        for load in self.loads:
+            load.finish()
+        for load in self.loads:
+            print(f"{what}: {load.judge(since, self.faults)}")
+
+    def close(self) -> None:
+        self._stack.close()
