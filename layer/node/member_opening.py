@@ -81,20 +81,25 @@ class MemberOpening:
 
     def _lease_terms(self, subscription: Subscription, client_id: str) -> LeaseTerms | None:
         """None where a partition's messages go to its owner's process only."""
-        topic, settings = subscription.topic, self._services.settings
-        if not subscription.type.is_leased or subscription.partition is not None or not topic.name.is_persistent:
+        topic, settings, seat = subscription.topic, self._services.settings, subscription.partition
+        if not subscription.type.is_leased or not topic.name.is_persistent:
             return None
-        life = CursorLife(topic.kafka_topic_id, topic.layout.incarnation, subscription.incarnation)
+
+        def life_of(incarnation: int) -> CursorLife:
+            return CursorLife(topic.kafka_topic_id, topic.layout.incarnation, incarnation)
+
         ahead = settings.shared_tail(client_id="leased", fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
         behind = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
         reader = AscendingReader(AssignedReader(ahead, f"reader of {topic.kafka_topic}"), behind, topic.kafka_topic)
 
         def ask_owner(partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
             key = DeliveryKey(str(topic.name), partition, subscription.name)
-            self._transactions_elsewhere.ask(key, life, txn, ack, answer, deadline)
+            self._transactions_elsewhere.ask(key, life_of(subscription.life(partition)), txn, ack, answer, deadline)
 
         traffic = self._lease_channel(subscription)
-        return LeaseTerms(client_id, life, traffic, reader, ask_owner, partitions=topic.partitions)
+        life = life_of(subscription.incarnation if seat is None else subscription.life(seat))
+        partitions = topic.partitions if seat is None else None
+        return LeaseTerms(client_id, life, traffic, reader, ask_owner, partitions=partitions)
 
 
 class _MemberHandle(SubscriptionHandle):

@@ -151,7 +151,10 @@ class Memberships:
             return -1 if metadata is None else metadata.lineage.version
 
         topic = str(subscription.topic.name)
-        return LeaseChannel(self.deliveries, topic, subscription.name, live_members, saved_version, self._lease_errands)
+        return LeaseChannel(
+            self.deliveries, topic, subscription.name, subscription.partition, live_members, saved_version,
+            self._lease_errands,
+        )  # fmt: skip
 
     def _wait_until_seen(
         self, subscription: Subscription, member: SubscriptionMember, client_id: str, deadline: Deadline

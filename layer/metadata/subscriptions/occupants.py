@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
-from pulsar_on_kafka.base.processes import is_dead_process, is_over, this_process
+from pulsar_on_kafka.base.processes import is_dead_process, is_over, process_of, this_process
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import Claim, SubscriptionRecord
 from pulsar_on_kafka.metadata.subscriptions.seats import other_seats, seat_group, seat_of, serves
@@ -20,6 +20,7 @@ CLAIM_MS: Final = 10_000
 """How long a claim holds by itself; after that its owner must be a member of the group."""
 
 LEAVING_S: Final = 1.0
+_MOST_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,11 @@ class Occupants:
         if not serves(record, partition):
             for other in other_seats(record, partition):
                 seat = seat_of(record, other)
-                held = seat is not None and seat.claim is not None and self._holds(seat.claim)
-                if held or self._other_members(topic, name, other, claimant, deadline):
-                    raise errors.SubscriptionBusy(served_otherwise(name, topic, record, other))
+                claim = seat.claim if seat is not None and seat.claim is not None and self._holds(seat.claim) else None
+                members = self._other_members(topic, name, other, claimant, deadline)
+                if claim is not None or members:
+                    holders = [claim.process] if claim is not None else [process_of(each.client_id) for each in members]
+                    raise errors.SubscriptionBusy(served_otherwise(name, topic, record, holders, other))
             return
         seat = seat_of(record, partition)
         if seat is None:
@@ -128,13 +131,18 @@ class Occupants:
         return self._clock.now_ms() < claim.deadline_ms and not is_dead_process(claim.process)
 
 
-def served_otherwise(name: str, topic: Topic, record: SubscriptionRecord | None, seat: int | None = None) -> str:
-    """Why the other way of serving stands against ours."""
+def served_otherwise(
+    name: str, topic: Topic, record: SubscriptionRecord | None, holders: Sequence[str] = (), seat: int | None = None
+) -> str:
+    """Why the other way of serving stands against ours. `holders` are processes that serve it so (`this_process`)."""
     which = "in the other way (as a whole, or partition by partition)"
     if record is not None:
         which = "partition by partition" if record.by_partition else "as a whole"
     where = "" if seat is None else f", with live consumers on partition {seat}"
+    known = sorted({":".join(process.split(":")[:2]) for process in holders if process})
+    by = f", by process {', '.join(known[:_MOST_NAMED])}" if known else ""
     return (
-        f"subscription {name} of {topic.name} is served {which} now{where}; consumers of the whole topic and "
-        "consumers of single partitions exclude each other on one subscription"
+        f"subscription {name} of {topic.name} is served {which} now{where}{by}; consumers of the whole topic and "
+        "consumers of single partitions exclude each other on one subscription. Clients of a gateway consume single "
+        "partitions: a program shares a subscription with them by subscribing to the partitions by their names"
     )

@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeAlias
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock, learn_time
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.processes import process_of
 from pulsar_on_kafka.mapping.ids.ledger_ids import incarnation_of
 from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
@@ -349,8 +350,10 @@ class Subscriptions:
             raise errors.SubscriptionBusy(f"subscription {subscription.name} was claimed by another consumer")
         if seat.claim is not None and self._clock.now_ms() >= seat.claim.deadline_ms:
             self._renew(subscription, session, deadline)
-        if self._occupants.stay(subscription.topic, subscription.name, other_seats(record, partition), None, deadline):
-            raise errors.SubscriptionBusy(served_otherwise(subscription.name, subscription.topic, None))
+        seats = other_seats(record, partition)
+        if others := self._occupants.stay(subscription.topic, subscription.name, seats, None, deadline):
+            holders = [process_of(member.client_id) for member in others]
+            raise errors.SubscriptionBusy(served_otherwise(subscription.name, subscription.topic, None, holders))
         return now
 
     def _behind_what_goes(

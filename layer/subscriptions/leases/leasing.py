@@ -186,9 +186,10 @@ class Leasing:
 
     def _owns_enough(self) -> bool:
         """Nobody else's partitions concern this process."""
-        if not self._in_order:
+        partitions = self._terms.partitions
+        if not self._in_order or partitions is None:
             return bool(self._owned)
-        partitions = max(self._terms.partitions, max(self._owned, default=0) + 1)
+        partitions = max(partitions, max(self._owned, default=0) + 1)
         return len(self._owned) == partitions and (partitions == 1 or not self.lessor.has_members)
 
     def send(self) -> None:

@@ -82,7 +82,8 @@ AskOwner = Callable[[int, TxnId, TxnAck, "Future[None]", Deadline], None]
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
     """`client_id` names the membership in its Kafka group; `reader` reads what is leased to it; `most_heard` records
-    wait to be taken in; the topic has `partitions`, or has more by now; `session` is this membership's."""
+    wait to be taken in; the topic has `partitions`, or has more by now (None: what is served is a single one of them);
+    `session` is this membership's."""
 
     client_id: str
     life: CursorLife
@@ -90,5 +91,5 @@ class LeaseTerms:
     reader: RecordReader
     ask_owner: AskOwner
     most_heard: int = 20_000
-    partitions: int = 1
+    partitions: int | None = 1
     session: bytes = field(default_factory=new_session)

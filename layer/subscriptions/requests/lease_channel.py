@@ -17,6 +17,7 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     Recall,
     Report,
     TakeOver,
+    concerns_all,
     decode,
     encode,
     is_lease_record,
@@ -43,15 +44,18 @@ class LeaseChannel:
         channel: DeliveryChannel,
         topic: str,
         subscription: str,
+        seat: int | None,
         live_members: Callable[[Deadline], Collection[str]],
         saved_version: Callable[[int, Deadline], int],
         errands: Executor,
     ) -> None:
-        """`live_members` asks Kafka's group for the client ids of those who are not known to be gone, `saved_version`
+        """`seat`: the partition that the subscription is served on by itself; None: it is served as a whole.
+        `live_members` asks Kafka's group for the client ids of those who are not known to be gone, `saved_version`
         for the version of a partition's cursor that it has committed."""
         self._channel = channel
         self._topic = topic
         self._subscription = subscription
+        self._seat = seat
         self._live_members = live_members
         self._saved_version = saved_version
         self._errands = errands
@@ -107,7 +111,11 @@ class LeaseChannel:
         at = self._channel.write([(self._key(partition), encode(record))], deadline)[0]
         said: list[Lease | Recall | Report] = []
         for _, key, value in self._channel.written(self._topic, since, at, deadline):
-            if key.partition not in (EVERYBODY, partition) or key.subscription != self._subscription:
+            # What was said when it was served in the other way may acknowledge something, too.
+            if (
+                key.partition not in (EVERYBODY, partition, _key_of_seat(partition))
+                or key.subscription != self._subscription
+            ):
                 continue
             try:
                 found = decode(value)
@@ -131,7 +139,8 @@ class LeaseChannel:
     # Inside -------------------------------------------------------------------------------------------------------
 
     def _key(self, partition: int) -> DeliveryKey:
-        return DeliveryKey(self._topic, partition, self._subscription)
+        about = partition if self._seat is None else _key_of_seat(self._seat)
+        return DeliveryKey(self._topic, about, self._subscription)
 
     def _hear_all(self, deadline: Deadline) -> None:
         if not self._hears_all:
@@ -153,8 +162,19 @@ class LeaseChannel:
             self._hear(ours)
 
     def _ours(self, records: Sequence[Heard]) -> list[terms.Heard]:
+        ours = [each for each in records if each.key.subscription == self._subscription and is_lease_record(each.value)]
+        seat = self._seat
+        if seat is None:
+            return [(offset, key.partition, value) for offset, key, value in ours if key.partition >= EVERYBODY]
+        about = _key_of_seat(seat)
         return [
-            (offset, key.partition, value)
-            for offset, key, value in records
-            if key.subscription == self._subscription and is_lease_record(value)
+            (offset, EVERYBODY if concerns_all(value) else seat, value)
+            for offset, key, value in ours
+            if key.partition == about
         ]
+
+
+def _key_of_seat(partition: int) -> int:
+    """The partition in the keys of all that is written by those who serve a partition by itself, so that nobody else
+    hears it but who takes it over: below EVERYBODY."""
+    return EVERYBODY - 1 - partition

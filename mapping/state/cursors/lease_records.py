@@ -8,8 +8,9 @@
     chunks  = count | offset*, bytes                    nothing but a count of 0 for a message in one record
 
 The owner of a partition writes TAKE_OVER, LEASE, RECALL and SAVED with the partition in the key (`DeliveryKey`),
-WELCOME and EXPEL for all its partitions; members write REPORTs, for all partitions and owners. Requests to a cursor's
-owner lie in the same topic and are JSON objects (`cursor_requests`), which begin with another byte. Pure: no I/O.
+WELCOME and EXPEL for all its partitions; members write REPORTs, for all partitions and owners. Where a subscription is
+served on single partitions, all of them have a key of their partition's (`LeaseChannel`). Requests to a cursor's owner
+lie in the same topic and are JSON objects (`cursor_requests`), which begin with another byte. Pure: no I/O.
 """
 
 from __future__ import annotations
@@ -337,6 +338,7 @@ _KINDS: Final[Mapping[int, tuple[type[LeaseRecord], Layout[Any]]]] = {
     6: (Expel, record(Expel, owner=_OWNER, to=_MEMBER, reason=TEXT)),
     _REPORT: (Report, as_other(_REPORT_SAID, _said_in_report, _report)),
 }
+_OF_ONE_PARTITION: Final = frozenset(n for n, (kind, _) in _KINDS.items() if kind not in (Welcome, Expel, Report))
 _NUMBERS: Final[Mapping[type[LeaseRecord], int]] = {kind: number for number, (kind, _) in _KINDS.items()}
 
 
@@ -388,6 +390,11 @@ def concerns(value: bytes, client_id: str) -> bool:
 
 def is_report(value: bytes) -> bool:
     return len(value) > 1 and value[0] == FORMAT and value[1] == _REPORT
+
+
+def concerns_all(value: bytes) -> bool:
+    """Whether it is about all partitions of who wrote it, not about one. True also for what cannot be read."""
+    return not (len(value) > 1 and value[0] == FORMAT and value[1] in _OF_ONE_PARTITION)
 
 
 def _behind_kind(value: bytes) -> Reader:

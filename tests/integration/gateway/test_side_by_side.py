@@ -1,9 +1,16 @@
-"""SDK programs and official clients on the gateway, side by side: keys stay in order whoever writes them."""
+"""SDK programs and official clients on the gateway, side by side: keys stay in order whoever writes them, a
+subscription is shared, and where it cannot be both hear why."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +18,9 @@ import pytest
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.gateway.server import Gateway
+from pulsar_on_kafka.node.node import Node
+from tests.integration.pending_ack_support import begin
+from tests.programs import a_program
 from tests.steps import Process, Unique
 from tests.waiting import until
 
@@ -18,12 +28,86 @@ pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-
 
 pytestmark = pytest.mark.kafka
 
+PARTITIONS = 2
+TYPES = ["Shared", "Failover", "KeyShared"]
+Sharers = Callable[[str, str], tuple[sdk.Consumer, Any]]
+
 
 @pytest.fixture
 def official(gateway: Gateway) -> Iterator[Any]:
     client = pulsar.Client(gateway.address(), logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
     yield client
     client.close()
+
+
+@pytest.fixture
+def topic(admin: AdminClient, unique: Unique) -> str:
+    name = unique()
+    admin.create_partitioned_topic(name, PARTITIONS)
+    return name
+
+
+def single(topic: str) -> list[str]:
+    return [f"{topic}-partition-{partition}" for partition in range(PARTITIONS)]
+
+
+@pytest.fixture
+def sharers(process: Process, official: Any, gateway: Gateway) -> Sharers:
+    """A consumer of the SDK's and one of the official client's, each of all partitions; every owner knows both."""
+
+    def made(topic: str, kind: str) -> tuple[sdk.Consumer, Any]:
+        options: dict[str, Any] = {"consumer_name": "a", "receiver_queue_size": 5}
+        theirs = official.subscribe(
+            topic, "s", getattr(pulsar.ConsumerType, kind), initial_position=pulsar.InitialPosition.Earliest, **options
+        )
+        client = process()
+        options["consumer_name"] = "b"
+        ours = client.subscribe(
+            single(topic),
+            "s",
+            getattr(sdk.ConsumerType, kind),
+            initial_position=sdk.InitialPosition.Earliest,
+            **options,
+        )
+        nodes = [gateway._sharing._node, client._session.node()]
+        until(lambda: known_to_owners(nodes, topic) == 2 * PARTITIONS, "the owner of each partition to know both")
+        return ours, theirs
+
+    return made
+
+
+def known_to_owners(nodes: list[Node], topic: str) -> int:
+    """How many consumers the owners of partitions hand messages to: they know them, and what they take."""
+    members = [member for node in nodes for (place, _), member in node.memberships.members().items() if topic in place]
+    owners = [member for member in members if member.owned_partitions()]
+    return sum(endpoint.permits() > 0 for member in owners for endpoint in list(member._endpoints))
+
+
+def taken_by_both(ours: sdk.Consumer, theirs: Any, count: int) -> tuple[list[Any], list[Any]]:
+    """So many messages, of each consumer in their order."""
+    found: tuple[list[Any], list[Any]] = [], []
+
+    def all_there() -> bool:
+        for consumer, got, nothing in ((ours, found[0], sdk.Timeout), (theirs, found[1], pulsar.Timeout)):
+            try:
+                got.append(consumer.receive(20))
+            except nothing:
+                continue
+            consumer.acknowledge(got[-1])
+        return len(found[0]) + len(found[1]) >= count
+
+    until(all_there, f"{count} messages to come to one of both")
+    return found
+
+
+def nothing_comes(ours: sdk.Consumer, theirs: Any) -> bool:
+    for consumer, nothing in ((ours, sdk.Timeout), (theirs, pulsar.Timeout)):
+        try:
+            consumer.receive(200)
+        except nothing:
+            continue
+        return False
+    return True
 
 
 # Where keys go --------------------------------------------------------------------------------------------------------
@@ -78,3 +162,209 @@ def test_a_topic_knows_what_its_keys_are_routed_by(
         other.close()
     assert any(all(word in said for word in (topic, "BoostHash", "Crc32Hash")) for said in caplog.messages)
     assert admin.topic_stats(topic).hashing_schemes == ("BoostHash", "Crc32Hash")
+
+
+# One subscription -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_partitioned_topics_subscription_is_shared(
+    sharers: Sharers, official: Any, process: Process, admin: AdminClient, topic: str, kind: str
+) -> None:
+    """By an SDK program that consumes its partitions by their names. Keys that both kinds of producers write come in
+    order."""
+    ours, theirs = sharers(topic, kind)
+    producers = (
+        official.create_producer(topic, batching_enabled=False),
+        process().create_producer(topic, hashing_scheme=sdk.HashingScheme.BoostHash),
+    )
+    count, keys = 200, 15
+    for number in range(count):
+        producers[number % 2].send(str(number).encode(), partition_key=f"k{number % keys}")
+    found = taken_by_both(ours, theirs, count)
+    assert sorted(int(message.data()) for got in found for message in got) == list(range(count))
+    assert all(found), [len(got) for got in found]
+    if kind != "Shared":
+        holders: dict[str, set[int]] = defaultdict(set)
+        for index, got in enumerate(found):
+            for key in {message.partition_key() for message in got}:
+                holders[key].add(index)
+                numbers = [int(message.data()) for message in got if message.partition_key() == key]
+                assert numbers == list(range(int(key[1:]), count, keys))
+        assert all(len(each) == 1 for each in holders.values()), holders
+    ours.flush()
+    until(lambda: admin.subscription_stats(topic, "s").backlog == 0, "every acknowledgement to be saved")
+
+
+def test_a_transactions_outcome_is_seen_by_both(sharers: Sharers, client: sdk.Client, topic: str) -> None:
+    ours, theirs = sharers(topic, "Shared")
+    producer = client.create_producer(topic, hashing_scheme=sdk.HashingScheme.BoostHash)
+    count = 30
+    for outcome in ("abort", "commit"):
+        txn = begin(client)
+        for number in range(count):
+            producer.send(f"{outcome} {number}".encode(), partition_key=f"k{number}", txn=txn)
+        assert nothing_comes(ours, theirs)
+        getattr(txn, outcome)()
+    found = taken_by_both(ours, theirs, count)
+    assert sorted(message.data() for got in found for message in got) == sorted(
+        f"commit {number}".encode() for number in range(count)
+    )
+    assert all(found), [len(got) for got in found]
+    assert nothing_comes(ours, theirs)
+
+
+def test_what_a_transaction_holds_comes_to_neither(
+    sharers: Sharers, client: sdk.Client, admin: AdminClient, topic: str
+) -> None:
+    """Whoever owns the partition; aborted it comes again, committed it does not."""
+    ours, theirs = sharers(topic, "Shared")
+    producer = client.create_producer(topic, hashing_scheme=sdk.HashingScheme.BoostHash)
+    for number in range(12):
+        producer.send(b"%d" % number, partition_key=f"k{number}")
+    held = [ours.receive(60_000) for _ in range(4)]
+    aborted, committed = begin(client), begin(client)
+    for message in held[:2]:
+        ours.acknowledge(message, txn=aborted)
+    for message in held[2:]:
+        ours.acknowledge(message, txn=committed)
+    rest = taken_by_both(ours, theirs, 8)
+    assert nothing_comes(ours, theirs)
+    aborted.abort()
+    again = taken_by_both(ours, theirs, 2)
+    committed.commit()
+    assert sorted(message.data() for got in again for message in got) == sorted(each.data() for each in held[:2])
+    assert nothing_comes(ours, theirs)
+    assert len({message.data() for got in (*rest, *again, held[2:]) for message in got}) == 12
+    ours.flush()
+    until(lambda: admin.subscription_stats(topic, "s").backlog == 0, "every acknowledgement to be saved")
+
+
+_A_HOLDER = """
+    client = pulsar.Client(sys.argv[1])
+    topics = [f"{sys.argv[2]}-partition-{partition}" for partition in range(int(sys.argv[3]))]
+    consumer = client.subscribe(topics, "s", consumer_type=pulsar.ConsumerType.Shared,
+                                initial_position=pulsar.InitialPosition.Earliest)
+    print("known", flush=True)
+    for _ in range(5):
+        print(consumer.receive(60_000).data().decode(), flush=True)
+    sys.stdin.readline()
+"""
+_AN_OFFICIAL_HOLDER = """
+    import pulsar
+    client = pulsar.Client(sys.argv[1])
+    consumer = client.subscribe(sys.argv[2], "s", consumer_type=pulsar.ConsumerType.Shared,
+                                initial_position=pulsar.InitialPosition.Earliest)
+    print("known", flush=True)
+    for _ in range(5):
+        print(consumer.receive(60_000).data().decode(), flush=True)
+    sys.stdin.readline()
+"""
+
+
+def held_by(program: subprocess.Popen[str], then: Callable[[], None]) -> set[int]:
+    """What a holder has got; `then` is done when it consumes."""
+    assert program.stdout is not None
+    while (line := program.stdout.readline().strip()) != "known":
+        assert program.poll() is None, line
+    then()
+    held: set[int] = set()
+    while len(held) < 5:
+        line = program.stdout.readline().strip()
+        assert program.poll() is None, line
+        held |= {int(line)} if line.isdigit() else set()  # or the official client's log
+    return held
+
+
+@pytest.fixture
+def forty(process: Process, topic: str) -> Callable[[], None]:
+    def send() -> None:
+        producer = process().create_producer(topic, hashing_scheme=sdk.HashingScheme.BoostHash)
+        for number in range(40):
+            producer.send(b"%d" % number, partition_key=f"k{number}")
+
+    return send
+
+
+@pytest.mark.kills
+@pytest.mark.parametrize("owner", ["the gateway", "the program"])
+def test_what_a_killed_sdk_program_held_comes_to_the_official_client(
+    official: Any, forty: Callable[[], None], service_url: str, topic: str, owner: str
+) -> None:
+    earliest = pulsar.InitialPosition.Earliest
+    join = partial(official.subscribe, topic, "s", pulsar.ConsumerType.Shared, initial_position=earliest)
+    consumer = join(receiver_queue_size=10) if owner == "the gateway" else None
+    with a_program(_A_HOLDER, service_url, topic, str(PARTITIONS)) as program:
+        held = held_by(program, forty)
+        program.kill()
+    consumer = consumer or join()
+    got: set[int] = set()
+    while len(got) < 40:
+        message = consumer.receive(60_000)
+        consumer.acknowledge(message)
+        got.add(int(message.data()))
+    assert held <= got
+
+
+@pytest.mark.kills
+def test_what_a_killed_official_client_held_comes_to_the_sdk(
+    gateway: Gateway, process: Process, forty: Callable[[], None], topic: str
+) -> None:
+    consumer = process().subscribe(
+        single(topic), "s", sdk.ConsumerType.Shared, initial_position=sdk.InitialPosition.Earliest
+    )
+    with a_program(_AN_OFFICIAL_HOLDER, gateway.address(), topic) as program:
+        held = held_by(program, forty)
+        program.kill()
+    got = {int(consumer.receive(60_000).data()) for _ in range(40)}
+    assert got == set(range(40))
+    assert held <= got
+
+
+@pytest.mark.kills
+def test_the_sdk_goes_on_when_the_gateway_dies(
+    process: Process, forty: Callable[[], None], service_url: str, topic: str, unique: Unique, tmp_path: Path
+) -> None:
+    """With what its client held, and what it owned."""
+    log = tmp_path / "log"
+    options = ["gateway", "--port", "0", "--http-port", "0", "--fleet", unique()]
+    with log.open("w") as said:
+        dying = subprocess.Popen(
+            [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", service_url, *options], stdout=said, stderr=said
+        )
+    try:
+        address = until(lambda: re.search(r"pulsar://\S+:\d+", log.read_text()), log.read_text)[0]
+        with a_program(_AN_OFFICIAL_HOLDER, address, topic) as program:
+            consumers: list[sdk.Consumer] = []
+
+            def join_and_send() -> None:
+                consumers.append(process().subscribe(single(topic), "s", sdk.ConsumerType.Shared))
+                forty()
+
+            held = held_by(program, join_and_send)
+            dying.kill()
+            got = {int(consumers[0].receive(60_000).data()) for _ in range(40)}
+            program.kill()
+    finally:
+        dying.kill()
+        dying.wait(60)
+    assert got == set(range(40))
+    assert held <= got
+
+
+# What stays exclusive -------------------------------------------------------------------------------------------------
+
+
+def test_consumers_of_the_whole_topic_and_official_clients_exclude_each_other(
+    official: Any, process: Process, topic: str
+) -> None:
+    """On a topic with partitions; whoever comes second hears who is there, and how to share."""
+    theirs = official.subscribe(topic, "s", pulsar.ConsumerType.Shared)
+    with pytest.raises(sdk.ConsumerBusy, match=r"partition by partition.*by process \S+:\d+;.*by their names"):
+        process().subscribe(topic, "s", sdk.ConsumerType.Shared)
+    theirs.close()
+    ours = process().subscribe(topic, "s", sdk.ConsumerType.Shared)
+    with pytest.raises(pulsar.ConsumerBusy):
+        official.subscribe(topic, "s", pulsar.ConsumerType.Shared)
+    ours.close()
+    official.subscribe(topic, "s", pulsar.ConsumerType.Shared).close()

@@ -8,9 +8,23 @@ from typing import Any
 import pytest
 
 import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
 from tests.integration.pending_ack_support import begin
 from tests.integration.subscriptions.test_leases import join, known_to_owner
-from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Process, Unique, nothing_comes, payloads, receive, send
+from tests.steps import (
+    EARLIEST,
+    FAILOVER,
+    KEY_SHARED,
+    PATIENCE_MS,
+    SHARED,
+    Process,
+    Unique,
+    nothing_comes,
+    payloads,
+    receive,
+    receive_rest,
+    send,
+)
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -105,3 +119,70 @@ def test_retries_and_delayed_messages_are_leased(process: Process, unique: Uniqu
     assert graves.receive(PATIENCE_MS).data() == b"often"
     assert nothing_comes(consumer)
     assert nothing_comes(owner)
+
+
+@pytest.mark.parametrize("kind", [SHARED, KEY_SHARED, FAILOVER])
+def test_consumers_of_a_single_partition_share_it(
+    process: Process, admin: AdminClient, unique: Unique, kind: pulsar.ConsumerType
+) -> None:
+    """In several processes, and beside those of another partition: nobody gets what is not of its own."""
+    topic = unique()
+    admin.create_partitioned_topic(topic, 2)
+    name = f"{topic}-partition-1"
+    first = join(process, name, kind, consumer_name="a", receiver_queue_size=5)
+    second = join(process, name, kind, consumer_name="b", receiver_queue_size=5)
+    beside = join(process, f"{topic}-partition-0", kind, consumer_name="c")
+    until(lambda: known_to_owner([first, second]) == 2, "the owner to know every consumer")
+    producer = process().create_producer(name)
+    for number in range(100):
+        producer.send(str(number).encode(), partition_key=f"k{number % 9}")
+    got: dict[str, list[pulsar.Message]] = {"first": [], "second": []}
+
+    def all_there() -> bool:
+        for who, consumer in (("first", first), ("second", second)):
+            for message in receive_rest(consumer, 20):
+                consumer.acknowledge(message)
+                got[who].append(message)
+        return len(got["first"]) + len(got["second"]) == 100
+
+    until(all_there, "every message to be received")
+    numbers = {who: [int(message.data()) for message in messages] for who, messages in got.items()}
+    assert sorted(numbers["first"] + numbers["second"]) == list(range(100))
+    assert first._member.owned_partitions() + second._member.owned_partitions() == [1]
+    if kind is FAILOVER:  # partition 1 is that of the second by name
+        assert numbers == {"first": [], "second": list(range(100))}
+    else:
+        assert all(numbers.values()), numbers
+    if kind is KEY_SHARED:
+        for key in range(9):
+            of_key = [[n for n in each if n % 9 == key] for each in numbers.values()]
+            assert sorted(of_key) == [[], list(range(key, 100, 9))]
+    second.flush()
+    second.close()
+    first.close()
+    assert nothing_comes(beside)
+    beside.close()
+    assert nothing_comes(join(process, topic, kind))
+
+
+def test_what_was_acknowledged_of_a_single_partition_counts_for_the_whole(
+    process: Process, admin: AdminClient, unique: Unique
+) -> None:
+    """Told to the owner and not saved by it when it ended: who serves the whole topic next reads it."""
+    topic = unique()
+    admin.create_partitioned_topic(topic, 2)
+    name = f"{topic}-partition-1"
+    owner = join(process, name, priority_level=BEHIND)
+    other = join(process, name)
+    until(lambda: known_to_owner([owner, other]) == 2, "the owner to know every consumer")
+    producer = process().create_producer(name)
+    for number in range(10):
+        producer.send(str(number).encode())
+    for message in receive(other, 10)[:6]:
+        other.acknowledge(message)
+    other.flush()
+    owner.close()
+    other.close()
+    whole = join(process, topic)
+    assert sorted(payloads(receive(whole, 4))) == ["6", "7", "8", "9"]
+    assert nothing_comes(whole)

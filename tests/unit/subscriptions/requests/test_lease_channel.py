@@ -12,7 +12,18 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
-from pulsar_on_kafka.mapping.state.cursors.lease_records import MemberId, Welcome, encode
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import EVERYBODY, CursorLife
+from pulsar_on_kafka.mapping.state.cursors.lease_records import (
+    Lease,
+    LeasedEntry,
+    MemberId,
+    Report,
+    Saved,
+    TakeOver,
+    Welcome,
+    decode,
+    encode,
+)
 from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
 from pulsar_on_kafka.subscriptions.leases.inbox import LeaseInbox
 from pulsar_on_kafka.subscriptions.requests.channel import Heard, Listener, Patience, Said, never
@@ -84,14 +95,18 @@ class Errands(Executor):
             answer.set_exception(failure)
 
 
+def channel_of(channel: PlayedChannel, seat: int | None, errands: Errands) -> LeaseChannel:
+    return LeaseChannel(
+        cast("Any", channel), TOPIC, "s", seat, lambda deadline: (), lambda partition, deadline: -1, errands
+    )
+
+
 class Member:
     """A process that listens, slowly."""
 
     def __init__(self, channel: PlayedChannel) -> None:
         self.errands = Errands()
-        self.lease_channel = LeaseChannel(
-            cast("Any", channel), TOPIC, "s", lambda deadline: (), lambda partition, deadline: -1, self.errands
-        )
+        self.lease_channel = channel_of(channel, None, self.errands)
         self.inbox = LeaseInbox(
             self.lease_channel.read, lambda: None, lambda _: False, most_records=MOST_RECORDS, most_bytes=MOST_BYTES
         )
@@ -168,3 +183,50 @@ def test_what_retention_takes_while_it_is_read_is_told() -> None:
     found = answer.result(0)
     assert [offset for offset, _, _ in found.records] == [5, 6, 7, 8, 9]
     assert (found.upto, found.is_whole) == (10, False)
+
+
+OWNER, MEMBER, LIFE = b"o" * 16, MemberId("me", 1), CursorLife("id", 1, 2)
+SEATS = (None, 0, 1)
+
+
+def played() -> PlayedChannel:
+    channel = PlayedChannel(random.Random(5))
+    channel.rng.random = lambda: 1.0  # type: ignore[method-assign]
+    return channel
+
+
+def test_those_of_a_single_partition_hear_one_another_alone() -> None:
+    """Nor does who serves the whole subscription hear them."""
+    channel = played()
+    errands = Errands()
+    heard: dict[int | None, list[tuple[int, type[object]]]] = {seat: [] for seat in SEATS}
+    channels = {seat: channel_of(channel, seat, errands) for seat in SEATS}
+    for seat, each in channels.items():
+        known = heard[seat]
+        each.listen(lambda found, known=known: known.extend((p, type(decode(v))) for _, p, v in found), never)  # type: ignore[misc]
+    for seat, each in channels.items():
+        partition = seat or 0
+        each.write(
+            [(partition, Saved(OWNER, 1, 5)), (EVERYBODY, Report(LIFE, MEMBER, 1)), (EVERYBODY, Welcome(OWNER, MEMBER))]
+        )
+        errands.do()
+    channel.rng.randint = lambda a, b: b  # type: ignore[method-assign]
+    channel.tell()
+    for seat in SEATS:
+        assert heard[seat] == [(seat or 0, Saved), (EVERYBODY, Report), (EVERYBODY, Welcome)], seat
+
+
+@pytest.mark.parametrize("before", [None, 1])
+@pytest.mark.parametrize("now", [None, 1])
+def test_who_takes_a_partition_over_reads_what_was_said_of_it_in_either_way(
+    before: int | None, now: int | None
+) -> None:
+    channel = played()
+    errands = Errands()
+    lease = Lease(OWNER, 1, MEMBER, 1, 0, 0, (LeasedEntry(7),))
+    for seat in (before, 0):  # what those of another partition said concerns nobody here
+        said = channel_of(channel, seat, errands)
+        said.write([(1 if seat is None else seat, lease), (EVERYBODY, Report(LIFE, MEMBER, 1))])
+        errands.do()
+    at, found = channel_of(channel, now, errands).take_over(1, TakeOver(LIFE, OWNER, 2), 0, Deadline.never())
+    assert (at, [type(each) for each in found]) == (4, [Lease, Report])
