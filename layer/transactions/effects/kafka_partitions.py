@@ -57,6 +57,10 @@ class _Life:
     ends: dict[int, tuple[int, float]] = field(default_factory=dict)
     prepared: bool = False
 
+    def end_of(self, partition: int) -> int:
+        """The highest one seen; 0 where none was."""
+        return self.ends.get(partition, (0, 0.0))[0]
+
 
 class KafkaDataPartitions:
     """Implements `DataPartitions`. Thread-safe; one for all coordinators of a process.
@@ -160,12 +164,13 @@ class KafkaDataPartitions:
     def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
         life = self._opened(topic, deadline)
         with self._forgetting_on_failure(topic):
+            before = life.end_of(partition)
             _, end = self._fetcher.watermarks(life.topic.kafka_topic, partition, deadline)
-            self._note_end(life, partition, end)
+            self._note_end(life, partition, end, before)
         return end
 
-    def _note_end(self, life: _Life, partition: int, end: int) -> None:
-        before, _ = life.ends.get(partition, (0, 0.0))
+    def _note_end(self, life: _Life, partition: int, end: int, before: int) -> None:
+        """`before`: where it ended when it was asked; while it was, another thread may have seen more."""
         if end < before:
             where = f"{life.topic.name}-{partition}"
             raise StoreError(f"{where} ends at {end}, it ended at {before}: was it made anew?")
@@ -174,7 +179,7 @@ class KafkaDataPartitions:
     def _ended_at(self, life: _Life, partition: int, end: int) -> None:
         """Where it ended just now; less when another thread has seen more since, or when less is left."""
         with self._lock:
-            if end >= life.ends.get(partition, (0, 0.0))[0]:
+            if end >= life.end_of(partition):
                 life.ends[partition] = end, self._clock.monotonic()
 
     def end_offsets(self, partitions: Collection[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int]:
@@ -190,10 +195,11 @@ class KafkaDataPartitions:
 
         def all_answered() -> bool:
             asked = [where for where, each in places.items() if each not in found]
+            before = {where: lives[places[where].topic].end_of(places[where].partition) for where in asked}
             for where, end in self._admin.ends_now(asked, patience).items():
                 each = places[where]
                 with self._left_out(each), self._forgetting_on_failure(each.topic):
-                    self._note_end(lives[each.topic], each.partition, end)
+                    self._note_end(lives[each.topic], each.partition, end, before[where])
                     found[each] = end
             return len(found) == len(places)
 
