@@ -6,15 +6,15 @@ from typing import Final
 
 from tests.benchmarks.model import Cell, Group, Requirement, Rule, System
 
-GATEWAY_WORKERS: Final = frozenset({"perf_produce", "perf_receive", "connections"})
+GATEWAY_WORKERS: Final = frozenset({"java_produce", "perf_receive", "connections"})
 """They are in `gateway_workers`."""
 
 _RATE: Final = 1000
-_CLIENTS: Final = {"": "the official Python client", "java-": "pulsar-perf (Java)"}
+_CLIENTS: Final = {"": "the official Python client", "java-": "Java's client"}
 _WORKERS: Final = {
     ("", "produce"): "produce",
     ("", "receive"): "receive",
-    ("java-", "produce"): "perf_produce",
+    ("java-", "produce"): "java_produce",
     ("java-", "receive"): "perf_receive",
 }
 _MESSAGES: Final = {

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import importlib
-import json
 import statistics
-import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, Final
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.embedded.java import find_java
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG
@@ -22,12 +18,9 @@ from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.records.views import TransactionViews
 from tests.benchmarks.finished_transactions import compact, records, write
-from tests.benchmarks.worker import RESULT
-from tests.compat.pulsar_standalone.jars import pulsar_jars
+from tests.benchmarks.java_programs import by_java
 
-_SOURCE: Final = Path(__file__).with_name("PulsarTransactions.java")
 _SIZE: Final = 200
-_TIMEOUT_S: Final = 800.0
 _TRANSACTION_MS: Final = 300_000
 _SETTLE_S: Final = 120.0
 _AT_REST_S: Final = 0.5
@@ -55,7 +48,8 @@ def transactions(
     count = max(1, messages // per_transaction)
     warm_up = max(3 * open_at_once, count // 5)
     if sdk == "pulsar":
-        return _by_java(url, topic, count, per_transaction, open_at_once, warm_up, _SIZE, str(batching).lower())
+        shape = count, per_transaction, open_at_once, warm_up, _SIZE, str(batching).lower()
+        return by_java("PulsarTransactions", url, topic, *shape)
     module = importlib.import_module(sdk)
     client = module.Client(url, enable_transaction=True)
     producer = client.create_producer(
@@ -180,21 +174,3 @@ def start_up(sdk: str, url: str, topic: str, messages: int) -> dict[str, Any]:
         "left": sum(left.values()),
         "prepared_s": round(prepared_s, 1),
     }
-
-
-def _by_java(url: str, topic: str, *arguments: int | str) -> dict[str, Any]:
-    command = [
-        find_java().executable,
-        "-Xmx1g",
-        "-cp",
-        f"{pulsar_jars()}/*",
-        str(_SOURCE),
-        url,
-        topic,
-        *map(str, arguments),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    for line in done.stdout.splitlines():
-        if done.returncode == 0 and line.startswith(RESULT):
-            return dict(json.loads(line[len(RESULT) :]))
-    raise RuntimeError(f"{_SOURCE.name} ended with {done.returncode}: {(done.stderr or done.stdout)[-2000:]}")
