@@ -38,6 +38,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.wire.commands import PROTOCOL_VERSION, MalformedCommand, ServerError, Type, command, parsed
 from pulsar_on_kafka.mapping.wire.frames import MOST_FRAME_BYTES, Frame, FrameCutter, MalformedFrame, frame
+from pulsar_on_kafka.mapping.wire.repeated_sends import plain_send
 from pulsar_on_kafka.node.node import Node
 
 _log: Final = logging.getLogger(__name__)
@@ -259,6 +260,8 @@ class Connection(asyncio.Protocol):
             return
         if self._stalled:
             self._behind.append(each)
+            return
+        if self._login is not None and (plain := plain_send(each.command)) and self._send_repeated(*plain, each.entry):
             return
         kind, asked = parsed(each.command)
         if self._login is None and kind is not Type.CONNECT:
@@ -643,6 +646,16 @@ class Connection(asyncio.Protocol):
         if first is not None:
             self._sent -= 1
             self._stall(first, producer, asked, each)
+
+    def _send_repeated(self, producer_id: int, sequence_id: int, number: bytes, entry: bytes) -> bool:
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return False
+        self._sent += 1  # first: it may be answered at once
+        if producer.send_repeated(sequence_id, number, entry):
+            return True
+        self._sent -= 1
+        return False
 
     def _stall(self, first: Callable[[], None], producer: WireProducer, asked: Any, each: Frame) -> None:
         """Everything that comes waits until `first` is done, and the entry sent."""

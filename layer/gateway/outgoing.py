@@ -39,11 +39,20 @@ class Outgoing:
         self._frames.extend(frames)
         self._queued += sum(map(len, frames))
         if not self._wanted:
-            self._wanted = True
-            try:
-                self._loop.call_soon_threadsafe(self.write)
-            except RuntimeError:  # the loop is closed, and everything with it
-                self._frames.clear()
+            self._want()
+
+    def send_one(self, frame: bytes) -> None:
+        self._frames.append(frame)
+        self._queued += len(frame)
+        if not self._wanted:
+            self._want()
+
+    def _want(self) -> None:
+        self._wanted = True
+        try:
+            self._loop.call_soon_threadsafe(self.write)
+        except RuntimeError:  # the loop is closed, and everything with it
+            self._frames.clear()
 
     def write(self) -> None:
         """For the loop: what is there, in one piece."""

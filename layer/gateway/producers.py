@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption, InvalidTxnStatus, LayerError, Refused
@@ -16,6 +16,8 @@ from pulsar_on_kafka.gateway.key_schemes import KeyScheme
 from pulsar_on_kafka.gateway.outgoing import Outgoing as Frames
 from pulsar_on_kafka.gateway.schemas import producers_version, schema_info
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_of, txn_of_metadata
+from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
+from pulsar_on_kafka.mapping.encoding.varint import varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -27,6 +29,7 @@ from pulsar_on_kafka.mapping.wire.entries import read_entry
 from pulsar_on_kafka.mapping.wire.frames import frame
 from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, decode_metadata
 from pulsar_on_kafka.mapping.wire.native_messages import NativeMessage, taken_apart
+from pulsar_on_kafka.mapping.wire.repeated_sends import RepeatedEntries
 from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, record_of
 from pulsar_on_kafka.metadata.policies import ENTRY_FORMAT, NATIVE
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
@@ -40,6 +43,7 @@ from pulsar_on_kafka.sending.outgoing_message import Outgoing
 from pulsar_on_kafka.sending.outgoing_schema import LetterSchema
 from pulsar_on_kafka.sending.outlet import Limits
 from pulsar_on_kafka.sending.sender import Sender, SenderOptions
+from pulsar_on_kafka.sending.single_records import SingleRecords
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction
 
 MODES: Final = (
@@ -159,7 +163,8 @@ class WireProducer:
         self.bundle = bundle
         self.sender = sender = opened.sender
         self._node = node
-        self._put = sender.way.put
+        assert isinstance(sender.way, SingleRecords)  # noqa: S101 - it was opened without batching
+        self._way = sender.way
         self._outlet = sender.outlet
         self._topic = sender.outlet.admitted.topic
         self._registered_name = str(self._topic.name)
@@ -172,6 +177,8 @@ class WireProducer:
         """Looked at until it is known, or cannot be."""
         self._epoch = sender.epoch
         self._marks = sender.marks
+        self._repeated = RepeatedEntries[_Meaning]()
+        self.encoded_number = varint(number)
         self._transactions = transactions
         self._markers_recorded = False
         self._frames = frames
@@ -179,18 +186,39 @@ class WireProducer:
         self.answered = answered
         self._lost = lost
 
+    def send_repeated(self, sequence_id: int, number: bytes, entry: bytes) -> bool:
+        """`send` of an entry that differs from one before it in number, time and payload alone. False of any other, and
+        nothing has happened."""
+        outlet = self._outlet
+        if outlet.closed or outlet.thrown_out is not None or outlet.deduplicates or len(entry) > MAX_MESSAGE_BYTES:
+            return False
+        found = self._repeated.find(number, entry, self._node.clock.now_ms)
+        if found is None:
+            return False
+        (key, is_null, headers), payload, publish_time_ms = found
+        if key is not None and self._key_scheme is not None:
+            return False
+        sent = _Sent(self, sequence_id, number, None)
+        try:
+            self._way.put_encoded(
+                None if is_null else payload, key, self._partition, sent, sequence_id, headers, publish_time_ms
+            )
+        except (LayerError, PulsarException) as failure:
+            sent.refused(*told(failure))
+        return True
+
     def send(self, asked: Any, entry: bytes) -> Callable[[], None] | None:
         """Have one entry stored; its client hears of that. Or give what has to be done first, which may block: then
         nothing has happened, and the entry is to be sent again after it. It raises LayerError, PulsarException."""
-        sent = _Sent(
-            self, asked.sequence_id, asked.highest_sequence_id if asked.HasField("highest_sequence_id") else None
-        )
+        number = varint(asked.sequence_id)
+        highest = asked.highest_sequence_id if asked.HasField("highest_sequence_id") else None
+        sent = _Sent(self, asked.sequence_id, number, highest)
         if asked.sequence_id > _MOST_SEQUENCE_ID:
             refused = f"sequence id is {asked.sequence_id}, expected up to {_MOST_SEQUENCE_ID}"
             sent.refused(ServerError.NOT_ALLOWED, refused)
             return None
         try:
-            records, txn = self._records(asked, entry)
+            records, txn, plain = self._records(asked, entry)
         except CorruptRecord as failure:
             sent.refused(ServerError.CHECKSUM, str(failure))
             return None
@@ -211,6 +239,10 @@ class WireProducer:
                 self._send_all(records, part, sent)
         except (LayerError, PulsarException) as failure:
             sent.refused(*told(failure))
+        if plain is not None:
+            record = records[0][1]
+            headers = (*record.headers[1:], *self._marks)
+            self._repeated.learn(plain, number, _Meaning(record.key, record.value is None, headers))
         return None
 
     def _send_all(
@@ -234,7 +266,7 @@ class WireProducer:
     def _send_one(
         self, sequence_id: int, record: EntryRecord, part: ClientTransaction | None, callback: OwnCallback
     ) -> None:
-        self._put(
+        self._way.put(
             Outgoing(
                 record.value,
                 record.key,
@@ -249,7 +281,7 @@ class WireProducer:
         )
 
     def refuse(self, asked: Any, code: ServerError, reason: str) -> None:
-        _Sent(self, asked.sequence_id, None).refused(code, reason)
+        _Sent(self, asked.sequence_id, varint(asked.sequence_id), None).refused(code, reason)
 
     def _stamp(self, record: EntryRecord, part: ClientTransaction | None) -> int:
         """The record's time. In a transaction it is not later than now, and taken before the transaction's time is
@@ -299,9 +331,10 @@ class WireProducer:
         deadline = Deadline.after(_OPERATION_S)
         self._transactions.part(txn, deadline).register_partition(self._registered_name, self._partition, deadline)
 
-    def _records(self, asked: Any, entry: bytes) -> tuple[list[tuple[int, EntryRecord]], TxnId | None]:
+    def _records(self, asked: Any, entry: bytes) -> tuple[list[tuple[int, EntryRecord]], TxnId | None, bytes | None]:
         """The records with their sequence ids, and the transaction that they are of: that of the command, or else of
-        the metadata."""
+        the metadata. And the bytes of the metadata, if any other entry of these bytes, but for number and time, is such
+        a record, too."""
         said, payload, _ = read_entry(entry)
         metadata = decode_metadata(said)
         metadata.producer_name = self.sender.name
@@ -314,10 +347,13 @@ class WireProducer:
         now_ms = self._node.clock.now_ms()
         messages = self._native.messages(metadata, payload, deduplicated=self._outlet.deduplicates)
         if len(messages) == 1:  # under the command's id: that is what its client knows of
-            return [(asked.sequence_id, record_of(*messages[0], epoch=self._epoch, now_ms=now_ms))], txn
-        return [
-            (said.sequence_id or 0, record_of(said, body, epoch=self._epoch, now_ms=now_ms)) for said, body in messages
-        ], txn
+            record = record_of(*messages[0], epoch=self._epoch, now_ms=now_ms)
+            repeats = txn is None and _means_the_same(metadata) and record.timestamp_ms == metadata.publish_time_ms
+            return [(asked.sequence_id, record)], txn, said if repeats else None
+        records = [
+            (each.sequence_id or 0, record_of(each, body, epoch=self._epoch, now_ms=now_ms)) for each, body in messages
+        ]
+        return records, txn, None
 
     def _look_at_key(self, scheme: KeyScheme, key: bytes) -> None:
         """What the client chooses partitions by is put on record with the topic, which may have another one."""
@@ -348,8 +384,13 @@ class WireProducer:
         self._lost()
 
     def tell(self, answer: bytes, records: int) -> None:
-        self._frames.send((answer,))
+        self._frames.send_one(answer)
         self.answered(records)
+
+
+def _means_the_same(metadata: PulsarMetadata) -> bool:
+    """With any payload and number: what is compressed may have to be opened, and a batch taken apart."""
+    return not metadata.compression and metadata.messages is None and metadata.highest_sequence_id is None
 
 
 def _needed_of(record: EntryRecord) -> int:
@@ -360,10 +401,18 @@ def _needed_of(record: EntryRecord) -> int:
     return _MORE | (_CHUNKS if CHUNK in names else 0) | (_RAW if BATCH in names else 0)
 
 
+class _Meaning(NamedTuple):
+    """What a record has besides its number, time and payload."""
+
+    key: bytes | None
+    is_null: bool
+    headers: Sequence[tuple[str, bytes | None]]
+
+
 class _Sent(OwnCallback):
     """The callback of one entry that was sent."""
 
-    __slots__ = ("_producer", "_sequence_id", "highest_sequence_id", "part", "records")
+    __slots__ = ("_number", "_producer", "_sequence_id", "highest_sequence_id", "part", "records")
 
     waited_for = False
     part: ClientTransaction | None
@@ -371,9 +420,11 @@ class _Sent(OwnCallback):
     records: int
     """How many it became."""
 
-    def __init__(self, producer: WireProducer, sequence_id: int, highest: int | None) -> None:
+    def __init__(self, producer: WireProducer, sequence_id: int, number: bytes, highest: int | None) -> None:
+        """`number`: the sequence id as its varint."""
         self._producer = producer
         self._sequence_id = sequence_id
+        self._number = number
         self.highest_sequence_id = highest
         self.part = None
         self.records = 1
@@ -385,17 +436,9 @@ class _Sent(OwnCallback):
         if result is not Result.Ok:
             self.refused(ServerError.UNKNOWN, result.name)
             return
-        self._tell(
-            frame(
-                send_receipt(
-                    self._producer.number,
-                    self._sequence_id,
-                    message_id.ledger_id() & _NOWHERE,
-                    message_id.entry_id() & _NOWHERE,
-                    self.highest_sequence_id,
-                )
-            )
-        )
+        producer = self._producer
+        ledger, entry = message_id.ledger_id() & _NOWHERE, message_id.entry_id() & _NOWHERE
+        self._tell(send_receipt(producer.encoded_number, self._number, ledger, entry, self.highest_sequence_id))
 
     def fail(self, failure: PulsarException) -> None:
         if isinstance(failure, ProducerFenced):
@@ -417,7 +460,8 @@ class _Sent(OwnCallback):
         )
 
     def _tell(self, answer: bytes) -> None:
-        self._end_operation()  # first: who has heard of it may end the transaction
+        if self.part is not None:
+            self._end_operation()  # first: who has heard of it may end the transaction
         self._producer.tell(answer, self.records)
 
     def _thrown_out(self) -> None:

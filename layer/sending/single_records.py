@@ -152,6 +152,42 @@ class SingleRecords:
         if kafka.asleep:
             kafka.wake()
 
+    def put_encoded(
+        self,
+        payload: bytes | None,
+        key: bytes | None,
+        partition: int,
+        callback: SendCallback,
+        sequence_id: int,
+        described: Sequence[tuple[str, bytes | None]],
+        at_ms: int,
+    ) -> None:
+        """`put` of a message of which everything is known, its size too. `described`: all of its headers but the
+        producer's; they stay the caller's."""
+        outlet = self._outlet
+        try:
+            ticket = outlet.take()
+        except IndexError:
+            waited = outlet.ticket(callback)
+            if waited is None:
+                return
+            ticket = waited
+        ticket.origin = outlet.origins[partition]
+        ticket.sequence = sequence_id
+        ticket.callback = callback
+        headers: Headers = [(PRODUCER, outlet.header % sequence_id), *described]
+        try:
+            outlet.produce(outlet.kafka_topic, payload, key, partition, ticket.report, None, at_ms, headers)
+        except Exception as refused:  # as in `send`
+            again = outlet.after_refusal(refused, ticket)
+            if again is None or not outlet.offer(again, payload, key, partition, headers, lambda: at_ms):
+                return
+        kafka = outlet.kafka
+        if sequence_id & _POLL_MASK == 0:
+            kafka.poll_inline()
+        if kafka.asleep:
+            kafka.wake()
+
     def unkeyed(self) -> int:
         return self._spread(None)
 

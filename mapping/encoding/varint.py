@@ -30,6 +30,10 @@ def varint(value: int) -> bytes:
     """`value` as `write_varint` appends it. Raises MappingError below 0."""
     if 0 <= value < 0x80:
         return _ONE_BYTE[value]
+    if 0 < value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if 0 < value < 0x200000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     out = bytearray()
     write_varint(out, value)
     return bytes(out)

@@ -334,15 +334,16 @@ def command(kind: Type, **fields: Any) -> bytes:
     return made
 
 
-def send_receipt(producer_id: int, sequence_id: int, ledger_id: int, entry_id: int, highest: int | None) -> bytes:
-    """`command(Type.SEND_RECEIPT, ...)` by hand, in a third of its time: each message that is sent has one."""
-    where = b"\x08%b\x10%b" % (_ledger(ledger_id), varint(entry_id))
-    receipt = b"\x08%b\x10%b\x1a%b%b" % (varint(producer_id), varint(sequence_id), varint(len(where)), where)
-    if highest is not None:
-        receipt = b"%b\x20%b" % (receipt, varint(highest))
-    return b"\x08\x07\x3a%b%b" % (varint(len(receipt)), receipt)
+def send_receipt(producer: bytes, number: bytes, ledger_id: int, entry_id: int, highest: int | None) -> bytes:
+    """The frame of `command(Type.SEND_RECEIPT, ...)` by hand, in a fifth of its time: each message has one. `producer`
+    and `number`, its sequence id, are varints. All lengths are below 128, since a varint has ten bytes."""
+    ledger, entry = _long_varint(ledger_id), varint(entry_id)
+    more = b"" if highest is None else b"\x20" + varint(highest)
+    place = len(ledger) + len(entry) + 2
+    size = len(producer) + len(number) + place + len(more) + 4
+    return b"\0\0\0%c\0\0\0%c\x08\x07\x3a%c\x08%b\x10%b\x1a%c\x08%b\x10%b%b" % (
+        size + 8, size + 4, size, producer, number, place, ledger, entry, more,
+    )  # fmt: skip
 
 
-@lru_cache(1024)
-def _ledger(ledger_id: int) -> bytes:
-    return varint(ledger_id)
+_long_varint: Final = lru_cache(1024)(varint)

@@ -15,11 +15,13 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsar_on_kafka.mapping.encoding.varint import varint, write_varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.records.message_record import Codec, CompressionInfo, decode_headers
 from pulsar_on_kafka.mapping.wire.commands import Type, command, send_receipt
 from pulsar_on_kafka.mapping.wire.compression import decompress
 from pulsar_on_kafka.mapping.wire.entries import BrokerMetadata, WireEntry, read_entry, write_entry
+from pulsar_on_kafka.mapping.wire.frames import frame
 from pulsar_on_kafka.mapping.wire.message_metadata import (
     Field,
     PulsarMetadata,
@@ -227,10 +229,19 @@ def test_what_the_fuzzer_begins_with_can_be_read(name: str, seed: bytes) -> None
 def test_a_receipt_made_by_hand_is_that_of_protobuf(
     producer: int, sequence_id: int, ledger: int, entry: int, highest: int | None
 ) -> None:
-    assert send_receipt(producer, sequence_id, ledger, entry, highest) == command(
+    by_protobuf = command(
         Type.SEND_RECEIPT,
         producer_id=producer,
         sequence_id=sequence_id,
         message_id={"ledgerId": ledger, "entryId": entry},
         highest_sequence_id=highest,
     )
+    assert send_receipt(varint(producer), varint(sequence_id), ledger, entry, highest) == frame(by_protobuf)
+
+
+@given(U64, U64)
+def test_a_varint_made_by_hand_is_that_of_the_writer(small: int, large: int) -> None:
+    for value in (small % 2**21, large):
+        written = bytearray()
+        write_varint(written, value)
+        assert varint(value) == bytes(written)

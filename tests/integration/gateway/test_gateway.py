@@ -11,6 +11,7 @@ import pytest
 
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.gateway.producers import WireProducer
 from pulsar_on_kafka.gateway.server import Gateway
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
 from pulsar_on_kafka.mapping.wire.frames import frame
@@ -374,6 +375,35 @@ def test_schemas_and_statistics_are_asked_for(wire: Wire, client: sdk.Client, un
     assert (kind, said.consumerName, said.availablePermits, said.type) == (
         Type.CONSUMER_STATS_RESPONSE, "me", 10, "Shared",
     )  # fmt: skip
+
+
+def test_a_message_like_the_one_before_is_not_read_anew(
+    wire: Wire, client: sdk.Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stored and answered as that one was; whose command says more is read."""
+    topic, read, send = unique(), list[int](), WireProducer.send
+
+    def reading(producer: WireProducer, asked: Any, entry: bytes) -> Any:
+        read.append(asked.sequence_id)
+        return send(producer, asked, entry)
+
+    monkeypatch.setattr(WireProducer, "send", reading)
+    seen = client.subscribe(topic, "s", initial_position=sdk.InitialPosition.Earliest)
+    wire.connect()
+    wire.say(Type.PRODUCER, topic=topic, producer_id=1, request_id=1)
+    assert wire.hear()[0] is Type.PRODUCER_SUCCESS
+    receipts = []
+    for number, more in ((0, {}), (1, {}), (300, {}), (301, {"num_messages": 1})):
+        wire.send(1, number, b"%d" % number, **more)
+        kind, said = wire.hear()
+        assert (kind, said.producer_id, said.sequence_id) == (Type.SEND_RECEIPT, 1, number)
+        receipts.append((said.message_id.ledgerId, said.message_id.entryId))
+    assert read == [0, 301]
+    messages = [seen.receive(PATIENCE_MS) for _ in range(4)]
+    assert [message.data() for message in messages] == [b"0", b"1", b"300", b"301"]
+    assert [(each.ledger_id(), each.entry_id()) for each in map(sdk.Message.message_id, messages)] == receipts
+    times = [message.publish_timestamp() for message in messages]
+    assert times == sorted(times)
 
 
 def test_a_message_that_was_changed_on_its_way_is_refused(wire: Wire, unique: Unique) -> None:
