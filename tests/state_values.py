@@ -161,6 +161,7 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     encode_snapshot,
 )
 from pulsar_on_kafka.mapping.state.metadata.schema_records import SchemaRecord, decode_schema, deletion, encode_schema
+from pulsar_on_kafka.mapping.state.traffic import Traffic
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     CumulativeAck,
     CursorIncarnation,
@@ -245,6 +246,7 @@ _OTHER: Final = bytes(range(16, 32))
 _LIFE: Final = CursorLife(_KAFKA_ID, 17, 42)
 _MEMBER: Final = MemberId("client-ü", 3)
 _LINEAGE: Final = Lineage(_KAFKA_ID, 17, 42, _SESSION, 5, 300)
+_TRAFFIC: Final = Traffic(400, 80_000, 2.5, 500.0, 0.5, 2.0, 1_700_000_000_000, "127.0.0.1:50000", True)
 _HOLES: Final = Holes(BitMap([1, 2, 3, 70_000]), {5: (10, 0b1000000001), 400: (3, 0b10)})
 _DELIVERIES: Final = Deliveries(
     900, BitMap64([4]), {(2, 1): BitMap64([7, 8]), (0, 3): BitMap64([2**40])}, {1_700_000_000_000: BitMap64([9])}
@@ -337,6 +339,11 @@ VALUES: Final[Mapping[str, Case]] = {
         decode_producer_heartbeat,
         ProducerHeartbeat(1_700_000_000_000, "h:1", (Publisher("p", "Shared", 6, 5, 10, 1, {"k": "v"}),), 3),
     ),
+    "producer's heartbeat of a gateway": Case(
+        encode_producer_heartbeat,
+        decode_producer_heartbeat,
+        ProducerHeartbeat(1, "h:1", (Publisher("p", "Shared", 6, 5, 10, 1, {}, _TRAFFIC),)),
+    ),
     "fence": Case(encode_fence, decode_fence, EpochFence(17, 120)),
     "bounds of an epoch": Case(encode_bounds, decode_bounds, EpochBounds(17, (120, 0, 9))),
     "replicator's fence": Case(encode_replicator_fence, decode_replicator_fence, ReplicatorFence(17, 120, True)),
@@ -418,6 +425,11 @@ VALUES: Final[Mapping[str, Case]] = {
     "answer that refuses": Case(encode_answer, decode_request, Answer(b"12345678", 0, "busy", "InvalidTxnStatus")),
     "consumers told": Case(
         encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (ToldConsumer("a", 1, 12, 3, 400, 2.5, -1),))
+    ),
+    "consumers of a gateway told": Case(
+        encode_told,
+        decode_request,
+        ConsumersTold(b"12345678", "pok-1", (ToldConsumer("a", 1, 12, 3, 400, 2.5, -1, _TRAFFIC),)),
     ),
     "consumers told that are waited for": Case(
         encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (), (ToldWaiting("pok-2", "b", 7, 1.5),))

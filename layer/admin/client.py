@@ -214,7 +214,7 @@ class AdminClient(
         signs = self.node.producers.publishers(str(topic.name), deadline)
         listed = [
             PublisherStats(p.producer_name, p.access_mode, p.epoch, p.connected_since_ms, p.sent, p.failed,
-                           sign.process, p.properties)
+                           sign.process, p.properties, p.traffic)
             for sign in signs
             for p in sign.publishers
         ]  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pulsar_on_kafka.mapping.state.traffic import Traffic
+
 
 @dataclass(frozen=True, slots=True)
 class PartitionCursorStats:
@@ -85,6 +87,8 @@ class ConsumerStats:
     """Messages that wait for it, to take them or to be done with their keys (Key_Shared)."""
     waiting_s: float = 0.0
     """Since the last moment at which nothing waited for it; 0 when nothing does."""
+    traffic: Traffic | None = None
+    """Of a consumer at a gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,8 @@ class PublisherStats:
     """Host, process id and start time of its process."""
     properties: Mapping[str, str]
     """What `create_producer` was given as `properties`; Pulsar's `metadata`."""
+    traffic: Traffic | None = None
+    """Of a producer at a gateway."""
 
 
 @dataclass(frozen=True, slots=True)

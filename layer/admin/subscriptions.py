@@ -145,6 +145,7 @@ class SubscriptionAdmin(AdminContext):
                     c.rate,
                     c.lease_age_s,
                     *waiting.get((process, c.name), (0, 0.0)),
+                    c.traffic,
                 )
                 for c in of_it.consumers
             ]

@@ -31,6 +31,7 @@ from pulsar_on_kafka.gateway.entries import OutgoingEntries
 from pulsar_on_kafka.gateway.outgoing import Outgoing
 from pulsar_on_kafka.gateway.producers import WAIT_FOR_EXCLUSIVE, Opened, WireProducer, open_producer
 from pulsar_on_kafka.gateway.sharing import Sharing
+from pulsar_on_kafka.gateway.traffic import Meter, time_text
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_fields, txn_of
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
 from pulsar_on_kafka.mapping.errors import MappingError
@@ -585,6 +586,7 @@ class Connection(asyncio.Protocol):
                 self._records_answered,
                 partial(self._producer_lost, number),
                 bundle,
+                self._meter(),
             )
             if self._closing or ("producer", number) in self._ended:
                 self._ended.discard(("producer", number))
@@ -789,7 +791,8 @@ class Connection(asyncio.Protocol):
             self._error(request, code, reason)
 
         def here(bundle: int) -> None:
-            wire = Wire(self._frames, partial(self._consumer_lost, number), bundle, self._serving.entries)
+            lost = partial(self._consumer_lost, number)
+            wire = Wire(self._frames, lost, bundle, self._serving.entries, self._meter())
 
             def busy(code: ServerError, reason: str) -> None:
                 """By what a gateway that died has left, perhaps: Kafka lets it go soon."""
@@ -927,16 +930,23 @@ class Connection(asyncio.Protocol):
     def _consumer_stats(self, asked: Any) -> None:
         def tell(found: tuple[WireConsumer, int]) -> None:
             consumer, backlog = found
+            endpoint = consumer.endpoint
+            traffic = endpoint.traffic()
             self._say(
                 Type.CONSUMER_STATS_RESPONSE,
                 request_id=asked.request_id,
-                consumerName=consumer.endpoint.name,
-                availablePermits=max(0, consumer.endpoint.open_permits),
-                unackedMessages=consumer.endpoint.unacked,
-                blockedConsumerOnUnackedMsgs=consumer.endpoint.unacked >= consumer.endpoint.max_unacked,
-                address=self._name,
+                msgRateOut=traffic.rate,
+                msgThroughputOut=traffic.throughput,
+                msgRateRedeliver=traffic.redelivered,
+                consumerName=endpoint.name,
+                availablePermits=max(0, endpoint.open_permits),
+                unackedMessages=endpoint.unacked,
+                blockedConsumerOnUnackedMsgs=traffic.blocked,
+                address=traffic.address,
+                connectedSince=time_text(traffic.since_ms),
                 type=consumer.kind.value,
                 msgBacklog=backlog,
+                messageAckRate=traffic.acknowledged,
             )
 
         self._of_consumer(asked, lambda consumer: (consumer, consumer.backlog(self._deadline())), tell)
@@ -958,6 +968,19 @@ class Connection(asyncio.Protocol):
             return
         consumer.endpoint.close()
         self._ask(partial(consumer.close, Deadline.after(_CLOSE_S)), self._success(request), self._failure(request))
+
+    def _meter(self) -> Meter:
+        return Meter(self._name, self._node.clock.now_ms(), self._node.clock.monotonic())
+
+    def note_rates(self) -> None:
+        """An interval is over."""
+        now_s = self._node.clock.monotonic()
+        for producer in self._producers.values():
+            if producer is not None:
+                producer.meter.note(now_s)
+        for consumer in self._consumers.values():
+            if consumer is not None:
+                consumer.endpoint.meter.note(now_s)
 
     # Transactions -------------------------------------------------------------------------------------------------
 

@@ -21,10 +21,12 @@ from pulsar_on_kafka.exceptions import BrokerMetadataError, UnknownError
 from pulsar_on_kafka.gateway.entries import NotForPulsarsClients, OutgoingEntries
 from pulsar_on_kafka.gateway.outgoing import Outgoing
 from pulsar_on_kafka.gateway.schemas import schema_info
+from pulsar_on_kafka.gateway.traffic import Meter
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.traffic import Traffic
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
 from pulsar_on_kafka.mapping.wire.ack_sets import bits_of, indexes_of, words_of
 from pulsar_on_kafka.mapping.wire.commands import Type, command
@@ -73,6 +75,7 @@ class Wire:
     lost: Callable[[], None]
     bundle: int
     entries: OutgoingEntries
+    meter: Meter
 
 
 class WireEndpoint(Endpoint):
@@ -97,6 +100,7 @@ class WireEndpoint(Endpoint):
         """Its client is told whether it is the active one, as in Pulsar of a Failover subscription."""
         self._active: bool | None = None
         self.bundle = wire.bundle
+        self.meter = wire.meter
         self._frames = wire.frames
         self._lost = wire.lost
         self._entries = wire.entries
@@ -123,6 +127,7 @@ class WireEndpoint(Endpoint):
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         frames: list[bytes] = []
+        before = self.delivered
         for each in deliveries:
             assert isinstance(each, EntryDelivery)  # noqa: S101 - its delivery type
             try:
@@ -142,7 +147,17 @@ class WireEndpoint(Endpoint):
                 continue
             self._taken += each.messages
             self.delivered += each.messages
+        self.meter.messages += self.delivered - before
+        self.meter.bytes += sum(map(len, frames))
         self._frames.send(frames)
+
+    def traffic(self) -> Traffic:
+        return self.meter.traffic(blocked=self.blocked)
+
+    @property
+    def blocked(self) -> bool:
+        """It gets nothing more until its client has acknowledged some of what it has."""
+        return self.unacked >= self.max_unacked
 
     def _frames_of(self, each: EntryDelivery) -> list[bytes]:
         slot, frames = each.feed.slot, []
@@ -300,6 +315,7 @@ class SubscriptionConsumer:
         cumulative = asked.ack_type == _CUMULATIVE
         if cumulative:
             self._check_cumulative()
+        self.endpoint.meter.acknowledged += len(asked.message_id)
         for each in asked.message_id:
             offset = self._offset(each)
             size = self.endpoint.sizes.get(offset, 0) if each.ack_set else 0
@@ -388,6 +404,7 @@ class SubscriptionConsumer:
         return self._layout.kafka_offset(self._place.number, said.ledgerId, said.entryId)
 
     def redeliver(self, asked: Any) -> None:
+        self.endpoint.meter.redelivered += len(asked.message_ids) or self.endpoint.unacked
         if not asked.message_ids:
             epoch = asked.consumer_epoch if asked.HasField("consumer_epoch") else None
             self._member.redeliver_unacknowledged(self.endpoint, lambda: self._begin(epoch))

@@ -15,6 +15,7 @@ from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.key_schemes import KeyScheme
 from pulsar_on_kafka.gateway.outgoing import Outgoing as Frames
 from pulsar_on_kafka.gateway.schemas import producers_version, schema_info
+from pulsar_on_kafka.gateway.traffic import Meter
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_of, txn_of_metadata
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka.mapping.encoding.varint import varint
@@ -156,12 +157,15 @@ class WireProducer:
         answered: Callable[[int], None],
         lost: Callable[[], None],
         bundle: int,
+        meter: Meter,
     ) -> None:
         """`under_way` is told of records that `send` makes of an entry beside the first one, and `answered`, by any
         thread, of those that were answered; `lost` is called when the client has to open the producer anew."""
         self.number = number
         self.bundle = bundle
+        self.meter = meter
         self.sender = sender = opened.sender
+        sender.traffic = meter.traffic
         self._node = node
         assert isinstance(sender.way, SingleRecords)  # noqa: S101 - it was opened without batching
         self._way = sender.way
@@ -198,6 +202,9 @@ class WireProducer:
         (key, is_null, headers), payload, publish_time_ms = found
         if key is not None and self._key_scheme is not None:
             return False
+        meter = self.meter
+        meter.messages += 1
+        meter.bytes += len(entry)
         sent = _Sent(self, sequence_id, number, None)
         try:
             self._way.put_encoded(
@@ -229,6 +236,8 @@ class WireProducer:
         first = self._first(records, txn, part) or self._look_first(records, txn)
         if first is not None or self._outlet.refuses(sent):
             return first
+        self.meter.messages += asked.num_messages
+        self.meter.bytes += len(entry)
         try:
             if part is not None:
                 part.begin_operation()

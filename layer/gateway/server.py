@@ -22,6 +22,7 @@ from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.connection import CONNECT_S, Connection, Serving, operation_deadline
 from pulsar_on_kafka.gateway.lookups import TLS
 from pulsar_on_kafka.gateway.sharing import Sharing, fleets_group
+from pulsar_on_kafka.gateway.traffic import INTERVAL_S
 from pulsar_on_kafka.gateway.transactions import OpenTransactions
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
 from pulsar_on_kafka.node.node import Node
@@ -44,7 +45,7 @@ class GatewaySettings:
     on; port 0 is a free one. With a certificate in `tls` connections are encrypted; `trusted` is a PEM file of
     authorities who signed certificates of clients, '': nobody shows any. Gateways of one `fleet` share the topics out,
     so clients reach all of them in the same way; every fleet serves all topics. `http_port` is that of
-    `rest.RestServer`."""
+    `rest.RestServer`. Rates in statistics are those of the last `rates_interval_s`."""
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
@@ -54,6 +55,7 @@ class GatewaySettings:
     trusted: str = ""
     access: Access = EVERYBODY
     http_port: int = 0
+    rates_interval_s: float = INTERVAL_S
 
     def context(self) -> ssl.SSLContext | None:
         """Raises InvalidOption: files are no certificates, or `trusted` is there without a certificate."""
@@ -106,6 +108,7 @@ class Gateway:
             TopicWatchers(node, self._scheduler),
         )
         self._loop.run_until_complete(self._server.start_serving())
+        self._loop.call_later(settings.rates_interval_s, self._note_rates)
         self._thread = aside("pok-gateway", self._run)
 
     async def _bind(self) -> asyncio.Server:
@@ -119,6 +122,11 @@ class Gateway:
             backlog=_BACKLOG,
             start_serving=False,
         )
+
+    def _note_rates(self) -> None:
+        self._loop.call_later(self._settings.rates_interval_s, self._note_rates)
+        for connection in self._serving.connections:
+            connection.note_rates()
 
     def _follow(self) -> None:
         for connection in list(self._serving.connections):

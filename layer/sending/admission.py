@@ -128,7 +128,7 @@ class Admission:
             counts = sender.send_counts()
             return Publisher(
                 sender.name, wants.mode.value, membership.epoch, since_ms, counts.sent, counts.failed,
-                dict(wants.properties),
+                dict(wants.properties), sender.traffic(),
             )  # fmt: skip
 
         membership.introduce(describe)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import datetime, timezone
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from pulsar_on_kafka.admin import ConsumerStats, PublisherStats, SubscriptionStats, TopicStats
 from pulsar_on_kafka.gateway.lookups import partitions_of
 from pulsar_on_kafka.gateway.rest.asked import Asked, RestError
+from pulsar_on_kafka.gateway.traffic import time_text
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+
+_RATES_IN: Final = ("msgRateIn", "msgThroughputIn")
+_RATES_OUT: Final = ("msgRateOut", "msgThroughputOut")
+_RATES_BACK: Final = ("msgRateRedeliver", "messageAckRate")
 
 
 def stats(asked: Asked) -> dict[str, Any]:
@@ -56,17 +60,20 @@ class _Told:
     def of(self, partition: int | None) -> dict[str, Any]:
         """Of one partition, or of all together. Producers, consumers and transactions are told of the whole topic, of
         which they are."""
-        told: dict[str, Any] = {
-            "subscriptions": {
-                name: _subscription(found, partition, self._consumers.get(name, ()))
-                for name, found in self._subscriptions.items()
-            }
+        subscriptions = {
+            name: _subscription(found, partition, self._consumers.get(name, ()))
+            for name, found in self._subscriptions.items()
         }
         if partition is not None and self.topic.partitioned:
-            return told
+            return {"subscriptions": subscriptions}
+        publishers = [_publisher(each) for each in self.topic.publishers]
+        rates_in = _sums(publishers, _RATES_IN)
         return {
-            **told,
-            "publishers": [_publisher(each) for each in self.topic.publishers],
+            **rates_in,
+            "averageMsgSize": _average(rates_in["msgRateIn"], rates_in["msgThroughputIn"]),
+            **_sums(subscriptions.values(), _RATES_OUT),
+            "subscriptions": subscriptions,
+            "publishers": publishers,
             "ongoingTxnCount": self.topic.ongoing_txn_count,
             "abortedTxnCount": self.topic.aborted_txn_count,
             "replication": {
@@ -82,6 +89,7 @@ def _subscription(
     cursors = [each for each in found.partitions if partition in (None, each.partition)]
     listed = [_consumer(each) for each in consumers if each.permits >= 0]
     return {
+        **_sums(listed, _RATES_OUT + _RATES_BACK),
         "type": found.type,
         "msgBacklog": sum(each.backlog for each in cursors),
         "nonContiguousDeletedMessagesRanges": sum(each.holes for each in cursors),
@@ -94,7 +102,7 @@ def _subscription(
 
 
 def _consumer(found: ConsumerStats) -> dict[str, Any]:
-    return {
+    told = {
         "consumerName": found.consumer_name,
         "availablePermits": found.permits,
         "unackedMessages": found.unacked,
@@ -102,14 +110,47 @@ def _consumer(found: ConsumerStats) -> dict[str, Any]:
         "msgRateOut": found.rate,
         "address": found.process,
     }
+    traffic = found.traffic
+    if traffic is None:
+        return told
+    return {
+        **told,
+        "msgRateOut": traffic.rate,
+        "msgThroughputOut": traffic.throughput,
+        "bytesOutCounter": traffic.bytes,
+        "msgRateRedeliver": traffic.redelivered,
+        "messageAckRate": traffic.acknowledged,
+        "blockedConsumerOnUnackedMsgs": traffic.blocked,
+        "address": traffic.address,
+        "connectedSince": time_text(traffic.since_ms),
+    }
 
 
 def _publisher(found: PublisherStats) -> dict[str, Any]:
-    since = datetime.fromtimestamp(found.connected_since_ms / 1000, timezone.utc)
-    return {
+    told = {
         "producerName": found.producer_name,
         "accessMode": found.access_mode,
-        "connectedSince": since.isoformat(timespec="milliseconds"),
+        "connectedSince": time_text(found.connected_since_ms),
         "address": found.process,
         "metadata": dict(found.properties),
     }
+    traffic = found.traffic
+    if traffic is None:
+        return told
+    return {
+        **told,
+        "msgRateIn": traffic.rate,
+        "msgThroughputIn": traffic.throughput,
+        "averageMsgSize": _average(traffic.rate, traffic.throughput),
+        "address": traffic.address,
+    }
+
+
+def _sums(told: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, float]:
+    """Of those that tell it."""
+    each = list(told)
+    return {name: round(sum(one.get(name, 0.0) for one in each), 3) for name in names}
+
+
+def _average(rate: float, throughput: float) -> float:
+    return round(throughput / rate, 3) if rate else 0.0

@@ -433,6 +433,7 @@ class Serving:
                 endpoint.delivered,
                 self._rates.of(endpoint, now_s),
                 -1.0 if self.leasing is None else self.leasing.lessee.lease_age_s(endpoint),
+                endpoint.traffic(),
             )
             for endpoint in own[:_MOST_TOLD]
         )

@@ -20,6 +20,7 @@ from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.batch_entry import Batch
 from pulsar_on_kafka.mapping.records.message_record import RecordHeaders
+from pulsar_on_kafka.mapping.state.traffic import Traffic
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkRules
 from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule
@@ -247,6 +248,10 @@ class Endpoint:
         if feed is None or feed.slot is not slot:
             feed = self._feeds[slot.number] = Feed(slot, self)
         return feed
+
+    def traffic(self) -> Traffic | None:
+        """What a gateway counts of its clients' consumers; of others nobody does."""
+        return None
 
     # The member's side --------------------------------------------------------------------------------------------
 

@@ -34,6 +34,7 @@ from pulsar_on_kafka.mapping.state.codecs.json_records import (
 )
 from pulsar_on_kafka.mapping.state.codecs.layouts import VARINT, Whole, table
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import HOLES, REQUEST_ID_BYTES, Holes
+from pulsar_on_kafka.mapping.state.traffic import Traffic
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import ACK, TxnAck
 
 FORMAT: Final = 1
@@ -143,13 +144,12 @@ class Answer:
     """What kind of refusal it is, where there are several."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToldConsumer:
+class ToldConsumer(msgspec.Struct, frozen=True, omit_defaults=True):
     """A process tells this of one of its consumers.
 
     `permits` is how many messages its inbox takes now, `unacked` how many it has in its hands (Shared, Key_Shared),
     `delivered` how many it got in all, `rate` how many a second lately. `lease_age_s`: since it was leased a message of
-    another process's partition last; -1 when it never was.
+    another process's partition last; -1 when it never was. `traffic` is told by gateways.
     """
 
     name: str
@@ -159,6 +159,7 @@ class ToldConsumer:
     delivered: Int64
     rate: float
     lease_age_s: float
+    traffic: Traffic | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from pulsar_on_kafka.mapping.state.codecs.json_records import Count, Int64, json_record
+from pulsar_on_kafka.mapping.state.traffic import Traffic
 
 MAX_PUBLISHERS: Final = 100
 MAX_PROPERTIES_BYTES: Final = 256 * 1024
@@ -78,9 +81,9 @@ class ProducerClaims:
     raw: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Publisher:
-    """Operators see this of one producer. `sent` and `failed` count messages since `connected_since_ms` (Unix time)."""
+class Publisher(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Operators see this of one producer. `sent` and `failed` count messages since `connected_since_ms` (Unix time).
+    `traffic` is told by gateways."""
 
     producer_name: str
     access_mode: str
@@ -88,7 +91,8 @@ class Publisher:
     connected_since_ms: Int64
     sent: Count
     failed: Count
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = msgspec.field(default_factory=dict)
+    traffic: Traffic | None = None
 
 
 @dataclass(frozen=True, slots=True)

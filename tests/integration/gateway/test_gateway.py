@@ -375,6 +375,10 @@ def test_schemas_and_statistics_are_asked_for(wire: Wire, client: sdk.Client, un
     assert (kind, said.consumerName, said.availablePermits, said.type) == (
         Type.CONSUMER_STATS_RESPONSE, "me", 10, "Shared",
     )  # fmt: skip
+    assert (said.msgRateOut, said.msgThroughputOut, said.msgRateRedeliver, said.messageAckRate) == (0, 0, 0, 0)
+    assert (said.blockedConsumerOnUnackedMsgs, said.HasField("msgRateExpired")) == (False, False)
+    assert said.address.startswith("127.0.0.1:")
+    assert said.connectedSince.endswith("+00:00")
 
 
 def test_a_message_like_the_one_before_is_not_read_anew(

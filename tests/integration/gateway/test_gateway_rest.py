@@ -6,7 +6,7 @@ import re
 import secrets
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from tests.certificates import Authority
 from tests.steps import Unique
+from tests.waiting import until
 
 pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-client, is not installed")
 
@@ -203,6 +204,44 @@ def test_subscriptions_live_and_have_statistics(rest: Rest, client: sdk.Client, 
     rest.refuses(404, "id", "DELETE", f"{here}/subscription/id")
     rest.refuses(412, "subscriptions", "DELETE", here)
     rest.does("DELETE", here, force="true")
+
+
+def test_clients_of_the_gateway_have_rates(serving: Serving, unique: Unique) -> None:
+    """Those of the last interval, by consumer and producer, and of all of them."""
+    topic = unique()
+    quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    with serving(rates_interval_s=2) as running, closing(pulsar.Client(running.url(), logger=quiet)) as client:
+        rest, here = Rest(running.url()), f"/admin/v2/persistent/public/default/{topic}/stats"
+        shared = pulsar.ConsumerType.Shared
+        consumer = client.subscribe(topic, "s", shared, negative_ack_redelivery_delay_ms=100)
+        producer = client.create_producer(topic)
+        found: list[dict[str, Any]] = []
+
+        def passes() -> bool:
+            """Four messages, one of which is refused; of producers the answer is up to 3 s old."""
+            for _ in range(4):
+                producer.send(b"x" * 100)
+            for number in range(4):
+                message = consumer.receive(_PATIENCE_MS)
+                (consumer.acknowledge if number else consumer.negative_acknowledge)(message)
+            told = rest.get(here)
+            ((it,), (of_it,)) = told["subscriptions"]["s"]["consumers"], told["publishers"]
+            found[:] = [told, told["subscriptions"]["s"], it, of_it]
+            return all((it["msgRateRedeliver"], it["messageAckRate"], it["msgRateOut"], of_it.get("msgRateIn")))
+
+        until(passes, lambda: f"rates: {found}")
+        told, subscription, it, of_it = found
+    assert it["msgThroughputOut"] > 50 * it["msgRateOut"]
+    assert it["bytesOutCounter"] > 50 * it["msgOutCounter"]
+    assert not it["blockedConsumerOnUnackedMsgs"]
+    assert it["address"] == of_it["address"]
+    assert re.fullmatch(r"127\.0\.0\.1:\d+", it["address"])
+    assert it["connectedSince"] <= of_it["connectedSince"]
+    for name in ("msgRateOut", "msgThroughputOut", "msgRateRedeliver", "messageAckRate"):
+        assert subscription[name] == it[name]
+        assert told.get(name) in (None, it[name])
+    assert 50 < told["averageMsgSize"] == of_it["averageMsgSize"] < 200
+    assert (told["msgRateIn"], told["msgThroughputIn"]) == (of_it["msgRateIn"], of_it["msgThroughputIn"])
 
 
 def test_partitions_have_statistics_each(rest: Rest, admin: AdminClient, unique: Unique) -> None:

@@ -15,6 +15,8 @@ SINCE = {
     "consumers told, and who holds an entry",
     "consumers of an entry",
     "producers' claims of a topic with two hashing schemes",
+    "consumers of a gateway told",
+    "producer's heartbeat of a gateway",
     "transaction with an owner",
     "begin for an owner",
 }

@@ -1,0 +1,31 @@
+"""Rates of a client's producer or consumer are those of the last interval that is over, as Pulsar's are."""
+
+from __future__ import annotations
+
+from pulsar_on_kafka.gateway.traffic import Meter, time_text
+
+
+def test_rates_are_those_of_the_last_interval() -> None:
+    meter = Meter("127.0.0.1:1", 1_700_000_000_123, now_s=100.0)
+    meter.messages += 120
+    meter.bytes += 6_000
+    meter.redelivered += 3
+    meter.acknowledged += 60
+    first = meter.traffic()
+    assert (first.messages, first.bytes, first.rate, first.throughput, first.redelivered, first.acknowledged) == (
+        120, 6_000, 0, 0, 0, 0,
+    )  # fmt: skip
+    meter.note(160.0)
+    second = meter.traffic(blocked=True)
+    assert (second.rate, second.throughput, second.redelivered, second.acknowledged) == (2, 100, 0.05, 1)
+    assert (second.since_ms, second.address, second.blocked) == (1_700_000_000_123, "127.0.0.1:1", True)
+    meter.messages += 30
+    meter.note(160.0)  # of no length
+    assert meter.traffic().rate == 2
+    meter.note(190.0)
+    third = meter.traffic()
+    assert (third.messages, third.rate, third.throughput) == (150, 1, 0)
+
+
+def test_times_are_told_as_pulsar_has_them() -> None:
+    assert time_text(1_700_000_000_123) == "2023-11-14T22:13:20.123+00:00"
