@@ -26,6 +26,7 @@ from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.routing.sticky_hash import sticky_key_hash
 from pulsar_on_kafka.mapping.state.traffic import Traffic
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
 from pulsar_on_kafka.mapping.wire.ack_sets import bits_of, indexes_of, words_of
@@ -36,6 +37,7 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, Su
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.readers import compacted_ranges
+from pulsar_on_kafka.subscriptions.dispatching.key_shared import sticky_key
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.records.endpoint import (
     Delivery,
@@ -58,6 +60,8 @@ TYPES: Final = (
 )
 """By their numbers in Pulsar's SubType."""
 _STICKY: Final = 1
+_NO_KEY: Final = b"NONE_KEY"
+"""What Pulsar's ranges take for the key of a message without one. Source: Commands.NONE_KEY."""
 _CUMULATIVE: Final = 1
 _EARLIEST: Final = 1
 _NOWHERE: Final = 2**64 - 1
@@ -99,6 +103,8 @@ class WireEndpoint(Endpoint):
         self.hears_active = False
         """Its client is told whether it is the active one, as in Pulsar of a Failover subscription."""
         self._active: bool | None = None
+        self.ranges: tuple[tuple[int, int], ...] | None = None
+        """Of a reader: the slots of the keys whose entries it gets, both ends inclusive; None: of all."""
         self.bundle = wire.bundle
         self.meter = wire.meter
         self._frames = wire.frames
@@ -130,6 +136,8 @@ class WireEndpoint(Endpoint):
         before = self.delivered
         for each in deliveries:
             assert isinstance(each, EntryDelivery)  # noqa: S101 - its delivery type
+            if self.ranges is not None and not self._in_ranges(each.record):
+                continue
             try:
                 frames += self._frames_of(each)
             except NotForPulsarsClients as reason:
@@ -158,6 +166,11 @@ class WireEndpoint(Endpoint):
     def blocked(self) -> bool:
         """It gets nothing more until its client has acknowledged some of what it has."""
         return self.unacked >= self.max_unacked
+
+    def _in_ranges(self, record: Any) -> bool:
+        """Source: PersistentDispatcherSingleActiveConsumer, which drops what is of another range."""
+        slot = sticky_key_hash(sticky_key(record) or _NO_KEY)
+        return any(first <= slot <= last for first, last in self.ranges or ())
 
     def _frames_of(self, each: EntryDelivery) -> list[bytes]:
         slot, frames = each.feed.slot, []
@@ -225,6 +238,12 @@ def native_id(said: Any) -> NativeMessageId:
         return NativeMessageId.latest
     entry = -1 if entry == _NOWHERE else entry
     return NativeMessageId(said.partition, ledger, entry, said.batch_index)
+
+
+def _publish_time(asked: Any) -> int:
+    """Of a SEEK. A time before 1970, which Java's clients say as its two's complement, is before all messages, too."""
+    said: int = asked.message_publish_time
+    return 0 if said > _LATEST_LEDGER else said
 
 
 class WireConsumer(Protocol):
@@ -419,7 +438,7 @@ class SubscriptionConsumer:
     def seek(self, asked: Any, deadline: Deadline) -> None:
         timeout_s = deadline.remaining_s()
         places = Places(self._node, self._subscription, self._member, timeout_s)
-        target: object = asked.message_publish_time
+        target: object = _publish_time(asked)
         inclusive = False
         if asked.HasField("message_id"):
             target = native_id(asked.message_id)
@@ -493,7 +512,7 @@ class ReadingConsumer:
         if asked.HasField("message_id"):
             self.goes_on_at = _begin(self._place, asked.message_id, deadline)
         else:
-            self.goes_on_at = _begin_at_time(self._place, asked.message_publish_time, deadline)
+            self.goes_on_at = _begin_at_time(self._place, _publish_time(asked), deadline)
         self.endpoint.sought()
 
     @property
@@ -570,12 +589,16 @@ def _topic(node: Node, name: TopicName, deadline: Deadline, *, make: bool) -> To
     return found
 
 
+def _ranges(said: Any) -> tuple[tuple[int, int], ...] | None:
+    """Of a KeySharedMeta; None where keys are split by themselves."""
+    return tuple((each.start, each.end) for each in said.hashRanges) if said.keySharedMode == _STICKY else None
+
+
 def _rules(asked: Any) -> DeliveryRules:
     key_shared = None
     if TYPES[asked.subType] is SubscriptionType.KEY_SHARED:
         said = asked.keySharedMeta
-        sticky = tuple((each.start, each.end) for each in said.hashRanges) if said.keySharedMode == _STICKY else None
-        key_shared = KeySharedRule(sticky, said.allowOutOfOrderDelivery)
+        key_shared = KeySharedRule(_ranges(said), said.allowOutOfOrderDelivery)
     return DeliveryRules(priority=asked.priority_level, key_shared=key_shared)
 
 
@@ -589,6 +612,7 @@ def _reader(
         start = _begin_at_time(place, since_ms, deadline)
     else:
         start = _begin(place, asked.start_message_id, deadline)
+    endpoint.ranges = _ranges(asked.keySharedMeta)
     partitions = [place.number]
     compacted = compacted_ranges(place.node, place.topic, partitions, deadline) if asked.read_compacted else {}
     tail = place.node.readers.open_tail(place.topic, {place.number: start}, endpoint, compacted)

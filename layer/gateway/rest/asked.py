@@ -29,6 +29,12 @@ class RestError(Exception):
         self.status = status
 
 
+class Text(str):
+    """An answer that is plain text, no JSON."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """What handlers ask, and what they tell of themselves."""

@@ -6,19 +6,19 @@ from importlib import metadata
 from typing import Any, Final
 
 from pulsar_on_kafka.gateway.lookups import ALL, NON_PERSISTENT, topics_of
-from pulsar_on_kafka.gateway.rest.asked import Asked, RestError
+from pulsar_on_kafka.gateway.rest.asked import Asked, RestError, Text
 
 _MODES: Final = {"PERSISTENT": 0, "NON_PERSISTENT": NON_PERSISTENT, "ALL": ALL}
 
 
-def health(asked: Asked) -> str:
+def health(asked: Asked) -> Text:
     """Kafka answers. Raises ConnectError, Timeout: it does not."""
     asked.admin.node.admin.cluster_id(asked.deadline())
-    return "ok"
+    return Text("ok")
 
 
-def version(asked: Asked) -> str:
-    return f"pulsar-on-kafka {metadata.version('pulsar-on-kafka')}"
+def version(asked: Asked) -> Text:
+    return Text(f"pulsar-on-kafka {metadata.version('pulsar-on-kafka')}")
 
 
 def clusters(asked: Asked) -> list[str]:
@@ -78,6 +78,18 @@ def delete_namespace(asked: Asked) -> None:
     for each in topics:
         asked.admin.delete_topic(each, force=True)
     asked.admin.delete_namespace(asked.namespace)
+
+
+def schema_strategy(asked: Asked) -> str:
+    """UNDEFINED where none is set."""
+    return asked.admin.get_schema_compatibility_strategy(asked.namespace).name
+
+
+def set_schema_strategy(asked: Asked) -> None:
+    said = asked.json()
+    if not isinstance(said, str):
+        raise RestError(400, f"expected a strategy, got {said!r:.120}")
+    asked.admin.set_schema_compatibility_strategy(asked.namespace, said)
 
 
 def topics_of_namespace(asked: Asked) -> list[str]:

@@ -22,7 +22,7 @@ from pulsar_on_kafka.base.asgi_server import ASKER_S, Address, AsgiServer, HttpP
 from pulsar_on_kafka.exceptions import AuthenticationError
 from pulsar_on_kafka.gateway.access import TLS, TOKEN, Access
 from pulsar_on_kafka.gateway.rest import clusters, statistics, topics
-from pulsar_on_kafka.gateway.rest.asked import Asked, Cluster, RestError, refusal
+from pulsar_on_kafka.gateway.rest.asked import Asked, Cluster, RestError, Text, refusal
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 
 _log: Final = logging.getLogger(__name__)
@@ -60,6 +60,8 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/admin/v2/namespaces/{tenant}", clusters.namespaces),
     ("PUT", _NAMESPACE, clusters.make_namespace),
     ("DELETE", _NAMESPACE, clusters.delete_namespace),
+    ("GET", f"{_NAMESPACE}/schemaCompatibilityStrategy", clusters.schema_strategy),
+    ("PUT", f"{_NAMESPACE}/schemaCompatibilityStrategy", clusters.set_schema_strategy),
     ("GET", _TOPICS, topics.topics),
     ("GET", f"{_TOPICS}/partitioned", topics.partitioned_topics),
     ("PUT", _TOPIC, topics.make),
@@ -111,7 +113,7 @@ class Rest:
                 return _refused(RestError(408, f"no body in {ASKER_S:g} s"))
             except Exception as failure:  # whatever it is becomes an answer
                 return _refused(refusal(failure))
-            if isinstance(found, str):
+            if isinstance(found, Text):
                 return PlainTextResponse(found)
             return Response(status_code=204) if found is None else _json(found)
 

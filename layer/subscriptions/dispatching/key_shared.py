@@ -360,12 +360,7 @@ class KeyShared:
 
     def _slot(self, offset: int, record: Any) -> int:
         """The slot of a message: by ordering key, else by key; without one it is a key of its own."""
-        key: bytes | None = record.key()
-        headers: Headers | bytes | None = packed_headers_of(record)
-        if headers and not isinstance(headers, bytes) and (len(headers) > 1 or headers[0][0] == ORDERING_KEY):
-            for name, value in headers:
-                if name == ORDERING_KEY and value is not None:
-                    key = value
+        key = sticky_key(record)
         if key is None:
             return (offset * 40_503 & 0xFFFF_FFFF) % SLOTS
         slot = self._slots.get(key)
@@ -376,6 +371,17 @@ class KeyShared:
             if len(key) <= _LONGEST_CACHED_KEY:
                 self._slots[key] = slot
         return slot
+
+
+def sticky_key(record: Any) -> bytes | None:
+    """The ordering key of a record, else its key."""
+    key: bytes | None = record.key()
+    headers: Headers | bytes | None = packed_headers_of(record)
+    if headers and not isinstance(headers, bytes) and (len(headers) > 1 or headers[0][0] == ORDERING_KEY):
+        for name, value in headers:
+            if name == ORDERING_KEY and value is not None:
+                key = value
+    return key
 
 
 def _without_acknowledged(owned: OwnedPartition, keys: KeyOrder[Endpoint], entries: list[Waiting]) -> list[Waiting]:

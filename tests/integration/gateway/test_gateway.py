@@ -13,6 +13,7 @@ import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.gateway.producers import WireProducer
 from pulsar_on_kafka.gateway.server import Gateway
+from pulsar_on_kafka.mapping.routing.sticky_hash import sticky_key_hash
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
 from pulsar_on_kafka.mapping.wire.frames import frame
 from pulsar_on_kafka.schema_compat import SchemaType
@@ -140,6 +141,55 @@ def test_a_seek_begins_anew(official: Any, unique: Unique) -> None:
     consumer.seek(pulsar.MessageId.earliest)
     assert received(consumer, 5) == texts
     assert consumer.get_last_message_id().entry_id() == 4
+
+
+def test_a_reader_of_hash_ranges_gets_their_keys_alone(client: sdk.Client, wire: Wire, unique: Unique) -> None:
+    topic, keys = unique(), [str(number) for number in range(20)]
+    producer = client.create_producer(topic)
+    for key in keys:
+        producer.send(key.encode(), partition_key=key)
+    producer.send(b"without")
+    slots = {**{key: sticky_key_hash(key.encode()) for key in keys}, "without": sticky_key_hash(b"NONE_KEY")}
+    first, last = min(slots["without"], 20_000), max(slots["without"], 40_000)
+    wanted = [key.encode() for key, slot in slots.items() if first <= slot <= last]
+    assert 1 < len(wanted) < len(slots)
+    wire.connect()
+    wire.say(
+        Type.SUBSCRIBE,
+        topic=topic,
+        subscription="reader",
+        subType=0,
+        consumer_id=1,
+        request_id=1,
+        durable=False,
+        start_message_id={"ledgerId": 2**64 - 1, "entryId": 2**64 - 1},
+        keySharedMeta={"keySharedMode": 1, "hashRanges": [{"start": first, "end": last}]},
+    )
+    assert wire.hear()[0] is Type.SUCCESS
+    wire.say(Type.FLOW, consumer_id=1, messagePermits=len(wanted))
+    found = []
+    for _ in wanted:
+        assert wire.hear()[0] is Type.MESSAGE
+        found.append(wire.payload())
+    assert found == wanted
+
+
+def test_a_seek_to_before_1970_is_to_the_first_message(client: sdk.Client, wire: Wire, unique: Unique) -> None:
+    topic = unique()
+    client.create_producer(topic).send(b"first")
+    wire.connect()
+    for number, durable in enumerate((True, False)):
+        start = {} if durable else {"start_message_id": {"ledgerId": 2**63 - 1, "entryId": 2**63 - 1}}
+        said = {"topic": topic, "subscription": "s", "subType": 0, "consumer_id": number, "durable": durable, **start}
+        wire.say(Type.SUBSCRIBE, request_id=1, **said)
+        assert wire.hear()[0] is Type.SUCCESS
+        wire.say(Type.SEEK, consumer_id=number, request_id=2, message_publish_time=2**64 - 60)
+        assert [wire.hear()[0] for _ in range(2)] == [Type.CLOSE_CONSUMER, Type.SUCCESS]
+        wire.say(Type.SUBSCRIBE, request_id=3, **said)
+        assert wire.hear()[0] is Type.SUCCESS
+        wire.say(Type.FLOW, consumer_id=number, messagePermits=1)
+        assert wire.hear()[0] is Type.MESSAGE
+        assert wire.payload() == b"first"
 
 
 def test_readers_read_from_where_they_like(official: Any, unique: Unique) -> None:

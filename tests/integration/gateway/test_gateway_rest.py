@@ -106,6 +106,18 @@ def test_the_official_client_looks_up_over_http(rest: Rest, admin: AdminClient, 
     rest.refuses(404, "", "GET", f"/admin/v2/schemas/public/default/{prefix}-a/schema/7")
 
 
+def test_a_namespace_has_a_strategy_of_schemas(rest: Rest, unique: Unique) -> None:
+    namespace = f"/admin/v2/namespaces/{unique()}/prod"
+    strategy = f"{namespace}/schemaCompatibilityStrategy"
+    rest.refuses(404, "prod", "PUT", strategy, json="FULL")
+    rest.does("PUT", namespace)
+    assert rest.get(strategy) == "UNDEFINED"
+    rest.does("PUT", strategy, json="FORWARD")
+    assert rest.get(strategy) == "FORWARD"
+    rest.refuses(400, "SIDEWAYS", "PUT", strategy, json="SIDEWAYS")
+    rest.refuses(400, "expected a strategy", "PUT", strategy, json={"strategy": "FULL"})
+
+
 def test_it_is_in_health_and_tells_where_topics_are_served(rest: Rest, unique: Unique) -> None:
     assert rest.ask("GET", "/admin/v2/brokers/health").text == "ok"
     assert rest.ask("GET", "/admin/v2/brokers/version").text.startswith("pulsar-on-kafka ")
