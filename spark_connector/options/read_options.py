@@ -83,6 +83,7 @@ class ReadOptions:
         columns: in order.
         plain: the user says that every record is one plain message, so that no headers are needed to tell.
         chunked: whether chunks of messages are looked for; None: where somebody has it on record that there may be any.
+        pulsar_entries: whether some records may be as a client of Pulsar's batched or compressed them; None: likewise.
         crypto_key_reader: what opens encrypted messages; used on the driver only.
         kafka: options of the Kafka client on executors (Java's names, without `kafka.`); may hold passwords.
         driver: options of the Kafka client on the driver (librdkafka's names); may hold passwords.
@@ -103,6 +104,7 @@ class ReadOptions:
     columns: tuple[str, ...] = KEPT_COLUMNS
     plain: bool = False
     chunked: bool | None = None
+    pulsar_entries: bool | None = None
     crypto_key_reader: CryptoKeyReader | None = field(default=None, repr=False)
     crypto_failure_action: str = FAIL
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -140,7 +142,8 @@ def parse_options(given: Mapping[str, Any]) -> ReadOptions:
         mode=_one_of(MODES, "mode", known.get("mode", FAILFAST)),
         columns=_columns(known),
         plain=_plain_records(known),
-        chunked=_chunked(known),
+        chunked=_if_told(known, "chunkedMessages"),
+        pulsar_entries=_if_told(known, "pulsarEntries"),
         crypto_key_reader=_key_reader(known),
         crypto_failure_action=_one_of(
             CRYPTO_FAILURE_ACTIONS, "cryptoFailureAction", known.get("cryptofailureaction", FAIL)
@@ -200,8 +203,8 @@ _SPELT: Final = {
     for name in (
         "service.url", "topic", "topics", "topicsPattern", "predefinedSubscription", "subscription", "startingOffsets",
         "endingOffsets", "startingTime", "endingTime", "failOnDataLoss", "allowDifferentTopicSchemas", "columns",
-        "includeHeaders", "minPartitions", "pollTimeoutMs", "schema", "mode", "chunkedMessages", "cryptoKeyReader",
-        "cryptoFailureAction", "instance",
+        "includeHeaders", "minPartitions", "pollTimeoutMs", "schema", "mode", "chunkedMessages", "pulsarEntries",
+        "cryptoKeyReader", "cryptoFailureAction", "instance",
     )
 }  # fmt: skip
 _SAME: Final = {"subscription": "predefinedsubscription"}
@@ -286,11 +289,12 @@ def _one_of(choices: Sequence[str], option: str, value: object) -> str:
     return name
 
 
-def _chunked(known: Mapping[str, Any]) -> bool | None:
-    given = known.get("chunkedmessages", "auto")
-    wanted = None if str(given).lower() == "auto" else flag("chunkedMessages", given)
+def _if_told(known: Mapping[str, Any], option: str) -> bool | None:
+    """None: as it is on record."""
+    given = known.get(plain_name(option), "auto")
+    wanted = None if str(given).lower() == "auto" else flag(option, given)
     if wanted and _plain_records(known):
-        raise InvalidReadOption("chunkedMessages is true and includeHeaders is false: chunks are told by headers")
+        raise InvalidReadOption(f"{option} is true and includeHeaders is false: headers tell which messages these are")
     return wanted
 
 

@@ -76,6 +76,8 @@ class TopicView:
     """Some records may be chunks of messages: see `ProducerClaims.unchunked`."""
     marked: bool = True
     """Some records may be markers of transactions: see `ProducerClaims.unmarked`."""
+    raw: bool = False
+    """Some records may be as a client of Pulsar's batched or compressed them: see `ProducerClaims.raw`."""
     begun: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """By partition where it begins inside of a batch entry: its offset, and the first message's index."""
     ended: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -191,6 +193,7 @@ def _view_topic(node: Node, of: Wanted, logs: _Logs, options: ReadOptions, deadl
         said.plain,
         may_have_chunks and not options.plain,
         said.marked,
+        said.raw if options.pulsar_entries is None else options.pulsar_entries,
         {
             p: (one.begin.offset, one.begin.index)
             for p, one in asked.items()
@@ -272,11 +275,13 @@ def _buffers(node: Node, topic: Topic, partitions: Sequence[int], deadline: Dead
 
 
 class Said(NamedTuple):
-    """Producers said whether every message is one plain record, and whether some records may be chunks, or markers."""
+    """Producers said whether every message is one plain record, and whether some records may be chunks, markers, or as
+    a client of Pulsar's batched or compressed them."""
 
     plain: bool
     may_have_chunks: bool
     marked: bool
+    raw: bool
 
 
 def said_by_producers(node: Node, topic: Topic, deadline: Deadline) -> Said:
@@ -287,6 +292,7 @@ def said_by_producers(node: Node, topic: Topic, deadline: Deadline) -> Said:
         of_this_life and claims.plain and not topic.bound,
         of_this_life and not claims.unchunked,
         not (of_this_life and claims.unmarked),
+        of_this_life and claims.raw,
     )
 
 

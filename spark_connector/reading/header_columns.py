@@ -61,17 +61,16 @@ def _only_ordering() -> str:
 
 def publish_time(timestamp: str) -> str:
     """The record's timestamp, but for a replicated one."""
-    return f"coalesce({_time(PUBLISH_TIME)}, {timestamp})"
+    return f"coalesce({time(number(PUBLISH_TIME))}, {timestamp})"
 
 
 def event_time() -> str:
     """Null where the sender said none."""
-    return f"nullif({_time(EVENT_TIME)}, timestamp_millis(0L))"
+    return f"nullif({time(number(EVENT_TIME))}, timestamp_millis(0L))"
 
 
-def _time(name: str) -> str:
+def time(millis: str) -> str:
     """Null also for a time that no Spark session can show: after the year 9999."""
-    millis = number(name)
     return f"timestamp_millis(if({millis} between 0 and {_YEAR_9999_MS}L, {millis}, null))"
 
 

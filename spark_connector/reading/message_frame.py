@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.avro.functions import from_avro
 
 from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, SCHEMA
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, PayloadFormat
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.spark.base.errors import NotReadable
 from pulsar_on_kafka.spark.base.spark_session import check_session
@@ -26,6 +26,7 @@ from pulsar_on_kafka.spark.reading import record_places as places
 from pulsar_on_kafka.spark.reading.chunk_frames import FIRST_CHUNK, chunk_records, put_together
 from pulsar_on_kafka.spark.reading.header_columns import NO_PROPERTIES
 from pulsar_on_kafka.spark.reading.kafka_scan import scan_all
+from pulsar_on_kafka.spark.reading.raw_records import RAW, in_columns
 from pulsar_on_kafka.spark.reading.record_filters import ACKED, bit
 from pulsar_on_kafka.spark.reading.record_places import batch_size_field, message_id_in_batch
 from pulsar_on_kafka.spark.reading.sealed_messages import SEALED, data_keys, opened, refusal
@@ -56,15 +57,20 @@ def unpacked(records: DataFrame, refused: str | None = None) -> DataFrame:
             records, too, that are left out because they are acknowledged.
 
     A batch entry that is `SEALED` is one message. One that cannot be read gives nothing, as consumers skip it; one of
-    a later format fails the read.
+    a later format fails the read, as does a raw one that `raw_records` did not see to.
     """
     info = said.text(BATCH)
-    in_batch = f"({said.has(BATCH)} and not {SEALED})"
-    entry = F.when(F.expr(in_batch), from_avro(F.expr(_of_this_format(info)), _SCHEMA, {"mode": "PERMISSIVE"}))
+    in_batch, bytes_of, alone = f"({said.has(BATCH)} and not {SEALED})", _of_this_format(info), "false"
+    if RAW in records.columns:
+        alone = f"coalesce({RAW} = '{PayloadFormat.PULSAR_MESSAGE.value}', false)"
+        in_batch, bytes_of = f"({in_batch} and not {alone})", f"if({RAW} is null, {bytes_of}, `value`)"
+    entry = F.when(F.expr(in_batch), from_avro(F.expr(bytes_of), _SCHEMA, {"mode": "PERMISSIVE"}))
     parsed = records.withColumns({ENTRY: entry, _BATCH: F.expr(in_batch)})
     of_batch = f"{ENTRY}.payloads"
     count = f"cast(substring_index({info}, ':', -1) as int)"
-    payloads = f"if({_BATCH}, if(size({of_batch}) = {count}, {of_batch}, null), array(`value`))"
+    unreadable = f"({alone} and `value` is null)"
+    payloads = f"if({unreadable}, null, array(`value`))"
+    payloads = f"if({_BATCH}, if(size({of_batch}) = {count}, {of_batch}, null), {payloads})"
     if refused is not None:
         payloads = f"if({SEALED}, array({refused}), {payloads})"
     size = f"if({_BATCH}, {batch_size_field(f'size({of_batch})')}, null) as {SIZE_FIELD}"
@@ -77,7 +83,8 @@ def unpacked(records: DataFrame, refused: str | None = None) -> DataFrame:
 
 def _of_this_format(info: str) -> str:
     written = f"substring_index({info}, ':', 1)"
-    refused = f"raise_error(concat('a batch entry has format ', {written}, ', this version reads {FORMAT_VERSION}'))"
+    told = f"', this version reads {FORMAT_VERSION}; that of a client of Pulsar is read with pulsarEntries=true'"
+    refused = f"raise_error(concat('a batch entry has format ', {written}, {told}))"
     return f"if({written} = '{FORMAT_VERSION}', `value`, cast({refused} as binary))"
 
 
@@ -164,6 +171,8 @@ def _messages(spark: SparkSession, options: ReadOptions, view: TopicView, record
         whole = put_together(opened(spark, chunks, keys), records.columns)
         records = records.selectExpr("*", f"cast(null as bigint) as {FIRST_CHUNK}").unionByName(whole)
     records = filters.readable(records, view)
+    if view.raw:
+        records = in_columns(records)
     if options.crypto_failure_action == DISCARD:
         records = records.where(f"not {SEALED}")
     refused = refusal(str(view.topic.name)) if options.crypto_failure_action == FAIL else None
@@ -230,7 +239,7 @@ def _columns(topic: Topic, *, put_together: bool) -> dict[str, str]:
         "__topic": places.topic_name(topic, "`partition`"),
         "__messageId": either(message_id_in_batch(_ENTRY_ID, INDEX, SIZE_FIELD), _ENTRY_ID),
         "__publishTime": said.publish_time("`timestamp`"),
-        "__eventTime": either(f"timestamp_millis(nullif({_own('event_times')}, 0L))", said.event_time()),
+        "__eventTime": either(f"nullif({said.time(_own('event_times'))}, timestamp_millis(0L))", said.event_time()),
         "__messageProperties": either(f"coalesce({_own('properties')}, {NO_PROPERTIES})", said.properties()),
         "__orderingKey": either(_unless_null("ordering_keys", "null_ordering_keys"), said.ordering_key("`key`")),
         "__partition": "`partition`",

@@ -42,7 +42,7 @@ from pulsar_on_kafka.spark.planning.batch_plan import (
     spread,
 )
 from pulsar_on_kafka.spark.planning.planned_views import view_of
-from pulsar_on_kafka.spark.planning.visibility import SNAPSHOT_S, TopicView, find_both, find_topic
+from pulsar_on_kafka.spark.planning.visibility import SNAPSHOT_S, TopicView, find_both, find_topic, said_by_producers
 from pulsar_on_kafka.spark.reading import message_frame as frame
 from pulsar_on_kafka.spark.reading.chunk_frames import look
 from pulsar_on_kafka.spark.reading.connection import node_of
@@ -240,7 +240,10 @@ class _Batches:
             wanted = self._options.read.subscription
             topic, subscription = find_both(self._node, name, wanted, Deadline.after(SNAPSHOT_S))
             shown = {p: view_of(entries) for p, entries in partitions.items()}
-            views.append(TopicView(topic, subscription, shown, plain=self._planner.plain.get(name, False)))
+            plain, raw = self._planner.plain.get(name, False), self._options.read.pulsar_entries
+            if raw is None:
+                raw = not plain and said_by_producers(self._node, topic, Deadline.after(SNAPSHOT_S)).raw
+            views.append(TopicView(topic, subscription, shown, plain=plain, raw=raw))
         read = self._options.read
         schemas = schemas_of(self._node, read, views)
         frames = [frame.of_topic(self._spark, read, view, own) for view, own in zip(views, schemas, strict=True)]

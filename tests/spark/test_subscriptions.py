@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka.mapping.records.message_record import key_text
 from pulsar_on_kafka.spark import DataLoss, InvalidReadOption, NotReadable, acknowledge, read_pulsar, stream_pulsar
 from pulsar_on_kafka.spark.planning import read_bounds as bounds
 from pulsar_on_kafka.spark.planning import visibility
@@ -40,7 +41,7 @@ def rows_of(frame: DataFrame) -> Counter[Shown]:
             bytes(row["__messageId"]),
             bytes(row["value"] or b""),
             row["__topic"],
-            bytes(row["__key"] or b"").decode(),
+            key_text(None if row["__key"] is None else bytes(row["__key"])),
             millis(row["__publishTime"]),
             millis(row["__eventTime"]),
             *sorted(row["__messageProperties"].items()),
