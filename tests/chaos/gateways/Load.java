@@ -86,6 +86,7 @@ public class Load {
         boolean batches = kind.equals("batches") || kind.equals("cumulative");
         Producer<byte[]> producer = client().newProducer()
                 .topic(topic)
+                .producerName("load")  // by which deduplication knows it again
                 .sendTimeout(0, TimeUnit.SECONDS)
                 .blockIfQueueFull(true)
                 .enableBatching(batches)
