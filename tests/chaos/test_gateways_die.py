@@ -14,10 +14,10 @@ import pytest
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.embedded.settings import free_port
 from tests.brokers import available
+from tests.builds import Missing as NoCompiler
 from tests.chaos.gateways.fleet import Fleet, Loads
 from tests.chaos.gateways.java_load import SOURCE, java_loads
 from tests.chaos.gateways.python_load import python_loads, somebody_else_consumes
-from tests.integration.gateway.languages import Missing as NoCompiler
 from tests.integration.gateway.languages import java_program
 from tests.steps import Missing, Unique
 from tests.tcp_way import TcpWay

@@ -3,6 +3,8 @@
 Arguments go to that command. With `--pulsar` or `--kafka` among them that cluster is used and none is started for it;
 `--docker` starts them in containers. Clusters with TLS, logins and rights are started beside them for the scenarios
 about security.
+
+With `--broker-tests` Pulsar's own tests are run on a gateway instead (`broker_tests`).
 """
 
 from __future__ import annotations
@@ -15,11 +17,15 @@ from types import FrameType
 
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.embedded import EmbeddedBrokerError
+from tests.compat.broker_tests.run import ARGUMENT
+from tests.compat.broker_tests.run import main as run_broker_tests
 from tests.compat.pulsar_standalone import PulsarStandaloneError
 from tests.compat.servers import start_servers
 
 
 def main(arguments: Sequence[str]) -> int:
+    if ARGUMENT in arguments:
+        return run_broker_tests([argument for argument in arguments if argument != ARGUMENT])
     with ExitStack() as stack:
         try:
             given = start_servers(stack, arguments)

@@ -7,8 +7,9 @@ import pytest
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from tests.builds import Missing
 from tests.compat.pulsar_standalone import PulsarStandalone
-from tests.integration.gateway.languages import Missing, java_on_both
+from tests.integration.gateway.languages import java_on_both
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.kafka, pytest.mark.timeout(600)]
 

@@ -34,7 +34,7 @@ from tests.compat.pulsar_standalone.jars import pulsar_jars
 _HOST: Final = "127.0.0.1"
 _ASK_TIMEOUT_S: Final = 5.0
 _PORT_ATTEMPTS: Final = 3
-_OPENED: Final = (
+_PACKAGES: Final = (
     "java.base/java.lang",
     "java.base/java.util",
     "java.base/java.util.zip",
@@ -47,6 +47,8 @@ _OPENED: Final = (
     "java.management/sun.management",
     "jdk.management/com.sun.management.internal",
 )
+OPENED: Final = tuple(option for package in _PACKAGES for option in ("--add-opens", f"{package}=ALL-UNNAMED"))
+"""Options of a JVM that runs Pulsar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,7 @@ class PulsarStandalone(Startable):
             java,
             f"-Xmx{self._options.heap_mb}m",
             f"-XX:MaxDirectMemorySize={self._options.direct_mb}m",
-            *(option for package in _OPENED for option in ("--add-opens", f"{package}=ALL-UNNAMED")),
+            *OPENED,
             "-Dio.netty.tryReflectionSetAccessible=true",
             f"-Dlog4j2.configurationFile={directory / 'log4j2.xml'}",
             "-cp",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
@@ -10,19 +9,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from pulsar_on_kafka.embedded.jar_cache import default_cache_dir
 from pulsar_on_kafka.embedded.java import find_java
+from tests.builds import Missing, built
 from tests.compat.pulsar_standalone.jars import pulsar_jars
 from tests.programs import ROOT
 
 _PROGRAMS: Final = Path(__file__).with_name("programs")
-_BUILD_S: Final = 900.0
 _RUN_S: Final = 150.0
 SAID: Final = "> "
-
-
-class Missing(Exception):
-    """A toolchain that this machine does not have."""
 
 
 class Program(NamedTuple):
@@ -68,21 +62,21 @@ def _go() -> list[str]:
     def command(out: Path) -> list[str]:
         return ["go", "build", "-C", str(out), "-o", "program", "."]
 
-    return [str(_built("go", ("go",), command) / "program")]
+    return [str(built("go", _PROGRAMS / "go", ("go",), command) / "program")]
 
 
 def _rust() -> list[str]:
     def command(out: Path) -> list[str]:
         return ["cargo", "build", "--manifest-path", str(out / "Cargo.toml"), "--target-dir", str(out / "target")]
 
-    return [str(_built("rust", ("cargo", "protoc"), command) / "target" / "debug" / "program")]
+    return [str(built("rust", _PROGRAMS / "rust", ("cargo", "protoc"), command) / "target" / "debug" / "program")]
 
 
 def _js() -> list[str]:
     def command(out: Path) -> list[str]:
         return ["npm", "ci", "--prefix", str(out), "--ignore-scripts", "--no-audit", "--no-fund"]
 
-    return ["node", str(_built("js", ("node", "npm"), command) / "program.js")]
+    return ["node", str(built("js", _PROGRAMS / "js", ("node", "npm"), command) / "program.js")]
 
 
 def _java() -> list[str]:
@@ -103,22 +97,3 @@ def _compiling_java() -> str:
 
 
 _MAKERS: Final[dict[str, Callable[[], list[str]]]] = {"go": _go, "java": _java, "js": _js, "rust": _rust}
-
-
-def _built(language: str, tools: Sequence[str], command: Callable[[Path], list[str]]) -> Path:
-    """A copy of the sources, in which `command` was run."""
-    missing = [tool for tool in tools if shutil.which(tool) is None]
-    if missing:
-        raise Missing(f"not installed: {', '.join(missing)}")
-    sources = _PROGRAMS / language
-    state = hashlib.sha256()
-    for file in sorted(file for file in sources.rglob("*") if file.is_file()):
-        state.update(f"{file.relative_to(sources)}\0".encode() + file.read_bytes())
-    out = default_cache_dir() / "programs" / f"{language}-{state.hexdigest()[:16]}"
-    complete = out / "complete"
-    if not complete.exists():
-        shutil.copytree(sources, out, dirs_exist_ok=True)
-        done = subprocess.run(command(out), capture_output=True, text=True, timeout=_BUILD_S, check=False)
-        assert done.returncode == 0, f"{language} is not built: {done.stdout[-2000:]}{done.stderr[-4000:]}"
-        complete.touch()
-    return out

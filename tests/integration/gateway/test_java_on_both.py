@@ -7,7 +7,8 @@ from typing import Final
 import pytest
 
 from pulsar_on_kafka.gateway.server import Gateway
-from tests.integration.gateway.languages import Missing, java_on_both
+from tests.builds import Missing
+from tests.integration.gateway.languages import java_on_both
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(600)]
 

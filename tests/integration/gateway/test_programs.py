@@ -6,7 +6,8 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.gateway.server import Gateway
-from tests.integration.gateway.languages import Missing, Program, program_in
+from tests.builds import Missing
+from tests.integration.gateway.languages import Program, program_in
 from tests.steps import EARLIEST, SHARED, Unique, payloads, receive, receive_rest, send
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(1200)]
