@@ -7,6 +7,10 @@ from typing import Any, Final
 from tests.benchmarks.model import MILLION, Cell, Group, Requirement, Rule, System
 
 
+_WARM: Final = 11
+"""Rounds until most of them found Spark's generated code compiled by the JVM: each kind of read has its own."""
+
+
 def _spark(name: str, title: str, *cells: Cell, rounds: int = 3) -> Group:
     return Group(f"spark-{name}", f"Spark: {title}", rounds, cells, resident="spark_workers")
 
@@ -28,7 +32,7 @@ SPARK: Final = (
         _spark_cell("all", "read"),
         _spark_cell("half", "read", state="half"),
         _spark_cell("ranges", "read", state="ranges"),
-        rounds=5,
+        rounds=_WARM,
     ),
     _spark(
         "aborted",
@@ -39,7 +43,7 @@ SPARK: Final = (
         _spark_cell("plain-headers", "read_plain", kind="transactions", headers=True),
         _spark_cell("committed", "read", kind="transactions"),
         _spark_cell("committed-headers", "read", kind="transactions", headers=True),
-        rounds=5,
+        rounds=_WARM,
     ),
     _spark(
         "batches",
@@ -48,6 +52,7 @@ SPARK: Final = (
         _spark_cell("plain-tuned", "read_plain", tuned=True),
         _spark_cell("batches", "read", kind="batches", columns=_WITHOUT_IDS),
         _spark_cell("batches-with-ids", "read", kind="batches"),
+        rounds=_WARM,
     ),
     _spark(
         "stream",
