@@ -110,6 +110,7 @@ def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> O
         Application(
             name=(asked.producer_name or None) if asked.user_provided_producer_name else None,
             former_name=asked.producer_name or None,
+            comes_again=True,
             schema=LetterSchema(),
             options=SenderOptions(limits=_LIMITS),
             mode=mode,

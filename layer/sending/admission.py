@@ -30,7 +30,10 @@ class Application:
     name: str | None
     """None: one is made up, if there is no `former_name`."""
     former_name: str | None = None
-    """One that was made up when the same producer was opened before: it is nobody's claim."""
+    """One that was made up when the same producer was opened before."""
+    comes_again: bool = False
+    """The producer may be opened again by the name that was made up, also by another process: where the topic
+    deduplicates, that is claimed like one that was given, and what it stored is kept on record."""
     schema: Schema
     options: SenderOptions
     mode: AccessMode = AccessMode.SHARED
@@ -71,16 +74,16 @@ class Admission:
         if topic.partitioned:
             wants.kafka(node).learn_partitions(topic.kafka_topic, topic.partitions, self._deadline())
         made_up = wants.former_name or node.unique_name()
-        claimed = wants.name or (None if wants.mode is AccessMode.SHARED else made_up)
         deduplicated = node.deduplicated([topic.name], self._deadline())[topic.name]
+        lasting = bool(wants.name) or (wants.comes_again and deduplicated)
+        name = wants.name or made_up
+        claimed = name if lasting or wants.mode is not AccessMode.SHARED else None
         schema = outgoing_schema(wants.schema, topic, node.schemas, self._deadline())
         if wants.needs_headers():
             self._more_than_plain()
         membership = node.producers.join(
             topic, claimed, wants.mode, self._deadline(), partition=self._fixed, own_epoch=deduplicated
         )
-        name = wants.name or made_up
-        lasting = bool(wants.name)
         admitted = Admitted(
             topic=topic,
             fixed_partition=self._fixed,

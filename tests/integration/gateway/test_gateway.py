@@ -352,6 +352,28 @@ def test_what_was_stored_before_is_not_stored_again(official: Any, admin: AdminC
     assert official.create_producer(topic, producer_name="mine").last_sequence_id() == 7
 
 
+def test_a_name_that_was_made_up_is_known_again(gateway: Gateway, admin: AdminClient, unique: Unique) -> None:
+    """A client opens its producer anew by the name that it was told, here over another connection."""
+    topic = unique()
+    admin.create_topic(topic)
+    admin.set_policy(f"persistent://public/default/{topic}", "deduplication", True)
+    asked = {"topic": topic, "producer_id": 1, "user_provided_producer_name": False}
+    with Wire(gateway) as wire:
+        wire.connect()
+        name = wire.ask(Type.PRODUCER, request_id=1, **asked).producer_name
+        for number in (4, 5):
+            wire.send(1, number, b"x")
+            assert wire.hear()[1].message_id.ledgerId < 2**63
+    with Wire(gateway) as wire:
+        wire.connect()
+        again = wire.ask(Type.PRODUCER, request_id=1, producer_name=name, epoch=1, **asked)
+        assert (again.producer_name, again.last_sequence_id) == (name, 5)
+        wire.send(1, 5, b"x")
+        assert wire.hear()[1].message_id.ledgerId == 2**64 - 1  # it is there already
+        other = wire.ask(Type.PRODUCER, request_id=2, **{**asked, "producer_id": 2})
+        assert (other.producer_name != name, other.last_sequence_id) == (True, -1)
+
+
 def test_dead_letters_wait_in_the_subscription_that_their_policy_names(
     official: Any, admin: AdminClient, unique: Unique
 ) -> None:
