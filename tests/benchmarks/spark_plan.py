@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from tests.benchmarks.model import MILLION, Cell, Group, Requirement, Rule, System
 
-
 _WARM: Final = 11
 """Rounds until most of them found Spark's generated code compiled by the JVM: each kind of read has its own."""
 
