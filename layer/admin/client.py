@@ -110,8 +110,11 @@ class AdminClient(
         self.node.topics.bind(TopicName.parse(topic), kafka_topic, self._deadline())
 
     def update_partitions(self, topic: str, partitions: int) -> None:
-        """Raise the number of partitions of a partitioned topic."""
-        self.node.topics.grow(TopicName.parse(topic), partitions, self._deadline())
+        """Raise the number of partitions of a partitioned topic. Subscriptions begin at the start of the new ones."""
+        name, deadline = TopicName.parse(topic), self._deadline()
+        before = self._topic_around(topic, deadline).partitions
+        grown = self.node.topics.grow(name, partitions, deadline)
+        self.node.subscriptions.grow(grown, range(before, grown.partitions), deadline)
 
     def compact(self, topic: str) -> None:
         """Have compacted reads show, of what is in the topic now, only the newest message of each key.

@@ -232,6 +232,19 @@ class Subscriptions:
                 found = self.find(topic, name, deadline)
         return found
 
+    def grow(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> None:
+        """Have what partition 0 has on new partitions too, from their start on: what is sent to them before a consumer
+        comes is kept. Source: Pulsar's PersistentTopicsBase.createSubscriptions."""
+
+        def grown(record: SubscriptionRecord) -> SubscriptionRecord | None:
+            new = missing(record, None, partitions)
+            if not new or 0 not in (record.partitions or ()):
+                return None
+            return spread(record, new[0], self._admin.start_offsets(topic.kafka_topic, new, deadline))
+
+        for subscription in self.durable(topic, deadline):
+            self._amend(subscription, grown, deadline)
+
     def remember(
         self,
         subscription: Subscription,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote_plus
 
 import jwt
 import pytest
@@ -158,6 +159,29 @@ def test_topics_live(rest: Rest, unique: Unique, domain: str) -> None:
     rest.does("DELETE", f"{here}/{parted}/partitions")
     rest.does("DELETE", f"{here}/{plain}")
     rest.refuses(404, plain, "DELETE", f"{here}/{plain}")
+
+
+def test_a_name_in_a_path_is_as_java_encodes_it(rest: Rest, admin: AdminClient, unique: Unique) -> None:
+    name = f"{unique()} + ! & ? % # [ ]"
+    here = f"/admin/v2/persistent/public/default/{quote_plus(name)}"
+    rest.does("PUT", f"{here}/partitions", json=2)
+    assert admin.topic_stats(name).partitions == 2
+    rest.does("PUT", f"{here}/subscription/{quote_plus('a + b')}")
+    assert rest.get(f"{here}/subscriptions") == ["a + b"]
+    rest.does("DELETE", f"{here}/subscription/{quote_plus('a + b')}")
+    rest.does("DELETE", f"{here}/partitions")
+
+
+def test_subscriptions_have_what_comes_to_a_new_partition_before_their_consumers(
+    rest: Rest, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 2)
+    with closing(pulsar.Client(rest.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))) as client:
+        client.subscribe(topic, "one").close()
+        rest.does("POST", f"/admin/v2/persistent/public/default/{topic}/partitions", json=3)
+        client.create_producer(f"{topic}-partition-2").send(b"early")
+        assert client.subscribe(topic, "one").receive(_PATIENCE_MS).data() == b"early"
 
 
 def test_tenants_and_namespaces_live(rest: Rest, unique: Unique) -> None:
