@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -57,6 +58,8 @@ MODES: Final = (
 WAIT_FOR_EXCLUSIVE: Final = MODES.index(AccessMode.WAIT_FOR_EXCLUSIVE)
 _LIMITS: Final = Limits(max_pending=0, max_pending_across=0, block_if_full=False, send_timeout_ms=0)
 """The client has its own, and waits as long as it wants to."""
+_log = logging.getLogger(__name__)
+
 _LOOKED_AT: Final = frozenset({BATCH, CHUNK, DELIVER_AT, ENCRYPTION, ORDERING_KEY})
 """Headers that readers have to look at."""
 _PLAIN: Final = 0
@@ -66,6 +69,9 @@ _RAW: Final = 4
 _OF_TRANSACTIONS: Final = frozenset({ServerError.INVALID_TXN_STATUS, ServerError.TRANSACTION_NOT_FOUND})
 """A message that a transaction refuses is not allowed, as in Pulsar: with any other code its client would open the
 producer anew, and send it again and again."""
+_OF_ONE_MESSAGE: Final = frozenset({ServerError.NOT_ALLOWED, ServerError.CHECKSUM})
+"""With these a client fails the message, and goes on. With any other it closes its connection, and sends everything
+again that has no receipt. Source: `ClientCnx.handleSendError` of the Java client, `ClientConnection` of C++."""
 _MOST_SEQUENCE_ID: Final = 2**63 - 1
 """Clients are told of the last one as a signed number."""
 _OPERATION_S: Final = 30.0
@@ -186,6 +192,8 @@ class WireProducer:
         self.encoded_number = varint(number)
         self._transactions = transactions
         self._markers_recorded = False
+        self._over = False
+        """Nothing that comes is stored any more: its client sends it again, in order, to the producer's successor."""
         self._frames = frames
         self._under_way = under_way
         self.answered = answered
@@ -194,6 +202,9 @@ class WireProducer:
     def send_repeated(self, sequence_id: int, number: bytes, entry: bytes) -> bool:
         """`send` of an entry that differs from one before it in number, time and payload alone. False of any other, and
         nothing has happened."""
+        if self._over:
+            self.answered(1)
+            return True
         outlet = self._outlet
         if outlet.closed or outlet.thrown_out is not None or outlet.deduplicates or len(entry) > MAX_MESSAGE_BYTES:
             return False
@@ -218,6 +229,9 @@ class WireProducer:
     def send(self, asked: Any, entry: bytes) -> Callable[[], None] | None:
         """Have one entry stored; its client hears of that. Or give what has to be done first, which may block: then
         nothing has happened, and the entry is to be sent again after it. It raises LayerError, PulsarException."""
+        if self._over:
+            self.answered(1)
+            return None
         number = varint(asked.sequence_id)
         highest = asked.highest_sequence_id if asked.HasField("highest_sequence_id") else None
         sent = _Sent(self, asked.sequence_id, number, highest)
@@ -389,7 +403,9 @@ class WireProducer:
         self._native.follow(policies.entry_format, deadline)
 
     def thrown_out(self, records: int) -> None:
-        """A message is answered by the producer's end, as in Pulsar: its client learns why when it opens it anew."""
+        """A message is answered by the producer's end, as in Pulsar: its client learns why when it opens it anew. What
+        came behind the message is not stored, or it would stand before it."""
+        self._over = True
         self.answered(records)
         self._lost()
 
@@ -457,17 +473,15 @@ class _Sent(OwnCallback):
             self.refused(*told(failure))
 
     def refused(self, code: ServerError, reason: str) -> None:
-        self._tell(
-            frame(
-                command(
-                    Type.SEND_ERROR,
-                    producer_id=self._producer.number,
-                    sequence_id=self._sequence_id,
-                    error=ServerError.NOT_ALLOWED if code in _OF_TRANSACTIONS else code,
-                    message=reason,
-                )
-            )
-        )
+        """What may go well another time ends the producer alone, where SEND_ERROR would end its connection."""
+        producer = self._producer
+        code = ServerError.NOT_ALLOWED if code in _OF_TRANSACTIONS else code
+        if code not in _OF_ONE_MESSAGE:
+            _log.info("%s has to be opened anew by its client: %s", producer.sender.outlet, reason)
+            self._thrown_out()
+            return
+        refusal = {"sequence_id": self._sequence_id, "error": code, "message": reason}
+        self._tell(frame(command(Type.SEND_ERROR, producer_id=producer.number, **refusal)))
 
     def _tell(self, answer: bytes) -> None:
         if self.part is not None:

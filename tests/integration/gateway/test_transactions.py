@@ -190,8 +190,11 @@ def test_the_loop_does_not_look_whether_a_message_is_stored(
     wire.send(1, 5, b"open", **txn)
     assert wire.hear()[0] is Type.SEND_RECEIPT
     wire.send(1, 3, b"below")
+    wire.send(1, 7, b"behind it")  # is not stored before it: the client sends both again
     kind, said = wire.hear()
-    assert (kind, said.sequence_id, said.error) == (Type.SEND_ERROR, 3, ServerError.TRANSACTION_CONFLICT)
+    assert (kind, said.producer_id) == (Type.CLOSE_PRODUCER, 1)
+    again = wire.ask(Type.PRODUCER, topic=topic, producer_id=1, request_id=11, producer_name="mine", epoch=1)
+    assert again.last_sequence_id < 7
     assert not wire.ask(Type.END_TXN, request_id=5, txn_action=ABORT, **txn).HasField("error")
     wire.send(1, 3, b"below")
     assert wire.hear()[0] is Type.SEND_RECEIPT
