@@ -55,6 +55,9 @@ public final class RunTests implements ITestListener, IConfigurationListener, IA
     @Override
     public void onConfigurationFailure(ITestResult result) {
         lastSetup = result.getMethod().getMethodName() + ": " + chain(result.getThrowable());
+        if (result.getMethod().isAfterMethodConfiguration()) {
+            World.tidy();
+        }
     }
 
     @Override

@@ -2,12 +2,14 @@ package pok;
 
 import java.net.URI;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.function.Supplier;
 import org.apache.pulsar.broker.PulsarService;
 import org.apache.pulsar.broker.ServiceConfiguration;
+import org.apache.pulsar.broker.service.BrokerService;
 import org.apache.pulsar.client.admin.Clusters;
 import org.apache.pulsar.client.admin.Namespaces;
 import org.apache.pulsar.client.admin.PulsarAdmin;
@@ -23,6 +25,7 @@ public final class World {
     public static final String WEB_URL = System.getProperty("pok.web");
     private static final String SYSTEM = "pulsar";
     private static final String DEFAULT = "public/default";
+    private static volatile PulsarAdmin last;
 
     private World() {
     }
@@ -72,8 +75,29 @@ public final class World {
         }
     }
 
-    /** A broker that knows its addresses and its configuration, and else nothing. */
+    /** What a test's own clean-up could not delete goes by force, its namespaces stay. */
+    static void tidy() {
+        PulsarAdmin admin = last;
+        try {
+            for (String tenant : admin == null ? List.<String>of() : admin.tenants().getTenants()) {
+                for (String namespace : tenant.equals(SYSTEM)
+                        ? List.<String>of() : admin.namespaces().getNamespaces(tenant)) {
+                    for (String topic : admin.topics().getPartitionedTopicList(namespace)) {
+                        admin.topics().deletePartitionedTopic(topic, true);
+                    }
+                    for (String topic : admin.topics().getList(namespace)) {
+                        admin.topics().delete(topic, true);
+                    }
+                }
+            }
+        } catch (PulsarAdminException failure) {
+            throw new IllegalStateException(failure);
+        }
+    }
+
+    /** A broker that knows its addresses, its configuration and that no topic is the system's, and else nothing. */
     public static PulsarService broker(ServiceConfiguration conf, PulsarAdmin admin) {
+        last = admin;
         Map<String, Supplier<Object>> known = new HashMap<>();
         for (String name : new String[] {"getBrokerServiceUrl", "getSafeBrokerServiceUrl"}) {
             known.put(name, () -> SERVICE_URL);
@@ -86,6 +110,7 @@ public final class World {
         known.put("getConfiguration", () -> conf);
         known.put("getConfig", () -> conf);
         known.put("getAdminClient", () -> admin);
+        known.put("getBrokerService", () -> Inside.of(BrokerService.class, Map.of("isSystemTopic", () -> false)));
         return Inside.of(PulsarService.class, known);
     }
 }
