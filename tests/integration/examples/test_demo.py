@@ -139,7 +139,7 @@ def test_the_demo_on_a_sample(bootstrap: str, tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib")
     arguments = ["--flights", str(SAMPLE), "--output", str(tmp_path), "--without-spark"]
-    run_example("flights_demo.py", *arguments, timeout_s=150, bootstrap=bootstrap)
+    run_example("flights_demo.py", *arguments, timeout_s=600, bootstrap=bootstrap)
     rows = {row["what"].strip(): row for row in json.loads((tmp_path / "numbers.json").read_text(encoding="utf-8"))}
     assert all(row["agrees"] for row in rows.values())
     assert rows["published"]["seen"] == rows["delivered (distinct flights)"]["seen"] == SAMPLE
