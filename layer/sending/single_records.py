@@ -144,13 +144,8 @@ class SingleRecords:
         headers: Headers = [(PRODUCER, outlet.header % sequence)]
         headers += message.metadata_headers()
         headers += message.marks
-        if not outlet.offer(ticket, payload, key, partition, headers, stamp):
-            return
-        kafka = outlet.kafka
-        if sequence & _POLL_MASK == 0:
-            kafka.poll_inline()
-        if kafka.asleep:
-            kafka.wake()
+        if outlet.offer(ticket, payload, key, partition, headers, stamp):
+            self._offered(sequence)
 
     def put_encoded(
         self,
@@ -165,25 +160,20 @@ class SingleRecords:
         """`put` of a message of which everything is known, its size too. `described`: all of its headers but the
         producer's; they stay the caller's."""
         outlet = self._outlet
-        try:
-            ticket = outlet.take()
-        except IndexError:
-            waited = outlet.ticket(callback)
-            if waited is None:
-                return
-            ticket = waited
+        ticket = outlet.ticket(callback)
+        if ticket is None:
+            return
         ticket.origin = outlet.origins[partition]
         ticket.sequence = sequence_id
         ticket.callback = callback
         headers: Headers = [(PRODUCER, outlet.header % sequence_id), *described]
-        try:
-            outlet.produce(outlet.kafka_topic, payload, key, partition, ticket.report, None, at_ms, headers)
-        except Exception as refused:  # as in `send`
-            again = outlet.after_refusal(refused, ticket)
-            if again is None or not outlet.offer(again, payload, key, partition, headers, lambda: at_ms):
-                return
-        kafka = outlet.kafka
-        if sequence_id & _POLL_MASK == 0:
+        if outlet.offer(ticket, payload, key, partition, headers, lambda: at_ms):
+            self._offered(sequence_id)
+
+    def _offered(self, sequence: int) -> None:
+        """As at the end of `send`."""
+        kafka = self._outlet.kafka
+        if sequence & _POLL_MASK == 0:
             kafka.poll_inline()
         if kafka.asleep:
             kafka.wake()
