@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.spark.acknowledging.acknowledge import acknowledge_entries
 from pulsar_on_kafka.spark.acknowledging.located_messages import located, located_ids
@@ -240,14 +241,17 @@ class _Batches:
             wanted = self._options.read.subscription
             topic, subscription = find_both(self._node, name, wanted, Deadline.after(SNAPSHOT_S))
             shown = {p: view_of(entries) for p, entries in partitions.items()}
-            plain, raw = self._planner.plain.get(name, False), self._options.read.pulsar_entries
-            if raw is None:
-                raw = not plain and said_by_producers(self._node, topic, Deadline.after(SNAPSHOT_S)).raw
+            plain, raw = self._planner.forms.get(name) or (False, self._may_be_raw(topic))
             views.append(TopicView(topic, subscription, shown, plain=plain, raw=raw))
         read = self._options.read
         schemas = schemas_of(self._node, read, views)
         frames = [frame.of_topic(self._spark, read, view, own) for view, own in zip(views, schemas, strict=True)]
         return reduce(DataFrame.unionByName, frames)
+
+    def _may_be_raw(self, topic: Topic) -> bool:
+        """Of a batch that was planned before the stream was started."""
+        told = self._options.read.pulsar_entries
+        return said_by_producers(self._node, topic, Deadline.after(SNAPSHOT_S)).raw if told is None else told
 
     def _acknowledge(self, batch_id: int, done: ByTopic) -> None:
         try:

@@ -109,8 +109,9 @@ class TopicPlanner:
         """What was refused, and when it may come again."""
         self._newest: StreamOffset | None = None
         self._progress: dict[str, str] = {}
-        self.plain: dict[str, bool] = {}
-        """Topics of which the batch that was planned last has nothing but plain messages."""
+        self.forms: dict[str, tuple[bool, bool]] = {}
+        """Of the topics of the batch that was planned last, whether all messages are plain, and whether some may be raw
+        (`TopicView`)."""
         self.when_stopped: ExitStack | None = None
         self.refused = 0
         """Entries, since the start."""
@@ -185,7 +186,7 @@ class TopicPlanner:
         views = self._topics.look(begun)
         left = ended.of if ended.again > begun.again else 0
         behind = self._left_behind(views, begun) if left else {}
-        self.plain = {name: view.plain for name, view in views.items()}
+        self.forms = {name: (view.plain, view.raw) for name, view in views.items()}
         fresh: dict[Place, BitMap64] = {}
         for (name, partition), view in _partitions(views):
             upto = ended.ends(name).get(partition)
