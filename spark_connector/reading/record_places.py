@@ -17,7 +17,7 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Final
 
-from pulsar_on_kafka.mapping.encoding.varint import write_varint
+from pulsar_on_kafka.mapping.encoding.varint import varint
 from pulsar_on_kafka.mapping.ids.ledger_ids import RANGE_BITS
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.spark.base.sql_text import binary, text
@@ -77,7 +77,7 @@ def _place(topic: Topic, partition: str, offset: str, end: int) -> list[str]:
     parts += _entry(f"cast({offset} % {size}L as int)", size)
     if topic.partitioned:
         tag = bytes([_PARTITION_TAG])
-        parts.append(_looked_up([tag + _number(number) for number in range(topic.partitions)], partition))
+        parts.append(_looked_up([tag + varint(number) for number in range(topic.partitions)], partition))
     return parts
 
 
@@ -95,7 +95,7 @@ def _ledger(topic: Topic, partition: str, index: str, last: int) -> list[str]:
         above += _GROUP
     steps = (last >> above) + 1
     rest = [
-        _number(topic.layout.ledger_id(number, step << above) >> above) + entry_tag
+        varint(topic.layout.ledger_id(number, step << above) >> above) + entry_tag
         for number in range(topic.partitions)
         for step in range(steps)
     ]
@@ -106,11 +106,11 @@ def _ledger(topic: Topic, partition: str, index: str, last: int) -> list[str]:
 @lru_cache(maxsize=4)
 def _entry(entry: str, size: int) -> Sequence[str]:
     """Binaries of an entry id, an int below `size`. Memory: 130 kB of text for each that is kept."""
-    short = [_number(number) for number in range(min(size, _PAIRS))]
+    short = [varint(number) for number in range(min(size, _PAIRS))]
     if size <= _PAIRS:
         return [_looked_up(short, entry)]
     pairs = [_continued(number) for number in range(_PAIRS)]
-    above = [_number(number) for number in range(1, (size - 1 >> _PAIR_BITS) + 1)]
+    above = [varint(number) for number in range(1, (size - 1 >> _PAIR_BITS) + 1)]
     low = f"if({entry} < {_PAIRS}, {entry}, {_PAIRS} + ({entry} & {_PAIRS - 1}))"
     return [_looked_up([*short, *pairs], low), _looked_up([b"", *above], f"shiftright({entry}, {_PAIR_BITS})")]
 
@@ -128,12 +128,6 @@ def _looked_up(values: Sequence[bytes], index: str) -> str:
         length = f"if({index} < {numbers[0]}, {length}, {its_size})" if length else its_size
         start += size * len(numbers)
     return f"substring({binary(b''.join(values))}, {at}, {length})"
-
-
-def _number(number: int) -> bytes:
-    made = bytearray()
-    write_varint(made, number)
-    return bytes(made)
 
 
 def _continued(number: int) -> bytes:
