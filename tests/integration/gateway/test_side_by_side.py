@@ -4,9 +4,8 @@ subscription is shared, and where it cannot be both hear why."""
 from __future__ import annotations
 
 import logging
-import re
+import signal
 import subprocess
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,6 +18,7 @@ import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.gateway.server import Gateway
 from pulsar_on_kafka.node.node import Node
+from tests.chaos.gateways.fleet import GatewayProcess
 from tests.integration.pending_ack_support import begin
 from tests.programs import a_program
 from tests.steps import Process, Unique
@@ -327,15 +327,9 @@ def test_the_sdk_goes_on_when_the_gateway_dies(
     process: Process, forty: Callable[[], None], service_url: str, topic: str, unique: Unique, tmp_path: Path
 ) -> None:
     """With what its client held, and what it owned."""
-    log = tmp_path / "log"
-    options = ["gateway", "--port", "0", "--http-port", "0", "--fleet", unique()]
-    with log.open("w") as said:
-        dying = subprocess.Popen(
-            [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", service_url, *options], stdout=said, stderr=said
-        )
+    dying = GatewayProcess(tmp_path / "log", service_url, unique(), apart=False)
     try:
-        address = until(lambda: re.search(r"pulsar://\S+:\d+", log.read_text()), log.read_text)[0]
-        with a_program(_AN_OFFICIAL_HOLDER, address, topic) as program:
+        with a_program(_AN_OFFICIAL_HOLDER, dying.address, topic) as program:
             consumers: list[sdk.Consumer] = []
 
             def join_and_send() -> None:
@@ -343,12 +337,11 @@ def test_the_sdk_goes_on_when_the_gateway_dies(
                 forty()
 
             held = held_by(program, join_and_send)
-            dying.kill()
+            dying.send(signal.SIGKILL)
             got = {int(consumers[0].receive(60_000).data()) for _ in range(40)}
             program.kill()
     finally:
-        dying.kill()
-        dying.wait(60)
+        dying.end()
     assert got == set(range(40))
     assert held <= got
 
