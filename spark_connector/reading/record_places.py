@@ -1,11 +1,11 @@
 """SQL over Kafka's partition and offset says where a record lies: message ids and names of partitions.
 
-The bytes of a message id (see `mapping.ids.message_id`) are one `concat` of as few binaries as can be, each looked up
-in a table that is a literal: what is the same for all records of a partition, what is of a ledger, two bytes of an
-entry id. Where no table can be that large a varint is taken byte by byte, with an empty one for each byte that the
-number does not need: few branches, little code (what becomes too long the JVM does not compile), and each part is
-evaluated once. (Casting a number to binary would be shorter, and is not allowed in ANSI mode, which is Spark 4's
-default.)
+The bytes of a message id (see `mapping.ids.message_id`) are one `concat` of as few binaries as can be, since that is
+what costs most: of a partition's ledger; of an entry's lowest byte; of the rest of the entry, and the partition. Each
+is looked up in a table that is a literal. Where no table can be that large a varint is taken byte by byte, with an
+empty one for each byte that the number does not need: few branches, little code (what becomes too long the JVM does
+not compile), and each part is evaluated once. (Casting a number to binary would be shorter, and is not allowed in ANSI
+mode, which is Spark 4's default.)
 
 All of it is text: an expression costs the driver one parsing, not one call to the JVM for each of its parts.
 """
@@ -13,7 +13,6 @@ All of it is text: an expression costs the driver one parsing, not one call to t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import groupby
 from typing import Final
 
@@ -33,8 +32,11 @@ _INT_GROUPS: Final = 5
 _LENGTH_GROUPS: Final = 1
 """Of a message's first chunk: at most 9 bytes of ledger id, 4 of entry id and 2 of partition, each with its tag."""
 _LEDGER_GROUPS: Final = 9
-_PAIR_BITS: Final = 2 * _GROUP
-_PAIRS: Final = 1 << _PAIR_BITS
+_OF_ONE_BYTE: Final = 1 << _GROUP
+_LOW_GROUPS: Final = RANGE_BITS // _GROUP
+_MOST_LISTED: Final = 4096
+"""Values in a table: at most 64 kB of text, unless there are more partitions. Spark writes its plans as text several
+times for each query, with all their literals, and executors look up faster in what their caches hold."""
 _BYTES: Final = binary(bytes(range(256)))
 
 
@@ -73,46 +75,61 @@ def _place(topic: Topic, partition: str, offset: str, end: int) -> list[str]:
     """Binaries of ledger id, entry id and partition, each with its tag."""
     size = topic.layout.entries_per_ledger
     index = f"({offset} div {size}L)" if size > 1 else f"({offset})"  # Spark 4.2 takes a bare offset for a clause
-    parts = _ledger(topic, partition, index, max(0, end - 1) // size)
-    parts += _entry(f"cast({offset} % {size}L as int)", size)
-    if topic.partitioned:
-        tag = bytes([_PARTITION_TAG])
-        parts.append(_looked_up([tag + varint(number) for number in range(topic.partitions)], partition))
-    return parts
+    ledger = _ledger(topic, partition, index, max(0, end - 1) // size)
+    return ledger + _entry_and_partition(topic, partition, f"cast({offset} % {size}L as int)", size - 1)
 
 
 def _ledger(topic: Topic, partition: str, index: str, last: int) -> list[str]:
-    """Binaries of the ledger id, with the entry's tag behind it. `last`: the highest index of a ledger."""
+    """Binaries of the ledger id, with its tag and the entry's. `last`: the highest index of a ledger."""
     tag, entry_tag = bytes([_LEDGER_TAG]), bytes([_ENTRY_TAG])
     if not topic.layout.incarnation:  # ids of the first topic of all differ in length
         ledger = f"(shiftleft(cast({partition} as bigint), {RANGE_BITS}) | {index})"
         return [binary(tag), *_varint(ledger, _LEDGER_GROUPS), binary(entry_tag)]
-    low = f"cast({index} & {_PAIRS - 1} as int)"
-    parts = [_looked_up([tag + _continued(number) for number in range(min(last, _PAIRS - 1) + 1)], low)]
-    above = _PAIR_BITS
-    if last >= _PAIRS:
-        parts.append(f"substring({_BYTES}, 129 + cast(shiftright({index}, {above}) & 127 as int), 1)")
-        above += _GROUP
-    steps = (last >> above) + 1
+    low = _low_groups(last, topic.partitions)
+    parts = [binary(tag)] if low else []
+    for group in range(low):  # all of them are followed by others
+        parts.append(f"substring({_BYTES}, 129 + cast(shiftright({index}, {_GROUP * group}) & 127 as int), 1)")
+    shift = _GROUP * low
     rest = [
-        varint(topic.layout.ledger_id(number, step << above) >> above) + entry_tag
+        (b"" if low else tag) + varint(topic.layout.ledger_id(number, step << shift) >> shift) + entry_tag
+        for step in range((last >> shift) + 1)
         for number in range(topic.partitions)
-        for step in range(steps)
     ]
-    which = partition if steps == 1 else f"({partition} * {steps} + cast(shiftright({index}, {above}) as int))"
-    return [*parts, _looked_up(rest, which)]
+    step = f"shiftright({index}, {shift})" if low else index
+    return [*parts, _looked_up(rest, _by_partition(topic, partition, f"cast({step} as int)"))]
 
 
-@lru_cache(maxsize=4)
-def _entry(entry: str, size: int) -> Sequence[str]:
-    """Binaries of an entry id, an int below `size`. Memory: 130 kB of text for each that is kept."""
-    short = [varint(number) for number in range(min(size, _PAIRS))]
-    if size <= _PAIRS:
-        return [_looked_up(short, entry)]
-    pairs = [_continued(number) for number in range(_PAIRS)]
-    above = [varint(number) for number in range(1, (size - 1 >> _PAIR_BITS) + 1)]
-    low = f"if({entry} < {_PAIRS}, {entry}, {_PAIRS} + ({entry} & {_PAIRS - 1}))"
-    return [_looked_up([*short, *pairs], low), _looked_up([b"", *above], f"shiftright({entry}, {_PAIR_BITS})")]
+def _entry_and_partition(topic: Topic, partition: str, entry: str, last: int) -> list[str]:
+    """Binaries of an entry id, an int up to `last`, and of the partition with its tag."""
+    fields = [b""]
+    if topic.partitioned:
+        fields = [bytes([_PARTITION_TAG]) + varint(number) for number in range(topic.partitions)]
+    together = len(fields) <= _OF_ONE_BYTE
+    with_entry = fields if together else [b""]
+    low = _low_groups(last, len(with_entry))
+    shift = _GROUP * low
+    rest = [
+        (b"" if low and not step else varint(step)) + field
+        for step in range((last >> shift) + 1)
+        for field in with_entry
+    ]
+    step = f"shiftright({entry}, {shift})" if low else entry
+    which = _by_partition(topic, partition, step) if together and topic.partitioned else step
+    parts = [*_varint(entry, low + 1)[:low], _looked_up(rest, which)]
+    return parts if together else [*parts, _looked_up(fields, partition)]
+
+
+def _low_groups(last: int, partitions: int) -> int:
+    """How many of the lowest groups of numbers up to `last` are bytes by themselves, so that a table has what is left
+    of each number, for each partition. All of them are below the partition in a ledger id."""
+    low = 0
+    while (rest := last >> _GROUP * low) and (rest + 1) * partitions > _MOST_LISTED and low < _LOW_GROUPS:
+        low += 1
+    return low
+
+
+def _by_partition(topic: Topic, partition: str, step: str) -> str:
+    return f"({step} * {topic.partitions} + {partition})"
 
 
 def _looked_up(values: Sequence[bytes], index: str) -> str:
@@ -128,11 +145,6 @@ def _looked_up(values: Sequence[bytes], index: str) -> str:
         length = f"if({index} < {numbers[0]}, {length}, {its_size})" if length else its_size
         start += size * len(numbers)
     return f"substring({binary(b''.join(values))}, {at}, {length})"
-
-
-def _continued(number: int) -> bytes:
-    """The two lowest groups of a longer number."""
-    return bytes([number & 127 | 128, number >> _GROUP & 127 | 128])
 
 
 def _field(tag: int, number: str, most_groups: int) -> str:
