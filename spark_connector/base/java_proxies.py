@@ -7,14 +7,23 @@ of Spark 4.0 to 4.2.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
+from py4j.java_gateway import JavaClass, JavaPackage
 from pyspark import java_gateway
 from pyspark.sql import DataFrame, SparkSession
 
 CONNECTOR: Final = "org.apache.spark.sql.connector"
 _callbacks: Final[Any] = java_gateway.ensure_callback_server_started
+
+
+@lru_cache(maxsize=1)
+def driver_jvm(spark: SparkSession) -> DriverJvm:
+    """The same for a session each time, so that it finds what it knows; the last session's is kept."""
+    return DriverJvm(spark)
 
 
 class DriverJvm:
@@ -25,9 +34,11 @@ class DriverJvm:
         self.session: Any = untyped._jsparkSession
         self._spark = spark
         self.gateway: Any = untyped.sparkContext._gateway
-        self.jvm: Any = untyped._jvm
+        self.jvm: Any = _Known(untyped._jvm)
         self.sql: Any = self.jvm.org.apache.spark.sql
         self.minor: Final = tuple(int(part) for part in spark.version.split(".")[:2])
+        self._texts: Any = self.jvm.com.fasterxml.jackson.databind.ObjectMapper()
+        self._map: Any = self.jvm.java.lang.Class.forName("java.util.HashMap")
         _callbacks(self.gateway)
 
     def none_of(self, name: str) -> Any:
@@ -42,13 +53,28 @@ class DriverJvm:
         return getattr(getattr(package, f"{name}$"), "MODULE$")
 
     def options(self, given: Mapping[str, str]) -> Any:
-        text = self.jvm.java.util.HashMap()
-        for name, value in given.items():
-            text.put(name, value)
-        return self.sql.util.CaseInsensitiveStringMap(text)
+        """In one call to the JVM: a map of py4j's takes one for each of its members."""
+        return self.sql.util.CaseInsensitiveStringMap(self._texts.readValue(json.dumps(dict(given)), self._map))
 
     def frame(self, plan: Any) -> DataFrame:
         return DataFrame(self.sql.classic.Dataset.ofRows(self.session, plan), self._spark)
+
+
+class _Known:
+    """A package or a class of Java of which everything is looked up once, since each look-up is a call to the JVM."""
+
+    def __init__(self, java: Any) -> None:
+        self._java = java
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._java, name)
+        if isinstance(found, JavaPackage | JavaClass):
+            found = _Known(found)
+        setattr(self, name, found)
+        return found
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self._java(*arguments)
 
 
 class Proxy:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -106,6 +107,7 @@ def check_session(spark: SparkSession, *needed: str) -> None:
             ) from failure
 
 
+@lru_cache(maxsize=4)
 def _look_up(spark: SparkSession, name: str) -> None:
     untyped: Any = spark
     lookup = untyped._jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource

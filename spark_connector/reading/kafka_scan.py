@@ -22,7 +22,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.spark.base.java_proxies import CONNECTOR, DriverJvm, Proxy, TableProxy
+from pulsar_on_kafka.spark.base.java_proxies import CONNECTOR, DriverJvm, Proxy, TableProxy, driver_jvm
 from pulsar_on_kafka.spark.base.spark_session import is_connect
 from pulsar_on_kafka.spark.options.read_options import ReadOptions
 from pulsar_on_kafka.spark.planning.offset_ranges import Range, assign_json, offsets_json, scans
@@ -84,11 +84,11 @@ def _first_version(spark: SparkSession, options: Mapping[str, str]) -> DataFrame
 
 def second_version(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
     """The source by its options, `includeHeaders` among them."""
-    java = DriverJvm(spark)
+    java = driver_jvm(spark)
     text = java.options(options)
     table = java.sql.kafka010.KafkaSourceProvider().getTable(text)
     if options[_WITH_HEADERS] == "true":
-        table = _Records(java, table)
+        table = _Records(java, table, options)
     nothing = java.jvm.scala.Option.empty()
     made = [table, nothing, nothing, text]
     if java.minor >= (4, 1):
@@ -99,26 +99,30 @@ def second_version(spark: SparkSession, options: Mapping[str, str]) -> DataFrame
 class _Records(TableProxy):
     """Records with headers, for those who look at them."""
 
-    def __init__(self, java: DriverJvm, table: Any) -> None:
+    def __init__(self, java: DriverJvm, table: Any, options: Mapping[str, str]) -> None:
         super().__init__(java, table.name(), table.schema(), table.capabilities())
         self._table = table
+        self._options = options
+
+    def columns(self) -> Any:
+        return self._table.columns()
 
     def newScanBuilder(self, options: Any) -> _Scans:  # noqa: N802
-        return _Scans(self._java, self._table, options)
+        return _Scans(self._java, self._name, self._table, self._options)
 
 
 class _Scans(Proxy):
-    def __init__(self, java: DriverJvm, table: Any, options: Any) -> None:
-        super().__init__(java, table.name())
+    def __init__(self, java: DriverJvm, name: str, table: Any, options: Mapping[str, str]) -> None:
+        super().__init__(java, name)
         self._table = table
         self._options = options
 
     def pruneColumns(self, needed: Any) -> None:  # noqa: N802
         if _HEADERS not in needed.fieldNames():
-            self._options = self._java.options({**self._options.asCaseSensitiveMap(), _WITH_HEADERS: "false"})
+            self._options = {**self._options, _WITH_HEADERS: "false"}
 
     def build(self) -> Any:
-        return self._table.newScanBuilder(self._options).build()
+        return self._table.newScanBuilder(self._java.options(self._options)).build()
 
     class Java:
         implements = (f"{CONNECTOR}.read.SupportsPushDownRequiredColumns",)

@@ -31,7 +31,7 @@ def without_excluded(spark: SparkSession, records: DataFrame, rows: list[BlockRo
         return records
     blocks = spark.createDataFrame(rows, _ROW, verifySchema=False)
     key = f"shiftleft(cast(`partition` as bigint), {SLOT_BITS}) | shiftright(`offset`, {BLOCK_BITS})"
-    joined = records.join(F.broadcast(blocks), F.expr(f"({key}) = __block"), "left")
+    joined = records.join(blocks.hint("broadcast"), F.expr(f"({key}) = __block"), "left")
     low = f"cast(`offset` & {BLOCK - 1} as int)"
     left = joined.where(f"coalesce({bit(f'get(__words, shiftright({low}, 6) - __first)', low)}, 0) = 0")
     kept = [column(name) for name in records.columns]

@@ -15,7 +15,7 @@ from typing import Any
 from py4j.java_gateway import is_instance_of
 from pyspark.sql import DataFrame, SparkSession
 
-from pulsar_on_kafka.spark.base.java_proxies import CONNECTOR, DriverJvm, Proxy, TableProxy
+from pulsar_on_kafka.spark.base.java_proxies import CONNECTOR, DriverJvm, Proxy, TableProxy, driver_jvm
 from pulsar_on_kafka.spark.streaming.stream_planner import TopicPlanner
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ _DDL = "entries BIGINT"
 
 def control_frame(spark: SparkSession, planner: TopicPlanner) -> DataFrame:
     """A streaming DataFrame without rows that has a micro-batch whenever the planner says so."""
-    java = DriverJvm(spark)
+    java = driver_jvm(spark)
     schema = java.sql.types.StructType.fromDDL(_DDL)
     table = _Table(java, planner, schema)
     none = java.jvm.scala.Option.empty()

@@ -26,7 +26,7 @@ from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.spark.acknowledging.acknowledge import acknowledge_entries
 from pulsar_on_kafka.spark.acknowledging.located_messages import located, located_ids
 from pulsar_on_kafka.spark.base.errors import InvalidReadOption, NotReadable
-from pulsar_on_kafka.spark.base.java_proxies import DriverJvm
+from pulsar_on_kafka.spark.base.java_proxies import driver_jvm
 from pulsar_on_kafka.spark.base.spark_session import check_session, require_classic
 from pulsar_on_kafka.spark.options.stream_options import StreamOptions, parse_stream_options
 from pulsar_on_kafka.spark.planning.batch_plan import (
@@ -297,7 +297,7 @@ class CheckpointFiles:
     """
 
     def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        java = DriverJvm(spark)
+        java = driver_jvm(spark)
         self._jvm = jvm = java.jvm
         self._directory = jvm.org.apache.hadoop.fs.Path(jvm.org.apache.hadoop.fs.Path(checkpoint), "pulsar")
         streaming = java.sql.execution.streaming
