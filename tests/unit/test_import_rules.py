@@ -70,26 +70,54 @@ def _files() -> Mapping[str, Path]:
     return found
 
 
-@cache
-def _tree(module: str) -> ast.Module:
-    return ast.parse(_files()[module].read_text(encoding="utf-8"))
+@dataclass(frozen=True)
+class Read:
+    """What a module's text says: its tree is walked once, and forgotten."""
+
+    docstring: str
+    imports: tuple[Import, ...]
+    asks_for_headers: tuple[int, ...]
+    """Lines with a call of somebody's `headers` without arguments."""
+    names_of_state: tuple[str, ...]
+    """Where Kafka's name of a state topic is made: imports of what does it, and texts but for docstrings."""
 
 
 @cache
+def _read(module: str) -> Read:
+    tree = ast.parse(_files()[module].read_text(encoding="utf-8"))
+    nodes = list(ast.walk(tree))
+    docstrings = {node.value for node in nodes if isinstance(node, ast.Expr)}
+    calls = (node for node in nodes if isinstance(node, ast.Call) and not node.args)
+    return Read(
+        ast.get_docstring(tree) or "",
+        tuple(each for node in nodes for each in _imported(module, node) if each.of != module),
+        tuple(node.lineno for node in calls if getattr(node.func, "attr", "") == "headers"),
+        tuple(ast.unparse(node) for node in nodes if node not in docstrings and _names_state(node)),
+    )
+
+
+def _imported(module: str, node: ast.AST) -> Iterator[Import]:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield Import(module, node.lineno, alias.name)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        for alias in node.names:
+            whole = f"{node.module}.{alias.name}"
+            yield Import(module, node.lineno, whole if whole in _files() else node.module)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        named, colon, _ = node.value.partition(":")
+        if colon and named in _files():  # module:name, in a table of what is loaded on demand
+            yield Import(module, node.lineno, named)
+
+
+def _names_state(node: ast.AST) -> bool:
+    if isinstance(node, ast.alias):
+        return node.name == "kafka_topic"
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and "pulsar.system" in node.value
+
+
 def _imports(module: str) -> tuple[Import, ...]:
-    found = []
-    for node in ast.walk(_tree(module)):
-        if isinstance(node, ast.Import):
-            found += [Import(module, node.lineno, alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                found.append(Import(module, node.lineno, whole if whole in _files() else node.module))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            named, colon, _ = node.value.partition(":")
-            if colon and named in _files():  # module:name, in a table of what is loaded on demand
-                found.append(Import(module, node.lineno, named))
-    return tuple(each for each in found if each.of != module)
+    return _read(module).imports
 
 
 def _ours() -> Iterator[Import]:
@@ -198,13 +226,13 @@ def test_folders_hold_few_modules() -> None:
 
 
 def test_every_folder_and_module_says_what_it_is() -> None:
-    _none(f"{module} has no docstring" for module in _files() if not ast.get_docstring(_tree(module)))
+    _none(f"{module} has no docstring" for module in _files() if not _read(module).docstring)
 
 
 def _is_pure(module: str) -> bool:
     if any(_within(module, f"{NAME}.{folder}") for folder in PURE_FOLDERS):
         return True
-    return bool(PURE.search(ast.get_docstring(_tree(module)) or ""))
+    return bool(PURE.search(_read(module).docstring))
 
 
 def test_pure_modules_do_no_io() -> None:
@@ -245,31 +273,19 @@ def test_nobody_imports_tests_examples_or_folders_by_their_own_names() -> None:
 
 def test_headers_are_asked_for_in_the_one_way_that_bears_those_of_others() -> None:
     """`record.headers()` of confluent-kafka gives null pointers for a name that is no UTF-8."""
-    for module in _files():
-        if _within(module, f"{NAME}.spark"):
-            continue
-        for node in ast.walk(_tree(module)):
-            if isinstance(node, ast.Call) and not node.args and getattr(node.func, "attr", "") == "headers":
-                pytest.fail(f"{module}:{node.lineno}: ask by kafka.records.headers_of")
+    _none(
+        f"{module}:{line}: ask by kafka.records.headers_of"
+        for module in _files()
+        if not _within(module, f"{NAME}.spark")
+        for line in _read(module).asks_for_headers
+    )
 
 
 def test_only_an_instance_makes_kafka_s_names_of_state() -> None:
     """Whoever made one by another way would write into the state of everybody, whatever instance a program is of."""
-    offending = []
-    for module in _files():
-        if _inner(module)[:1] in (["mapping"], ["schema_compat"]):
-            continue
-        tree = _tree(module)
-        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        offending += [
-            f"{module}: {ast.unparse(node)}"
-            for node in ast.walk(tree)
-            if (isinstance(node, ast.alias) and node.name == "kafka_topic")
-            or (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and id(node) not in docstrings
-                and "pulsar.system" in node.value
-            )
-        ]
-    _none(offending)
+    _none(
+        f"{module}: {name}"
+        for module in _files()
+        if _inner(module)[:1] not in (["mapping"], ["schema_compat"])
+        for name in _read(module).names_of_state
+    )
