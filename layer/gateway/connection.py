@@ -29,7 +29,7 @@ from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.consumers import Wire, WireConsumer, open_consumer
 from pulsar_on_kafka.gateway.entries import OutgoingEntries
 from pulsar_on_kafka.gateway.outgoing import Outgoing
-from pulsar_on_kafka.gateway.producers import WAIT_FOR_EXCLUSIVE, Opened, WireProducer, open_producer
+from pulsar_on_kafka.gateway.producers import WAIT_FOR_EXCLUSIVE, EntryLeft, Opened, WireProducer, open_producer
 from pulsar_on_kafka.gateway.sharing import Sharing
 from pulsar_on_kafka.gateway.traffic import Meter, time_text
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_fields, txn_of
@@ -69,6 +69,9 @@ _CLOSE_S: Final = 30.0
 _WAIT_S: Final = 1.0
 """How often a producer that waits for being the only one asks whether it is."""
 _BUSY_AGAIN_S: Final = 0.3
+_ROOM_AGAIN_S: Final = 0.02
+"""After that it is tried whether librdkafka has room for a message again, then after twice that, and so on."""
+_MOST_ROOM_AGAIN_S: Final = 1.0
 _ANY: Final = 2**64 - 1
 _VERSION: Final = f"pulsar-on-kafka {metadata.version('pulsar-on-kafka')}"
 
@@ -644,10 +647,12 @@ class Connection(asyncio.Protocol):
                 raise MalformedCommand(f"SEND of producer {asked.producer_id}, which was never opened")
             return  # it was closed just now; as in Pulsar its client sends again what is not answered
         self._sent += 1
-        first = producer.send(asked, each.entry)
-        if first is not None:
+        left = producer.send(asked, each.entry)
+        if isinstance(left, EntryLeft):
+            self._wait_for_room(left)
+        elif left is not None:
             self._sent -= 1
-            self._stall(first, producer, asked, each)
+            self._stall(left, producer, asked, each)
 
     def _send_repeated(self, producer_id: int, sequence_id: int, number: bytes, entry: bytes) -> bool:
         producer = self._producers.get(producer_id)
@@ -661,9 +666,7 @@ class Connection(asyncio.Protocol):
 
     def _stall(self, first: Callable[[], None], producer: WireProducer, asked: Any, each: Frame) -> None:
         """Everything that comes waits until `first` is done, and the entry sent."""
-        self._stalled = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._stop_reading()
 
         def done(_: None) -> None:
             self._behind.appendleft(each)
@@ -675,6 +678,23 @@ class Connection(asyncio.Protocol):
             self._go_on()
 
         self._ask(first, done, failed)
+
+    def _wait_for_room(self, left: EntryLeft) -> None:
+        """Everything that comes waits until librdkafka has taken the rest of an entry; other connections are served."""
+        self._stop_reading()
+
+        def again(pause_s: float) -> None:
+            if left.go_on(closing=self._closing):
+                self._go_on()
+            else:
+                self._serving.loop.call_later(pause_s, again, min(2 * pause_s, _MOST_ROOM_AGAIN_S))
+
+        self._serving.loop.call_later(_ROOM_AGAIN_S, again, 2 * _ROOM_AGAIN_S)
+
+    def _stop_reading(self) -> None:
+        self._stalled = True
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def _go_on(self) -> None:
         self._stalled = False

@@ -56,8 +56,12 @@ MODES: Final = (
 )
 """By their numbers in Pulsar's ProducerAccessMode."""
 WAIT_FOR_EXCLUSIVE: Final = MODES.index(AccessMode.WAIT_FOR_EXCLUSIVE)
-_LIMITS: Final = Limits(max_pending=0, max_pending_across=0, block_if_full=False, send_timeout_ms=0)
-"""The client has its own, and waits as long as it wants to."""
+_LIMITS: Final = Limits(
+    max_pending=0, max_pending_across=0, block_if_full=False, send_timeout_ms=0, waits_for_librdkafka=False
+)
+"""The client has its own, and waits as long as it wants to; the loop waits for nothing."""
+USE: Final = "gateway"
+"""Clients' records have a Kafka producer of their own, which is given up where the gateway is cut off from Kafka."""
 _log = logging.getLogger(__name__)
 
 _LOOKED_AT: Final = frozenset({BATCH, CHUNK, DELIVER_AT, ENCRYPTION, ORDERING_KEY})
@@ -121,6 +125,7 @@ def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> O
             options=SenderOptions(limits=_LIMITS),
             mode=mode,
             properties=properties,
+            use=USE,
         )
     )
     return Opened(sender, max(0, name.partition), version, native)
@@ -208,27 +213,32 @@ class WireProducer:
         outlet = self._outlet
         if outlet.closed or outlet.thrown_out is not None or outlet.deduplicates or len(entry) > MAX_MESSAGE_BYTES:
             return False
+        if outlet.kafka.full:
+            return False
         found = self._repeated.find(number, entry, self._node.clock.now_ms)
         if found is None:
             return False
         (key, is_null, headers), payload, publish_time_ms = found
         if key is not None and self._key_scheme is not None:
             return False
-        meter = self.meter
-        meter.messages += 1
-        meter.bytes += len(entry)
         sent = _Sent(self, sequence_id, number, None)
         try:
             self._way.put_encoded(
                 None if is_null else payload, key, self._partition, sent, sequence_id, headers, publish_time_ms
             )
+        except BufferError:
+            return False
         except (LayerError, PulsarException) as failure:
             sent.refused(*told(failure))
+        meter = self.meter
+        meter.messages += 1
+        meter.bytes += len(entry)
         return True
 
-    def send(self, asked: Any, entry: bytes) -> Callable[[], None] | None:
+    def send(self, asked: Any, entry: bytes) -> Callable[[], None] | EntryLeft | None:
         """Have one entry stored; its client hears of that. Or give what has to be done first, which may block: then
-        nothing has happened, and the entry is to be sent again after it. It raises LayerError, PulsarException."""
+        nothing has happened, and the entry is to be sent again after it. It raises LayerError, PulsarException. Or give
+        what is left of the entry, because librdkafka has no room."""
         if self._over:
             self.answered(1)
             return None
@@ -248,48 +258,40 @@ class WireProducer:
             sent.refused(*told(failure))
             return None
         part = None if txn is None else self._transactions.known(txn)
-        first = self._first(records, txn, part) or self._look_first(records, txn)
+        first = self._first(records, txn, part) or self.look_first(records, txn)
         if first is not None or self._outlet.refuses(sent):
             return first
         self.meter.messages += asked.num_messages
         self.meter.bytes += len(entry)
-        try:
-            if part is not None:
-                part.begin_operation()
-                sent.part = part
-            if len(records) == 1:
-                self._send_one(*records[0], part, sent)
-            else:
-                self._send_all(records, part, sent)
-        except (LayerError, PulsarException) as failure:
-            sent.refused(*told(failure))
         if plain is not None:
             record = records[0][1]
             headers = (*record.headers[1:], *self._marks)
             self._repeated.learn(plain, number, _Meaning(record.key, record.value is None, headers))
-        return None
+        try:
+            if part is not None:
+                part.begin_operation()
+                sent.part = part
+        except (LayerError, PulsarException) as failure:
+            sent.refused(*told(failure))
+            return None
+        self._under_way(len(records) - 1)
+        sent.records = len(records)
+        left = EntryLeft(self, records, txn, part, sent)
+        return None if left.hand_over() else left
 
-    def _send_all(
-        self, records: Sequence[tuple[int, EntryRecord]], part: ClientTransaction | None, sent: _Sent
-    ) -> None:
-        """The messages of an entry, in their order: behind one that is refused nothing more of it is sent."""
-        count = len(records)
-        together = _Together(sent, count)
-        self._under_way(count - 1)
-        sent.records = count
-        for at, (sequence_id, record) in enumerate(records):
-            if together.failed:
-                together.answered(count - at)
-                return
-            try:
-                self._send_one(sequence_id, record, part, _OneOf(together, at))
-            except (LayerError, PulsarException) as failure:
-                together.refused(told(failure), count - at)
-                return
+    def full(self) -> bool:
+        """Kafka takes what librdkafka has first."""
+        return self._outlet.kafka.full
 
-    def _send_one(
+    def is_over(self) -> bool:
+        """It takes no message any more."""
+        outlet = self._outlet
+        return self._over or outlet.closed or outlet.thrown_out is not None
+
+    def hand_over(
         self, sequence_id: int, record: EntryRecord, part: ClientTransaction | None, callback: OwnCallback
     ) -> None:
+        """Raises LayerError, PulsarException: it is refused. BufferError: librdkafka has no room."""
         self._way.put(
             Outgoing(
                 record.value,
@@ -338,7 +340,7 @@ class WireProducer:
 
         return put_on_record
 
-    def _look_first(self, records: Sequence[tuple[int, EntryRecord]], txn: TxnId | None) -> Callable[[], None] | None:
+    def look_first(self, records: Sequence[tuple[int, EntryRecord]], txn: TxnId | None) -> Callable[[], None] | None:
         """Looking whether a message is stored already, where deduplication has to ask Kafka for that."""
         deduplication = self._outlet.admitted.deduplication
         for sequence_id, _ in records:
@@ -477,7 +479,8 @@ class _Sent(OwnCallback):
         producer = self._producer
         code = ServerError.NOT_ALLOWED if code in _OF_TRANSACTIONS else code
         if code not in _OF_ONE_MESSAGE:
-            _log.info("%s has to be opened anew by its client: %s", producer.sender.outlet, reason)
+            if not producer.is_over():  # once
+                _log.info("%s has to be opened anew by its client: %s", producer.sender.outlet, reason)
             self._thrown_out()
             return
         refusal = {"sequence_id": self._sequence_id, "error": code, "message": reason}
@@ -496,6 +499,63 @@ class _Sent(OwnCallback):
         part, self.part = self.part, None
         if part is not None:
             part.end_operation()
+
+
+class EntryLeft:
+    """What of an entry librdkafka is to take yet, in its order: behind a record that is refused nothing more of it is
+    sent. For the loop."""
+
+    def __init__(
+        self,
+        producer: WireProducer,
+        records: Sequence[tuple[int, EntryRecord]],
+        txn: TxnId | None,
+        part: ClientTransaction | None,
+        sent: _Sent,
+    ) -> None:
+        """`part`: what this process knows of the transaction `txn`."""
+        self._producer = producer
+        self._records = records
+        self._txn = txn
+        self._part = part
+        self._sent = sent
+        self._together = _Together(sent, len(records)) if len(records) > 1 else None
+        self._at = 0
+
+    def hand_over(self) -> bool:
+        """Whether nothing is left; else there is no room, and it is to be called again."""
+        together, part = self._together, self._part
+        for at in range(self._at, len(self._records)):
+            self._at = at
+            if together is not None and together.failed:
+                together.answered(len(self._records) - at)
+                return True
+            if self._producer.full():
+                return False
+            try:
+                callback = self._sent if together is None else _OneOf(together, at)
+                self._producer.hand_over(*self._records[at], part, callback)
+            except BufferError:
+                return False
+            except (LayerError, PulsarException) as failure:
+                self._refuse(failure)
+                return True
+        return True
+
+    def go_on(self, *, closing: bool) -> bool:
+        """`hand_over` again, unless the producer, or (`closing`) its connection, has ended meanwhile. The producer does
+        where Kafka would have to be asked by now whether a message is stored already."""
+        producer = self._producer
+        if closing or producer.is_over() or producer.look_first(self._records[self._at :], self._txn) is not None:
+            self._refuse(AlreadyClosed("the producer has ended"))
+            return True
+        return self.hand_over()
+
+    def _refuse(self, failure: Exception) -> None:
+        if self._together is None:
+            self._sent.refused(*told(failure))
+        else:
+            self._together.refused(told(failure), len(self._records) - self._at)
 
 
 class _Together:

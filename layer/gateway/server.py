@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import DeadlineExceeded, InvalidOption
+from pulsar_on_kafka.base.errors import ConnectFailed, DeadlineExceeded, InvalidOption
 from pulsar_on_kafka.base.http_server import Tls
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.base.worker import aside
@@ -21,6 +21,7 @@ from pulsar_on_kafka.gateway.access import EVERYBODY, Access
 from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.connection import CONNECT_S, Connection, Serving, operation_deadline
 from pulsar_on_kafka.gateway.lookups import TLS
+from pulsar_on_kafka.gateway.producers import USE
 from pulsar_on_kafka.gateway.sharing import Sharing, fleets_group
 from pulsar_on_kafka.gateway.traffic import INTERVAL_S
 from pulsar_on_kafka.gateway.transactions import OpenTransactions
@@ -80,6 +81,7 @@ class Gateway:
     def __init__(self, node: Node, settings: GatewaySettings) -> None:
         """Raises InvalidOption: the address cannot be listened on, or the certificate not be read.
         InvalidSubscriptionName: the fleet's name is no name."""
+        self._node = node
         self._settings = settings
         self._tls = settings.context()
         fleets_group(node.settings.instance, settings.fleet)
@@ -129,6 +131,9 @@ class Gateway:
             connection.note_rates()
 
     def _follow(self) -> None:
+        if self._sharing.cut_off():
+            # Their clients send it again, to others of the fleet: it must not be stored when Kafka is there again.
+            self._node.give_up_producers(USE, ConnectFailed("this gateway is cut off from Kafka"))
         for connection in list(self._serving.connections):
             connection.follow()
 

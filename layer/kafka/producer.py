@@ -55,7 +55,7 @@ class Waiting:
 class KafkaProducer:
     """Appends records. Thread-safe; delivery callbacks run one at a time, in whichever thread polls.
 
-    At most 1,000,000 records and 1 GiB wait in librdkafka's queue (`LocalQueueFull` above that).
+    At most 1,000,000 records and 1 GiB wait in librdkafka's queue, or what `kafka_config` says; BufferError above that.
     """
 
     def __init__(self, config: dict[str, Any], *, served_by_waiting: bool = False) -> None:
@@ -72,6 +72,8 @@ class KafkaProducer:
         self.produce: Callable[..., None] = self._handle.produce
         """librdkafka's own `produce`, called directly because a Python frame per message is what costs most.
         Raises BufferError when the local queue is full; follow every call by `wake()` if `asleep`."""
+        self._full_at: int | None = None
+        """With how many records under way it had no room for another one."""
         self._poll_lock = threading.Lock()
         self._poller: int | None = None
         """The thread that holds the lock."""
@@ -83,8 +85,28 @@ class KafkaProducer:
 
     @property
     def fatal(self) -> errors.LayerError | None:
-        """Why librdkafka gave this instance up; what was under way is answered with an error, nothing new is taken."""
+        """Why this instance was given up, by librdkafka or by `give_up`; what was under way is answered with an error,
+        and nothing new is to be sent by it."""
         return self._events.fatal
+
+    def give_up(self, why: errors.LayerError) -> None:
+        """Answer everything that is under way with an error, and have none of it stored later: but for the one request
+        of each broker that may be on its way to it. A second call does nothing."""
+        if self._events.fatal is None:
+            self._events.fatal = why
+            self._handle.purge()  # returns at once: what confluent-kafka calls blocking is librdkafka's non-blocking
+            self.wake()
+
+    def note_full(self) -> None:
+        """`produce` raised BufferError."""
+        self._full_at = len(self._handle)
+
+    @property
+    def full(self) -> bool:
+        """It had no room for a record, and nothing was answered since: another try would be in vain."""
+        if self._full_at is not None and len(self._handle) < self._full_at:
+            self._full_at = None
+        return self._full_at is not None
 
     def connect(self, deadline: Deadline) -> None:
         """Meet the cluster now: the first append of an idempotent producer otherwise waits half a second for it.

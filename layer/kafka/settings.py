@@ -50,6 +50,9 @@ _REFRESH: Final = "topic.metadata.refresh.interval.ms"
 """How long it takes until a reader notices that its topic was deleted, and a producer that a partition has a leader
 again (librdkafka 2.16 was seen not to ask sooner, once, after a broker's restart on a busy machine)."""
 
+_QUEUE_MESSAGES: Final = "queue.buffering.max.messages"
+_QUEUE_KBYTES: Final = "queue.buffering.max.kbytes"
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
@@ -110,8 +113,8 @@ class KafkaSettings:
             "linger.ms": linger_ms,
             "message.max.bytes": MAX_MESSAGE_BYTES + RECORD_OVERHEAD_BYTES,
             # Bounded by each Producer's max_pending_messages; these only have to be out of the way.
-            "queue.buffering.max.messages": 1_000_000,
-            "queue.buffering.max.kbytes": 1_048_576,
+            _QUEUE_MESSAGES: self.overrides.get(_QUEUE_MESSAGES, "1000000"),
+            _QUEUE_KBYTES: self.overrides.get(_QUEUE_KBYTES, "1048576"),
             "statistics.interval.ms": 0,
             _REFRESH: self.overrides.get(_REFRESH, "10000"),
         }

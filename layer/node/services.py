@@ -211,6 +211,13 @@ class Services:
                 self._producers[key] = producer
             return producer
 
+    def give_up_producers(self, use: str, why: errors.LayerError) -> None:
+        """Have no record that such producers have under way stored any more (`KafkaProducer.give_up`). Returns at once,
+        where `producer` may be waiting for a broker."""
+        for (_, _, of), producer in list(self._producers.items()):
+            if of == use:
+                producer.give_up(why)
+
     def deduplicated(self, topics: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, bool]:
         """Whether the policy applies to these topics (without a partition's suffix)."""
         return self.applied_to(topics, DEDUPLICATION, deadline)

@@ -42,10 +42,12 @@ class Application:
     """A message too big for one record goes in chunks."""
     properties: Mapping[str, str] = field(default_factory=dict)
     """For operators to see."""
+    use: str = ""
+    """Producers of another use have Kafka producers of their own (`Node.give_up_producers`)."""
 
     def kafka(self, node: Node) -> KafkaProducer:
         """What its records go through; shared with others of the same wishes."""
-        return node.producer(self.compression, self.options.limits.send_timeout_ms)
+        return node.producer(self.compression, self.options.limits.send_timeout_ms, self.use)
 
     def needs_headers(self) -> bool:
         """Its messages can be read by nobody who does not look at headers."""

@@ -85,12 +85,14 @@ class Admitted:
 class Limits:
     """`max_pending`: messages under way in a partition, `max_pending_across`: over all of them, 0 for no limit;
     `block_if_full`: one more waits for room, else it is refused; `send_timeout_ms`: how long a message waits at most, 0
-    for as long as it takes."""
+    for as long as it takes; `waits_for_librdkafka`: for room in its queue, which all producers of the process share,
+    else what hands a message over raises BufferError."""
 
     max_pending: int
     max_pending_across: int
     block_if_full: bool
     send_timeout_ms: int
+    waits_for_librdkafka: bool = True
 
 
 def room_for_pending(per_partition: int, across: int, partitions: int) -> int:
@@ -249,13 +251,15 @@ class Outlet(Generic[_InFlight]):
         headers: Headers,
         stamp: Callable[[], int] | None = None,
     ) -> bool:
-        """Have librdkafka take a record, however long it has no room for it; False when the sender was told why not.
+        """Have librdkafka take a record, however long it has no room for it (`Limits.waits_for_librdkafka`); False when
+        the sender was told why not.
 
         Args:
             stamp: gives the record's time for each attempt, else it is librdkafka's clock's; what it raises is raised
                 when the ticket was given back.
         Raises:
             PulsarException: the record was refused; the message is not on its way.
+            BufferError: likewise, librdkafka has no room, and nobody is to wait for it.
         """
         while True:
             try:
@@ -274,10 +278,15 @@ class Outlet(Generic[_InFlight]):
         told why not.
 
         Raises:
-            PulsarException: any other refusal; the message is not on its way.
+            PulsarException: any other refusal; the message is not on its way. BufferError: as `offer`.
         """
         given_up = ticket.in_flight
         if isinstance(refused, BufferError):
+            if not self.limits.waits_for_librdkafka:
+                self.kafka.note_full()
+                self.count_records(1)
+                given_up.give_back(ticket)
+                raise refused
             self.kafka.wait_for_reports()
             return ticket
         callback = ticket.callback

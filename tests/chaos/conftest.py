@@ -11,6 +11,7 @@ import pytest
 
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from tests.chaos.cleaner import hasten
+from tests.chaos.gateways.java_load import with_java
 from tests.chaos.stage import Stage
 from tests.steps import Unique
 
@@ -44,6 +45,14 @@ def shaky_stage(own_broker: EmbeddedBroker, tmp_path: Path, unique: Unique) -> I
             return stack.enter_context(Stage(url, tmp_path, unique(), partitions, **creation))
 
         yield make
+
+
+@pytest.fixture(params=["python", "java"])
+def loads(request: pytest.FixtureRequest) -> Any:
+    """What official clients in a language do by gateways (`gateways.fleet.Loads`)."""
+    if request.param == "java":
+        return with_java()
+    return pytest.importorskip("tests.chaos.gateways.python_load").python_loads
 
 
 @pytest.fixture

@@ -2,8 +2,11 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.pulsar.client.api.Consumer;
 import org.apache.pulsar.client.api.ConsumerBuilder;
 import org.apache.pulsar.client.api.Message;
@@ -18,6 +21,7 @@ import org.apache.pulsar.client.api.transaction.Transaction;
 /**
  * Load on a gateway by Pulsar's Java client: "URL KIND=TOPIC ..." says what there is of it. It writes down what it does, a line of JSON for
  * each thing, with the monotonic clock's nanoseconds. "finish" on its input has it send no more; when the input ends, everything does.
+ * Who sends waits for those who receive where they are slower, so that little is left when it is to finish.
  */
 public class Load {
     private static final String SUBSCRIPTION = "s";
@@ -25,9 +29,12 @@ public class Load {
     private static final int AT_ONCE = 20;
     private static final int CUMULATIVE = 7;
     private static final int TXN_TIMEOUT_S = 15;
-    private static final int ANSWER_S = 60;
+    private static final int ANSWER_S = 30;
+    private static final int AGAIN_MS = 500;
     private static final int TELLERS = 3;
     private static final int RIVAL_HOLDS_MS = 1_000;
+    private static final int AHEAD = 500;
+    private static final int TELLERS_AHEAD = 50;
     private static final List<Thread> SENDING = new ArrayList<>();
     private static final List<Thread> OTHERS = new ArrayList<>();
     private static volatile boolean sends = true;
@@ -41,6 +48,8 @@ public class Load {
     private final String kind;
     private final String topic;
     private final Random dice = new Random();
+    private final Set<String> came = ConcurrentHashMap.newKeySet();
+    private final AtomicInteger toCome = new AtomicInteger();
 
     private Load(String url, String kind, String topic) {
         this.url = url;
@@ -114,6 +123,7 @@ public class Load {
                 .subscriptionType(type)
                 .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
                 .enableBatchIndexAcknowledgment(true)
+                .negativeAckRedeliveryDelay(AGAIN_MS, TimeUnit.MILLISECONDS)
                 .receiverQueueSize(queue);
         if (!kind.equals("alone")) {  // that one gathers acknowledgements, and does not hear of them
             asked.isAckReceiptEnabled(true).acknowledgmentGroupTime(0, TimeUnit.MILLISECONDS);
@@ -125,8 +135,13 @@ public class Load {
 
     private void send(Producer<byte[]> producer) throws Exception {
         List<CompletableFuture<?>> underWay = new ArrayList<>();
-        int pauseMs = kind.equals("transactions") ? 50 : 10;
+        boolean tellers = kind.equals("transactions");
+        int pauseMs = tellers ? 50 : 10;
         for (int number = 0; sends; number++) {
+            while (sends && toCome.get() >= (tellers ? TELLERS_AHEAD : AHEAD)) {
+                Thread.sleep(pauseMs);
+            }
+            toCome.incrementAndGet();
             String text = "" + number;
             say("sent", "text", text);
             underWay.add(producer.sendAsync(bytes(text)).handle((id, failure) -> {
@@ -212,10 +227,19 @@ public class Load {
         client.close();
     }
 
+    private void came(String text) {
+        if (came.add(text)) {
+            toCome.decrementAndGet();
+        }
+    }
+
     private Message<byte[]> receive(String name, Consumer<byte[]> consumer) throws PulsarClientException {
         Message<byte[]> message = consumer.receive(RECEIVE_MS, TimeUnit.MILLISECONDS);
         if (message != null) {
             say("received", "text", text(message), "id", id(message), "index", index(message), "by", name);
+            if (!kind.equals("transactions")) {
+                came(text(message));
+            }
         }
         return message;
     }
@@ -244,6 +268,7 @@ public class Load {
                 Message<byte[]> message = seeing.receive(RECEIVE_MS, TimeUnit.MILLISECONDS);
                 if (message != null) {
                     say("seen", "text", text(message));
+                    came(text(message));
                     seeing.acknowledgeAsync(message).exceptionally(failure -> null);
                 }
             }

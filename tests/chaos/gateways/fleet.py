@@ -26,6 +26,7 @@ from tests.chaos.evidence import Position
 from tests.chaos.outside import Entries, Sampler
 from tests.pid_namespaces import in_own_pid_namespace, program_of
 from tests.steps import Unique
+from tests.tcp_way import TcpWay
 from tests.waiting import until
 
 
@@ -162,6 +163,12 @@ class Fleet:
         """Give the time of it."""
         self.faults += 1
         gateway.send(what)
+        return time.monotonic()
+
+    def cut(self, to_kafka: TcpWay) -> float:
+        """The same for the way of the first one to Kafka."""
+        self.faults += 1
+        to_kafka.cut()
         return time.monotonic()
 
     def replace(self, gateway: GatewayProcess) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-from collections import Counter
+from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
+
+import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
@@ -18,8 +21,9 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.names.subscription_group import group_id
 from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
+from tests.builds import Missing
 from tests.chaos.evidence import Position
-from tests.chaos.gateways.fleet import Fleet, Receipt, check_none_again, longest_gap_s
+from tests.chaos.gateways.fleet import Fleet, Loads, Receipt, check_none_again, longest_gap_s
 from tests.chaos.outside import Sampler, read_topic
 from tests.integration.gateway.languages import java_program
 from tests.waiting import until
@@ -35,11 +39,16 @@ _IN_CLIENT: Final = 2
 Event = dict[str, Any]
 
 
+def _at(event: Event) -> float:
+    at: float = event["at"]
+    return at
+
+
 class JavaProgram:
-    """The program, and what it wrote down, by load."""
+    """The program, and what it wrote down, by load and kind of event."""
 
     def __init__(self, address: str, topics: dict[str, str], log: Path) -> None:
-        self.events: dict[str, list[Event]] = {kind: [] for kind in topics}
+        self.events: dict[str, dict[str, list[Event]]] = {kind: defaultdict(list) for kind in topics}
         self._log = log
         self._journal = log.with_suffix(".jsonl")
         told = [f"{kind}={topic}" for kind, topic in topics.items()]
@@ -60,7 +69,7 @@ class JavaProgram:
                     journal.write(line)
                     event = json.loads(line)
                     event["at"] /= 1e9
-                    self.events[event["load"]].append(event)
+                    self.events[event["load"]][event["did"]].append(event)
 
     def finish(self) -> None:
         """Have it send no more; a second call does nothing."""
@@ -72,7 +81,7 @@ class JavaProgram:
 
     def check(self) -> None:
         """It lives, and so do all its threads."""
-        died = [each for events in self.events.values() for each in list(events) if each["did"] == "died"]
+        died = [each for events in self.events.values() for each in events["died"]]
         assert not died, died
         assert self._process.poll() is None, self._log.read_text()[-3000:]
 
@@ -100,11 +109,15 @@ class JavaLoad:
         self._name = kafka_topic(TopicName.parse(topic))
 
     def said(self, did: str) -> list[Event]:
-        return [each for each in list(self._events) if each["did"] == did]
+        return list(self._events[did])
 
     def has_done(self, messages: int, since: float) -> bool:
         self._program.check()
-        return len([each for each in self.said("received") if each["at"] > since]) > messages
+        return self._said_since("received", since) > messages
+
+    def _said_since(self, did: str, since: float) -> int:
+        events = self.said(did)
+        return len(events) - bisect_right(events, since, key=_at)
 
     def finish(self) -> None:
         self._program.finish()
@@ -124,9 +137,13 @@ class JavaLoad:
     def _until_none(self, missing: Callable[[], Sequence[object]]) -> None:
         until(
             lambda: not missing(),
-            lambda: f"{self._kind}: {missing()[:20]} to come; last was {list(self._events)[-5:]}",
+            lambda: f"{self._kind}: {missing()[:20]} to come; last was {self._latest()}",
             progress=lambda: len(missing()),
         )
+
+    def _latest(self) -> list[Event]:
+        """Of each kind."""
+        return [events[-1] for events in list(self._events.values()) if events]
 
     def _backlog_is_gone(self, topic: str) -> None:
         def backlog() -> int:
@@ -225,7 +242,7 @@ class TransactionLoad(JavaLoad):
 
     def has_done(self, messages: int, since: float) -> bool:
         self._program.check()
-        return len([each for each in self.said("seen") if each["at"] > since]) > messages / _RARER
+        return self._said_since("seen", since) > messages / _RARER
 
     def finish(self) -> None:
         super().finish()
@@ -292,8 +309,17 @@ KINDS: Final[dict[str, type[JavaLoad]]] = {
 }
 
 
+def with_java() -> Loads:
+    """`java_loads`; skips the test where the machine has no compiler for it."""
+    try:
+        java_program(SOURCE)
+    except Missing as missing:
+        pytest.skip(str(missing))
+    return java_loads
+
+
 def java_loads(fleet: Fleet) -> Sequence[JavaLoad]:
-    """One of each kind, by one Java program. Raises Missing: the machine has no compiler for it."""
+    """One of each kind, by one Java program."""
     topics = {kind: fleet.topic() for kind in KINDS}
     for name in (topics["receipts"], topics["transactions"]):
         fleet.admin.create_topic(name)

@@ -13,6 +13,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.appends import NewRecord, append_all
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.settings import KafkaSettings
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -36,6 +37,34 @@ def test_closing_tells_every_record_that_it_was_given_up(nobody_listens: str) ->
     assert kafka.close(Deadline.after(0.2)) == 100
     assert len(heard) == 100
     assert all(error is not None for error in heard)
+
+
+def test_giving_up_tells_every_record_and_says_why(nobody_listens: str) -> None:
+    kafka = producer(nobody_listens)
+    heard: list[Any] = []
+    for number in range(100):
+        kafka.enqueue("t", 0, None, b"%d" % number, lambda error, _record: heard.append(error))
+    kafka.give_up(errors.ConnectFailed("cut off"))
+    kafka.give_up(errors.ConnectFailed("again"))
+    until(lambda: len(heard) == 100, "every record to be answered")
+    assert all(heard)
+    assert str(kafka.fatal) == "cut off"
+    kafka.close(Deadline.after(0))
+
+
+def test_it_is_full_until_something_was_answered(nobody_listens: str) -> None:
+    settings = KafkaSettings(nobody_listens, {"queue.buffering.max.messages": "10"})
+    kafka = KafkaProducer(settings.producer(compression="none", message_timeout_ms=60_000, linger_ms=0.0))
+    for _ in range(10):
+        kafka.enqueue("t", 0, None, b"x", lambda _error, _record: None)
+    assert not kafka.full
+    with pytest.raises(BufferError):
+        kafka.enqueue("t", 0, None, b"x", lambda _error, _record: None)
+    kafka.note_full()
+    assert kafka.full
+    kafka.give_up(errors.ConnectFailed("cut off"))
+    until(lambda: not kafka.full, "it to have room again")
+    kafka.close(Deadline.after(0))
 
 
 def test_closing_from_inside_a_delivery_callback_does_not_wait_for_itself(nobody_listens: str) -> None:
