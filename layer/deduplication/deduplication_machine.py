@@ -19,6 +19,8 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 
 MAX_ABSENT: Final = 100_000
 """Ids that failed and were not sent again, and are remembered as not stored; the lowest are forgotten first."""
+MAX_ABSENT_NOTED: Final = 1_000
+"""Of these are on record for the next holder of the name."""
 
 
 class DeduplicationVerdict(Enum):
@@ -50,15 +52,15 @@ class PartitionSequences:
     compressed bitmap of the ids of each transaction whose outcome was not looked up yet.
     """
 
-    def __init__(self, stored: int = -1, read_from: int = 0) -> None:
+    def __init__(self, stored: int = -1, read_from: int = 0, absent: Iterable[int] = ()) -> None:
         """`stored`: the highest id in the log, -1 for none. `read_from`: nothing of ours at or beyond this offset is
-        unknown yet."""
+        unknown yet. `absent`: ids up to the highest one that are not in the log."""
         self.stored = stored
         self.pushed = stored
         self.read_from = read_from
         """Where reading has to begin to find what a failed send may have left."""
         self.unanswered = 0
-        self._absent: set[int] = set()
+        self._absent = set(absent)
         self._again: set[int] = set()
         self._doubtful: dict[int, tuple[Sequence[int], TxnId | None]] = {}
         """By their first id, the ids of records that failed and may have been stored, and their transaction."""
@@ -70,6 +72,16 @@ class PartitionSequences:
     def settled(self) -> bool:
         """Everything that was sent is known to be stored or not."""
         return not self.unanswered and not self._doubtful
+
+    @property
+    def doubtful(self) -> bool:
+        """The log has to be read to know what was stored."""
+        return bool(self._doubtful)
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """Ids up to the highest one that failed, and may be sent again: the highest ones of these."""
+        return tuple(sorted(each for each in self._absent if each <= self.stored)[-MAX_ABSENT_NOTED:])
 
     @property
     def undecided(self) -> Collection[TxnId]:

@@ -86,11 +86,12 @@ class Outcomes(Protocol):
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """`highest` is the highest id below the offset `upto`, which was the log's end; -1 for none. `undecided`: those of
-    transactions that are open, by transaction; they do not count in `highest`."""
+    transactions that are open, by transaction; they do not count in `highest`. `absent`: ids up to it that failed."""
 
     highest: int
     upto: int
     undecided: Mapping[TxnId, Undecided] = field(default_factory=dict)
+    absent: tuple[int, ...] = ()
 
     @property
     def known_upto(self) -> int:
@@ -149,9 +150,12 @@ class SequenceJournal:
         scanned = []
         for partition in numbers:
             snapshot = newest.get(partition)
-            recovered[partition] = Recovered(-1 if snapshot is None else snapshot.highest, ends[partition])
-            if snapshot is not None and not snapshot.final:
-                before = Recovered(snapshot.highest, max(snapshot.upto, starts[partition]))
+            if snapshot is None:
+                recovered[partition] = Recovered(-1, ends[partition])
+            elif snapshot.final:
+                recovered[partition] = Recovered(snapshot.highest, ends[partition], absent=snapshot.absent)
+            else:
+                before = Recovered(snapshot.highest, max(snapshot.upto, starts[partition]), absent=snapshot.absent)
                 recovered[partition] = self._scan(topic, name, epoch, partition, before, ends[partition], deadline)
                 scanned.append(partition)
         if scanned:
@@ -168,13 +172,12 @@ class SequenceJournal:
     ) -> None:
         place = str(topic.name)
         life = topic.layout.incarnation
-        records: list[tuple[bytes, bytes | None]] = [
-            (
-                encode_key(ProducerSequenceKey(place, partition, name, epoch)),
-                encode_snapshot(SequenceSnapshot(life, found.highest, found.known_upto, final and not found.undecided)),
-            )
-            for partition, found in known.items()
-        ]
+        records: list[tuple[bytes, bytes | None]] = []
+        for partition, found in known.items():
+            key = encode_key(ProducerSequenceKey(place, partition, name, epoch))
+            complete = final and not found.undecided
+            snapshot = SequenceSnapshot(life, found.highest, found.known_upto, complete, found.absent)
+            records.append((key, encode_snapshot(snapshot)))
         self._write(place, records, deadline)
 
     def known(self, topic: Topic, name: str, deadline: Deadline) -> dict[tuple[int, int], SequenceSnapshot]:
@@ -299,8 +302,10 @@ class SequenceJournal:
         """Read the log on, from `before` to `end`, and give the ids that are known then."""
         began_s = self._clock.monotonic()
         noted = start = before.upto
-        highest, held = before.highest, dict(before.undecided)
+        highest, held, absent = before.highest, dict(before.undecided), BitMap64(before.absent)
         for offset, ids, txn in self.stored(topic, partition, name, start, end, deadline):
+            if ids is not None and absent:  # it came again
+                absent.remove_range(ids.first, ids.highest + 1)
             if ids is not None and txn is None:
                 highest = max(highest, ids.highest)
             elif ids is not None and txn is not None:
@@ -310,13 +315,14 @@ class SequenceJournal:
             if offset - noted >= SCANNED_BETWEEN_SNAPSHOTS:
                 noted = offset + 1
                 highest, held = self._decided(topic, partition, highest, held, deadline)
-                self.save(topic, name, epoch, {partition: Recovered(highest, noted, held)}, deadline, final=False)
+                known = Recovered(highest, noted, held, tuple(absent))
+                self.save(topic, name, epoch, {partition: known}, deadline, final=False)
         highest, held = self._decided(topic, partition, highest, held, deadline)
         _log.info(
             "topic=%s-%d producer=%s highest sequence id %d, read %d records in %.3f s",
             topic.name, partition, name, highest, max(0, end - start), self._clock.monotonic() - began_s,
         )  # fmt: skip
-        return Recovered(highest, end, held)
+        return Recovered(highest, end, held, tuple(absent))
 
     def _decided(
         self, topic: Topic, partition: int, highest: int, held: dict[TxnId, Undecided], deadline: Deadline

@@ -67,7 +67,7 @@ class _Partition:
     __slots__ = ("noted", "noted_s", "sequences", "waiting")
 
     def __init__(self, recovered: Recovered) -> None:
-        self.sequences = PartitionSequences(recovered.highest, recovered.upto)
+        self.sequences = PartitionSequences(recovered.highest, recovered.upto, recovered.absent)
         for txn, held in recovered.undecided.items():
             self.sequences.hold(txn, held.ids, held.offset)
         self.noted = recovered.upto
@@ -143,6 +143,8 @@ class Deduplication:
         if not self._lasting or not (final or now_s >= self._note_next_s):
             return
         self._note_next_s = now_s + NOTE_EVERY_S
+        if final:
+            self._look_for_failed(deadline)
         self._decide(deadline)
         with self._lock:
             settled = {number: each for number, each in self._partitions.items() if each.sequences.settled}
@@ -155,12 +157,26 @@ class Deduplication:
                 grown = sequences.known_upto(end) - each.noted >= NOTE_AFTER
                 due = final or grown or now_s - each.noted_s >= NOTED_EVERY_MS / 1000
                 if due and sequences.settled and sequences.read_from <= end:
-                    known[number] = Recovered(sequences.stored, sequences.known_upto(end))
+                    known[number] = Recovered(sequences.stored, sequences.known_upto(end), absent=sequences.absent)
         for last in (True, False) if final else (False,):
             some = {p: each for p, each in known.items() if (final and each.upto == ends[p]) is last}
             self._journal.save(self._topic, self._name, self._membership.epoch, some, deadline, final=last)
         for number, recovered in known.items():
             settled[number].noted, settled[number].noted_s = recovered.upto, now_s
+
+    def _look_for_failed(self, deadline: Deadline) -> None:
+        """Read what became of sends that failed while later ones were stored: the next holder cannot know of these."""
+        with self._lock:
+            doubtful = [number for number, each in self._partitions.items() if each.sequences.doubtful]
+        for number in doubtful:
+            with self._lock:
+                self._read_failed(number, self._partitions[number], deadline)
+
+    def _read_failed(self, partition: int, each: _Partition, deadline: Deadline) -> None:
+        begin = each.sequences.read_from
+        found, end = self._journal.firsts(self._topic, partition, self._name, begin, deadline)
+        _log.info("producer=%s partition=%d looked for failed sends, read to %d", self._name, partition, end)
+        each.sequences.found(found, end)
 
     def _decide(self, deadline: Deadline) -> None:
         """Look up what became of transactions, before what is on record of them goes with their records."""
@@ -338,11 +354,7 @@ class Deduplication:
         transaction, and cannot be. TransactionConflict: that transaction is open."""
         verdict = each.sequences.judge(sequence, txn)
         if verdict is DeduplicationVerdict.UNKNOWN:
-            deadline = Deadline.after(_RECOVER_S)
-            begin = each.sequences.read_from
-            found, end = self._journal.firsts(self._topic, partition, self._name, begin, deadline)
-            _log.info("producer=%s partition=%d looked for failed sends, read to %d", self._name, partition, end)
-            each.sequences.found(found, end)
+            self._read_failed(partition, each, Deadline.after(_RECOVER_S))
             verdict = each.sequences.judge(sequence, txn)
         if verdict is DeduplicationVerdict.UNDECIDED:
             undecided = each.sequences.depends_on(sequence)

@@ -143,12 +143,12 @@ class History:
             self.journal = SequenceJournal(self.state, self.log, self.log, ManualClock(), self.log, lambda txns: None)
         found = self.journal.recover(TOPIC, NAME, self.epoch, [0], Deadline.never())[0]
         assert found.highest == max(self.log.ids(), default=-1), f"seed {self.seed}"
-        self.known = PartitionSequences(found.highest, found.upto)
+        self.known = PartitionSequences(found.highest, found.upto, found.absent)
         for txn, held in found.undecided.items():
             self.known.hold(txn, held.ids, held.offset)
         self.next = found.highest + 1
         self.under_way: list[tuple[int, TxnId | None]] = []
-        self.failed: list[int] = []
+        self.failed = list(found.absent)
         self.txn: TxnId | None = None
         self.in_txn: list[int] = []
 
@@ -158,8 +158,7 @@ class History:
         """Send one message, by the steps of `Deduplication._judge`."""
         verdict = self.known.judge(sequence, self.txn)
         if verdict is DeduplicationVerdict.UNKNOWN:
-            found, end = self.journal.firsts(TOPIC, 0, NAME, self.known.read_from, Deadline.never())
-            self.known.found(found, end)
+            self.look_for_failed()
             verdict = self.known.judge(sequence, self.txn)
         if verdict is DeduplicationVerdict.UNDECIDED:
             self.look_up(self.known.depends_on(sequence))
@@ -174,6 +173,11 @@ class History:
         elif verdict is DeduplicationVerdict.NEW:
             self.known.taken(sequence, self.txn)
             self.under_way.append((sequence, self.txn))
+
+    def look_for_failed(self) -> None:
+        if self.known.doubtful:
+            found, end = self.journal.firsts(TOPIC, 0, NAME, self.known.read_from, Deadline.never())
+            self.known.found(found, end)
 
     def look_up(self, txns: Iterable[TxnId]) -> None:
         for txn, committed in self.journal.outcomes(TOPIC, 0, list(txns), Deadline.never()).items():
@@ -207,6 +211,26 @@ class History:
         if self.txn is not None:  # as its commit would
             self.end(commit=False)
 
+    def fail_some(self, what: str) -> None:
+        if what != "p":
+            self.fail(certainly=what == "f")
+        elif not self.transactions:
+            self.fail_first(certainly=self.rng.random() < 0.5)
+
+    def fail_first(self, *, certainly: bool) -> None:
+        """What comes behind it may be stored."""
+        sequence, txn = self.under_way.pop(0)
+        if not certainly and self.rng.random() < 0.5:
+            self.log.append(sequence, NAME, txn)
+        self.known.failed((sequence,), certainly=certainly)
+        self.failed = sorted({*self.failed, sequence})
+
+    @property
+    def passed_over(self) -> bool:
+        """Something failed, or is under way again, and something behind it is stored, or may be before it."""
+        order = [max(self.log.ids(), default=-1), *(each for each, _ in self.under_way)]
+        return order != sorted(order) or min(self.failed, default=self.wanted) < order[-1]
+
     # Transactions -------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
@@ -238,7 +262,7 @@ class History:
     # Everything ---------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        what = self.rng.choice("sssssrraaaaaaanoftcx" + "bbb" * self.transactions)
+        what = self.rng.choice("sssssrraaaaaaanoftpcx" + "bbb" * self.transactions)
         if what == "b":
             self.step_of_transactions()
         elif what == "s" and self.failed and not self.waits:
@@ -254,13 +278,12 @@ class History:
             self.log.append(self.rng.randrange(self.wanted), self.rng.choice(["other", "co-" + NAME]))
         elif what == "n" and self.known.settled:
             self.note(final=False)
-        elif what in "ft" and self.under_way:
-            self.fail(certainly=what == "f")
-        elif what == "c":
+        elif what in "ftp" and self.under_way:
+            self.fail_some(what)
+        elif what == "c" and not self.passed_over:  # it would hide these, as in Pulsar
             self.crash()
-        elif what == "x" and not self.under_way and not self.failed and self.known.settled and self.txn is None:
-            self.note(final=True)
-            self.open()
+        elif what == "x":
+            self.close()
         if self.rng.random() < 0.1:
             self.state.compact(self.rng)
 
@@ -272,8 +295,20 @@ class History:
         if self.rng.random() < 0.8:
             self.look_up(list(self.known.undecided))
         end = len(self.log.records)
-        noted = Recovered(self.known.stored, self.known.known_upto(end))
+        noted = Recovered(self.known.stored, self.known.known_upto(end), absent=self.known.absent)
         self.journal.save(TOPIC, NAME, self.epoch, {0: noted}, Deadline.never(), final=final and noted.upto == end)
+
+    def close(self) -> None:
+        """In good order, unless somebody waits: the next holder hears of what failed, too."""
+        if self.under_way or self.txn is not None or (self.transactions and self.failed):
+            return
+        self.look_for_failed()
+        self.note(final=True)
+        failed = self.failed
+        self.open()
+        if not self.transactions:
+            missing = [each for each in failed if each < self.next and each not in self.log.ids()]
+            assert self.failed == missing, f"seed {self.seed}: {self.failed}, not {missing}"
 
     def crash(self) -> None:
         """Of what was under way a beginning is stored, and nobody heard of it."""

@@ -156,13 +156,15 @@ class ReplicatorFence:
 class SequenceSnapshot:
     """A producer name has stored this highest sequence id below the offset `upto`; -1 for none.
 
-    `final`: nothing of it can lie beyond `upto`, because its producer closed in good order.
+    `final`: nothing of it can lie beyond `upto`, because its producer closed in good order. `absent`: ids up to
+    `highest` whose messages failed, and were not stored.
     """
 
     topic_incarnation: Count
     highest: Int64
     upto: Count
     final: bool
+    absent: tuple[Count, ...] = ()
 
 
 encode_claims, decode_claims = json_record("producers' claims", ProducerClaims).both

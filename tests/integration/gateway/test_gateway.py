@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.gateway.producers import WireProducer
+from pulsar_on_kafka.gateway.producers import USE, WireProducer
 from pulsar_on_kafka.gateway.server import Gateway
 from pulsar_on_kafka.mapping.routing.sticky_hash import sticky_key_hash
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
 from pulsar_on_kafka.mapping.wire.frames import frame
 from pulsar_on_kafka.schema_compat import SchemaType
 from tests.integration.gateway.wire import Wire
-from tests.steps import Unique
+from tests.steps import Unique, payloads, receive
 from tests.waiting import until
 
 pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-client, is not installed")
@@ -372,6 +374,48 @@ def test_a_name_that_was_made_up_is_known_again(gateway: Gateway, admin: AdminCl
         assert wire.hear()[1].message_id.ledgerId == 2**64 - 1  # it is there already
         other = wire.ask(Type.PRODUCER, request_id=2, **{**asked, "producer_id": 2})
         assert (other.producer_name != name, other.last_sequence_id) == (True, -1)
+
+
+def test_a_message_that_failed_while_later_ones_were_stored_is_stored_when_it_comes_again(
+    gateway: Gateway, admin: AdminClient, client: sdk.Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka refuses it by an error of its own, behind which librdkafka goes on."""
+    topic = unique()
+    admin.create_topic(topic)
+    admin.set_policy(topic, "deduplication", True)
+    kafka = gateway._serving.node.producer("none", 0, USE)
+    produce, refused = kafka.produce, list[Any]()
+
+    def refuse() -> None:
+        with kafka.reports_held():
+            refused[0](KafkaError(KafkaError.UNKNOWN), None)
+
+    def refusing(topic: str, value: bytes, key: None, partition: int, report: Any, *more: Any) -> None:
+        if value == b"1" and not refused:
+            refused.append(report)
+            return
+        produce(topic, value, key, partition, report, *more)
+        if value == b"3":
+            threading.Thread(target=refuse).start()
+
+    monkeypatch.setattr(kafka, "produce", refusing)
+    asked = {"topic": topic, "producer_id": 1, "producer_name": "mine", "user_provided_producer_name": True}
+    with Wire(gateway) as wire:
+        wire.connect()
+        wire.ask(Type.PRODUCER, request_id=1, **asked)
+        for number in range(4):
+            wire.send(1, number, b"%d" % number)
+        told = [wire.hear() for _ in range(4)]
+        assert [kind for kind, _ in told] == [*[Type.SEND_RECEIPT] * 3, Type.CLOSE_PRODUCER]
+        assert {said.sequence_id for _, said in told[:3]} == {0, 2, 3}
+        assert wire.ask(Type.PRODUCER, request_id=2, epoch=1, **asked).last_sequence_id == 3
+        stored = []
+        for number in (1, 2, 3, 1):
+            wire.send(1, number, b"%d" % number)
+            stored.append(wire.hear()[1].message_id.ledgerId < 2**63)
+        assert stored == [True, False, False, False]
+    seen = client.subscribe(topic, "s", initial_position=sdk.InitialPosition.Earliest)
+    assert payloads(receive(seen, 4)) == ["0", "2", "3", "1"]
 
 
 def test_dead_letters_wait_in_the_subscription_that_their_policy_names(

@@ -109,6 +109,29 @@ def test_what_is_remembered_of_failures_is_bounded() -> None:
     ]  # fmt: skip
 
 
+def test_a_next_holder_hears_of_what_failed_while_later_ones_were_stored() -> None:
+    known = PartitionSequences()
+    sent(known, 1, 2, 3, 4)
+    known.failed((1,), certainly=False)
+    known.stored_at((2,), 0)
+    known.failed((3,), certainly=True)
+    known.failed((4,), certainly=True)
+    assert known.doubtful
+    known.found({(2, None)}, 1)
+    assert (known.doubtful, known.stored, known.absent) == (False, 2, (1,))
+    following = PartitionSequences(known.stored, 1, known.absent)
+    assert [following.judge(sequence) for sequence in (0, 1, 2, 3)] == [DUPLICATE, NEW, DUPLICATE, NEW]
+
+
+def test_what_a_next_holder_hears_of_failures_is_bounded() -> None:
+    known = PartitionSequences()
+    limit = deduplication_machine.MAX_ABSENT_NOTED
+    sent(known, *range(limit + 10))
+    known.failed(range(limit + 5), certainly=True)
+    known.stored_at((limit + 9,), 0)
+    assert known.absent == tuple(range(5, limit + 5))
+
+
 def test_what_a_transaction_stored_is_a_duplicate_to_itself_and_undecided_to_others() -> None:
     known = PartitionSequences(4)
     for sequence in (5, 6, 9):
