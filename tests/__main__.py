@@ -141,13 +141,20 @@ _FILES: Final = ("--dist", "loadfile")
 _WITH_BROKERS: Final = ("-n", _BROKERS, *_FILES)
 
 
-def _not_killing(which: str, select: str, pure: str, options: Sequence[str] = ()) -> tuple[Phase, Phase]:
+_MANY: Final = ("-n", "auto", "--maxprocesses", "8", *_FILES)
+_FEW: Final = _MANY if (os.cpu_count() or 1) > 2 else ()
+"""On two cores one process is over before the tests on a broker are, and reads the tests once."""
+
+
+def _not_killing(
+    which: str, select: str, pure: str, workers: Sequence[str], options: Sequence[str] = ()
+) -> tuple[Phase, Phase]:
     """The pure ones of these, and beside them those that need a broker or Spark."""
     return (
         Phase(
             f"{which}pure tests",
             f"{pure} and {PURE}",
-            ("-n", "auto", "--maxprocesses", "8", *_FILES),
+            workers,
             _PURE_ALONE,
             beside=True,
             options=options,
@@ -162,9 +169,9 @@ def _not_killing(which: str, select: str, pure: str, options: Sequence[str] = ()
     )
 
 
-PHASES: Final = _not_killing("", "not long", "not long", ("--hypothesis-profile", SHORT))
+PHASES: Final = _not_killing("", "not long", "not long", _FEW, ("--hypothesis-profile", SHORT))
 CHAOS_PHASES: Final = (
-    *_not_killing("long ", "long", "(long or hypothesis)"),
+    *_not_killing("long ", "long", "(long or hypothesis)", _MANY),
     Phase("tests that kill and stop", "kafka and kills", _WITH_BROKERS, _ON_A_BROKER),
 )
 
