@@ -29,6 +29,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_marker import SegmentRef
 from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from tests.seeds import examples
 from tests.simulation.cursors import (
     TOPIC,
     LogThatBreaks,
@@ -369,7 +370,7 @@ _LIMITLESS: dict[str, Any] = {"deadline": None, "database": None, "suppress_heal
 
 TestCursorBesideASet = CursorBesideASet.TestCase
 TestCursorBesideASet.settings = settings(
-    max_examples=100, stateful_step_count=40, derandomize=True, print_blob=True, **_LIMITLESS
+    max_examples=examples(100), stateful_step_count=40, derandomize=True, print_blob=True, **_LIMITLESS
 )
 
 
