@@ -5,6 +5,7 @@ Tests on two clusters have theirs in `tests/clusters`.
 
 from __future__ import annotations
 
+import gc
 import re
 import secrets
 import signal
@@ -94,6 +95,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("kills")
             if item.get_closest_marker("timeout") is None and item.get_closest_marker("soak") is None:
                 item.add_marker(pytest.mark.timeout(_KILLS_S))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: Python's garbage collector need not look through them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")
