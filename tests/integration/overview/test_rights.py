@@ -16,7 +16,7 @@ from tests.certificates import Authority
 from tests.integration.secure_support import SecureCluster, secure_cluster
 from tests.steps import Missing, receive, send
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 
 TOPIC, SUBSCRIPTION = "orders", "billing"
 LOOKING = (("Read", "topic", "pulsar.system.*"), ("Describe", "topic", "public.default.*"))

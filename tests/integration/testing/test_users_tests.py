@@ -31,6 +31,7 @@ def run(where: Path, *arguments: str, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_the_pytest_example_passes_on_a_broker_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "test_orders.py").write_text(OF_PYTEST)
     assert "1 passed" in run(tmp_path, "pytest", "-q", POK_BOOTSTRAP="")
