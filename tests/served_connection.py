@@ -14,6 +14,7 @@ from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.gateway.access import EVERYBODY
 from pulsar_on_kafka.gateway.connection import Connection, Serving
 from pulsar_on_kafka.gateway.transactions import OpenTransactions
+from pulsar_on_kafka.gateway.waiting import WaitingProducers
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
 from pulsar_on_kafka.mapping.wire.commands import Type, command, parsed
 from pulsar_on_kafka.mapping.wire.frames import FrameCutter, frame
@@ -48,6 +49,7 @@ class ServedConnection:
                 OpenTransactions(node, EVERYBODY, pool),
                 nothing,
                 TopicWatchers(node, nothing),
+                WaitingProducers(self.call_later),
             )
         )
         self._connection.connection_made(cast("asyncio.Transport", self))

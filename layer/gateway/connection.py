@@ -29,17 +29,20 @@ from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.consumers import Wire, WireConsumer, open_consumer
 from pulsar_on_kafka.gateway.entries import OutgoingEntries
 from pulsar_on_kafka.gateway.outgoing import Outgoing
-from pulsar_on_kafka.gateway.producers import WAIT_FOR_EXCLUSIVE, EntryLeft, Opened, WireProducer, open_producer
+from pulsar_on_kafka.gateway.producers import EntryLeft, Heard, Opened, WireProducer, access_mode, open_producer
 from pulsar_on_kafka.gateway.sharing import Sharing
 from pulsar_on_kafka.gateway.traffic import Meter, time_text
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_fields, txn_of
+from pulsar_on_kafka.gateway.waiting import WaitingProducer, WaitingProducers
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.wire.commands import PROTOCOL_VERSION, MalformedCommand, ServerError, Type, command, parsed
 from pulsar_on_kafka.mapping.wire.frames import MOST_FRAME_BYTES, Frame, FrameCutter, MalformedFrame, frame
 from pulsar_on_kafka.mapping.wire.repeated_sends import plain_send
+from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.node.node import Node
 
 _log: Final = logging.getLogger(__name__)
@@ -66,13 +69,16 @@ MOST_STRANGERS: Final = 1_000
 """Connections of a gateway that have not said CONNECT: with one more the oldest of them is closed."""
 _OPERATION_S: Final = 30.0
 _CLOSE_S: Final = 30.0
-_WAIT_S: Final = 1.0
-"""How often a producer that waits for being the only one asks whether it is."""
 _BUSY_AGAIN_S: Final = 0.3
 _ROOM_AGAIN_S: Final = 0.02
 """After that it is tried whether librdkafka has room for a message again, then after twice that, and so on."""
 _MOST_ROOM_AGAIN_S: Final = 1.0
 _ANY: Final = 2**64 - 1
+_OUTWAITED: Final = {
+    AccessMode.SHARED: ServerError.PRODUCER_BUSY,
+    AccessMode.EXCLUSIVE: ServerError.PRODUCER_FENCED,
+}
+"""Modes that come behind those who wait for being the only one, and what they are refused with, as in Pulsar."""
 _VERSION: Final = f"pulsar-on-kafka {metadata.version('pulsar-on-kafka')}"
 
 
@@ -91,6 +97,7 @@ class Serving:
     policies: TopicWatch[FollowsPolicies]
     """Has producers hear of their topics' policies."""
     watchers: TopicWatchers
+    waiting: WaitingProducers
     entries: OutgoingEntries = field(default_factory=OutgoingEntries)
     connections: set[Connection] = field(default_factory=set)
     strangers: dict[Connection, None] = field(default_factory=dict)
@@ -140,6 +147,8 @@ class Connection(asyncio.Protocol):
         self._producers_to_come = 0
         self._after_these: list[tuple[WireProducer, int]] = []
         """Producers to end, and whom to tell, when those are admitted or refused that were asked for before."""
+        self._waiting_producers: dict[int, WaitingProducer] = {}
+        """Those of them that wait for being the only one of their topic."""
         self._consumers: dict[int, WireConsumer | None] = {}
         self._leaving: dict[int, list[Callable[[], None]]] = {}
         """Consumers whose end the client does not know yet, and what it is to hear after that."""
@@ -205,6 +214,8 @@ class Connection(asyncio.Protocol):
         self.ended.set()
         for number in self._watching:
             self._serving.watchers.close(self, number)
+        for number in list(self._waiting_producers):
+            self._wait_no_more(number)
         for producer in list(self._producers.values()):
             if producer is not None:
                 self._serving.pool.submit(_closed, producer.close)
@@ -575,60 +586,116 @@ class Connection(asyncio.Protocol):
         if len(self._producers) >= MOST_OPEN:
             self._error(request, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} producers at most")
             return
-        self._producers[number] = None
+        try:
+            mode = access_mode(asked)
+        except LayerError as failure:
+            self._error(request, *told(failure))
+        else:
+            self._producers[number] = None
+            self._open_producer(asked, mode)
 
-        def opened(bundle: int, found: Opened) -> None:
+    def _open_producer(self, asked: Any, mode: AccessMode) -> None:
+        number, request, waiting = asked.producer_id, asked.request_id, self._serving.waiting
+
+        def opened(name: str, bundle: int, found: Opened) -> None:
             self._one_came()
-            producer = WireProducer(
-                self._node,
-                number,
-                found,
-                self._serving.transactions,
-                self._frames,
-                self._records_under_way,
-                self._records_answered,
-                partial(self._producer_lost, number),
-                bundle,
-                self._meter(),
-            )
-            if self._closing or ("producer", number) in self._ended:
-                self._ended.discard(("producer", number))
-                self._producers.pop(number, None)
+            self._wait_no_more(number)
+            producer = self._made_producer(number, name, bundle, found)
+            if self._is_dropped(number):
                 self._serving.pool.submit(_closed, producer.close)
                 return
+            if mode is AccessMode.EXCLUSIVE_WITH_FENCING:
+                waiting.fence(name)
             self._producers[number] = producer
             self._serving.policies.watch(found.sender.outlet.admitted.topic, producer)
             self._opened(producer, request, found.schema_version)
             self._follow_if_moved(bundle)
 
-        queued = False
-
         def refused(code: ServerError, reason: str) -> None:
-            nonlocal queued
             self._one_came()
-            if code is ServerError.PRODUCER_FENCED and asked.producer_access_mode == WAIT_FOR_EXCLUSIVE:
-                if not queued:
-                    queued = True
-                    name = asked.producer_name
-                    self._say(Type.PRODUCER_SUCCESS, request_id=request, producer_name=name, producer_ready=False)
-                self._serving.loop.call_later(_WAIT_S, begin)
-                return
-            self._producers.pop(number, None)
-            self._ended.discard(("producer", number))
-            self._error(request, code, reason)
+            if not self._waits_on(number, code) and not self._is_dropped(number):
+                self._producers.pop(number, None)
+                self._error(request, code, reason)
 
         def here(bundle: int) -> None:
-            self._ask(lambda: open_producer(self._node, asked, self._deadline), partial(opened, bundle), refused)
+            name = str(TopicName.parse(asked.topic))
+            if self._is_dropped(number):
+                self._one_came()
+            elif mode is AccessMode.WAIT_FOR_EXCLUSIVE and number not in self._waiting_producers:
+                self._wait(asked, name, begin)
+                self._one_came()
+            elif mode in _OUTWAITED and waiting.any_at(name):
+                refused(_OUTWAITED[mode], f"producers wait for being the only one of {name}: {mode.value} comes later")
+            else:
+                then = partial(opened, name, bundle)
+                self._ask(lambda: open_producer(self._node, asked, self._deadline), then, refused)
 
         def begin() -> None:
-            if self._closing or ("producer", number) in self._ended:
-                self._producers.pop(number, None)
-                self._ended.discard(("producer", number))
-            else:
+            if not self._is_dropped(number):
                 self._producers_to_come += 1
                 self._served_here(asked.topic, here, refused)
 
         begin()
+
+    def _made_producer(self, number: int, name: str, bundle: int, found: Opened) -> WireProducer:
+        heard = Heard(
+            under_way=self._records_under_way,
+            answered=self._records_answered,
+            lost=partial(self._producer_lost, number),
+            left=lambda: self._soon(partial(self._serving.waiting.left, name)),
+        )
+        transactions, frames = self._serving.transactions, self._frames
+        return WireProducer(self._node, number, found, transactions, frames, heard, bundle, self._meter())
+
+    def _is_dropped(self, number: int) -> bool:
+        """Its client has closed it while it was being opened, or is gone."""
+        if self._closing or ("producer", number) in self._ended:
+            self._ended.discard(("producer", number))
+            self._producers.pop(number, None)
+            return True
+        return False
+
+    def _wait(self, asked: Any, topic: str, begin: Callable[[], None]) -> None:
+        """Have a producer ask when it is its turn. Its client is told, once, that it waits."""
+        number, request = asked.producer_id, asked.request_id
+        said = False
+
+        def queued() -> None:
+            nonlocal said
+            if not said:
+                name = asked.producer_name
+                self._say(Type.PRODUCER_SUCCESS, request_id=request, producer_name=name, producer_ready=False)
+            said = True
+
+        def fenced() -> None:
+            self._end_waiting(number)
+            self._error(request, ServerError.PRODUCER_FENCED, f"a producer has taken {topic} from all others")
+
+        waits = self._waiting_producers[number] = WaitingProducer(topic, begin, queued, fenced)
+        self._serving.waiting.come(waits)
+
+    def _waits_on(self, number: int, code: ServerError) -> bool:
+        """Whether a producer that was refused waits until others are gone."""
+        waits = self._waiting_producers.get(number)
+        if waits is not None and code is ServerError.PRODUCER_FENCED:
+            self._serving.waiting.refused(waits)
+            return True
+        self._wait_no_more(number)
+        return False
+
+    def _wait_no_more(self, number: int) -> None:
+        waits = self._waiting_producers.pop(number, None)
+        if waits is not None:
+            self._serving.waiting.leave(waits)
+
+    def _end_waiting(self, number: int) -> None:
+        """It is not to be opened any more."""
+        waits = self._waiting_producers.get(number)
+        if waits is None or waits.asking:
+            self._ended.add(("producer", number))
+        else:
+            del self._producers[number]
+        self._wait_no_more(number)
 
     def _opened(self, producer: WireProducer, request: int, schema_version: bytes | None) -> None:
         self._say(
@@ -736,7 +803,7 @@ class Connection(asyncio.Protocol):
             return
         producer = self._producers[number]
         if producer is None:
-            self._ended.add(("producer", number))
+            self._end_waiting(number)
             self._say(Type.SUCCESS, request_id=request)
             return
         del self._producers[number]

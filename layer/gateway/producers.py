@@ -55,7 +55,6 @@ MODES: Final = (
     AccessMode.EXCLUSIVE_WITH_FENCING,
 )
 """By their numbers in Pulsar's ProducerAccessMode."""
-WAIT_FOR_EXCLUSIVE: Final = MODES.index(AccessMode.WAIT_FOR_EXCLUSIVE)
 _LIMITS: Final = Limits(
     max_pending=0, max_pending_across=0, block_if_full=False, send_timeout_ms=0, waits_for_librdkafka=False
 )
@@ -93,17 +92,22 @@ class Opened:
     native: NativeEntries
 
 
+def access_mode(asked: Any) -> AccessMode:
+    """Raises InvalidOption: it is not one of Pulsar's."""
+    if not 0 <= asked.producer_access_mode < len(MODES):
+        raise InvalidOption(f"producer_access_mode is {asked.producer_access_mode}, expected 0 to {len(MODES) - 1}")
+    return MODES[asked.producer_access_mode]
+
+
 def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> Opened:
     """Admit a producer to a topic, which may make it, and a subscription that its messages are to wait for. One that
     waits for being the only one is refused while there are others: its connection asks again.
 
     Raises:
-        LayerError, MappingError: as `Admission`, `SchemaRegistry.for_producer`, `check_subscription_name`;
-        InvalidOption: an access mode that is not one of Pulsar's.
+        LayerError, MappingError: as `access_mode`, `Admission`, `SchemaRegistry.for_producer`,
+        `check_subscription_name`.
     """
-    if not 0 <= asked.producer_access_mode < len(MODES):
-        raise InvalidOption(f"producer_access_mode is {asked.producer_access_mode}, expected 0 to {len(MODES) - 1}")
-    mode = MODES[asked.producer_access_mode]
+    mode = access_mode(asked)
     if mode is AccessMode.WAIT_FOR_EXCLUSIVE:
         mode = AccessMode.EXCLUSIVE
     name = TopicName.parse(asked.topic)
@@ -129,6 +133,20 @@ def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> O
         )
     )
     return Opened(sender, max(0, name.partition), version, native)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What a connection hears of one of its producers. All but `under_way` may be called by any thread."""
+
+    under_way: Callable[[int], None]
+    """So many records are made of an entry, beside the first one."""
+    answered: Callable[[int], None]
+    """So many of them were answered."""
+    lost: Callable[[], None]
+    """The client has to open the producer anew."""
+    left: Callable[[], None]
+    """It has left the topic."""
 
 
 class NativeEntries:
@@ -165,14 +183,10 @@ class WireProducer:
         opened: Opened,
         transactions: OpenTransactions,
         frames: Frames,
-        under_way: Callable[[int], None],
-        answered: Callable[[int], None],
-        lost: Callable[[], None],
+        heard: Heard,
         bundle: int,
         meter: Meter,
     ) -> None:
-        """`under_way` is told of records that `send` makes of an entry beside the first one, and `answered`, by any
-        thread, of those that were answered; `lost` is called when the client has to open the producer anew."""
         self.number = number
         self.bundle = bundle
         self.meter = meter
@@ -200,9 +214,10 @@ class WireProducer:
         self._over = False
         """Nothing that comes is stored any more: its client sends it again, in order, to the producer's successor."""
         self._frames = frames
-        self._under_way = under_way
-        self.answered = answered
-        self._lost = lost
+        self._under_way = heard.under_way
+        self.answered = heard.answered
+        self._lost = heard.lost
+        self._left = heard.left
 
     def send_repeated(self, sequence_id: int, number: bytes, entry: bytes) -> bool:
         """`send` of an entry that differs from one before it in number, time and payload alone. False of any other, and
@@ -395,6 +410,7 @@ class WireProducer:
             self.sender.close(lambda: None)
         except AlreadyClosed:
             return
+        self._left()
 
     def follow_policies(self, policies: ToldToProducers, deadline: Deadline) -> None:
         """As in Pulsar its client is sent away when the backlog quota is exceeded, and let in again when there is room.

@@ -25,6 +25,7 @@ from pulsar_on_kafka.gateway.producers import USE
 from pulsar_on_kafka.gateway.sharing import Sharing, fleets_group
 from pulsar_on_kafka.gateway.traffic import INTERVAL_S
 from pulsar_on_kafka.gateway.transactions import OpenTransactions
+from pulsar_on_kafka.gateway.waiting import WaitingProducers
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
 from pulsar_on_kafka.node.node import Node
 
@@ -108,6 +109,7 @@ class Gateway:
             OpenTransactions(node, settings.access, self._pool),
             policies,
             TopicWatchers(node, self._scheduler),
+            WaitingProducers(self._loop.call_later),
         )
         self._loop.run_until_complete(self._server.start_serving())
         self._loop.call_later(settings.rates_interval_s, self._note_rates)

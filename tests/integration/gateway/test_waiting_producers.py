@@ -2,25 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
-from pulsar_on_kafka.mapping.wire.commands import Type
+from pulsar_on_kafka.gateway.server import Gateway
+from pulsar_on_kafka.mapping.wire.commands import ServerError, Type
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique
 
 pytestmark = pytest.mark.kafka
 
-EXCLUSIVE, WAIT_FOR_EXCLUSIVE = 1, 2
+SHARED, EXCLUSIVE, WAIT_FOR_EXCLUSIVE, EXCLUSIVE_WITH_FENCING = range(4)
+
+
+@pytest.fixture
+def other(gateway: Gateway) -> Iterator[Wire]:
+    with Wire(gateway) as made:
+        made.connect()
+        yield made
+
+
+def asked(wire: Wire, topic: str, number: int, mode: int) -> Any:
+    """What a producer with this number, which is its request's as well, is answered."""
+    return wire.ask(Type.PRODUCER, topic=topic, producer_id=number, request_id=number, producer_access_mode=mode)
 
 
 def test_it_is_told_that_it_waits_and_let_in_when_the_other_one_leaves(wire: Wire, unique: Unique) -> None:
     topic = unique()
     wire.connect()
-    first = wire.ask(Type.PRODUCER, topic=topic, producer_id=1, request_id=1, producer_access_mode=EXCLUSIVE)
-    assert first.producer_ready
+    assert asked(wire, topic, 1, EXCLUSIVE).producer_ready
     for number in (2, 3):
-        waiting = {"producer_id": number, "request_id": number, "producer_access_mode": WAIT_FOR_EXCLUSIVE}
-        said = wire.ask(Type.PRODUCER, topic=topic, **waiting)
+        said = asked(wire, topic, number, WAIT_FOR_EXCLUSIVE)
         assert (said.request_id, said.producer_ready) == (number, False)
     wire.say(Type.CLOSE_PRODUCER, producer_id=3, request_id=4)
     assert wire.hear()[1].request_id == 4
@@ -31,3 +45,39 @@ def test_it_is_told_that_it_waits_and_let_in_when_the_other_one_leaves(wire: Wir
     assert ready.producer_ready
     wire.send(2, 0, b"mine")
     assert wire.hear()[0] is Type.SEND_RECEIPT
+
+
+def test_they_are_let_in_in_their_order_and_before_those_who_come_later(
+    wire: Wire, other: Wire, unique: Unique
+) -> None:
+    topic = unique()
+    wire.connect()
+    assert asked(other, topic, 1, EXCLUSIVE).producer_ready
+    for number in (2, 3, 4):
+        assert not asked(wire, topic, number, WAIT_FOR_EXCLUSIVE).producer_ready
+    assert asked(other, topic, 5, EXCLUSIVE).error == ServerError.PRODUCER_FENCED
+    assert asked(other, topic, 6, SHARED).error == ServerError.PRODUCER_BUSY
+    other.close()  # its producer leaves with it
+    for number in (2, 3, 4):
+        kind, said = wire.hear()
+        assert (kind, said.request_id, said.producer_ready) == (Type.PRODUCER_SUCCESS, number, True)
+        wire.say(Type.CLOSE_PRODUCER, producer_id=number, request_id=10)
+        assert wire.hear()[0] is Type.SUCCESS
+    assert asked(wire, topic, 7, SHARED).producer_ready
+
+
+def test_a_producer_that_fences_all_others_out_ends_the_waiting(wire: Wire, other: Wire, unique: Unique) -> None:
+    topic = unique()
+    wire.connect()
+    assert asked(wire, topic, 1, EXCLUSIVE).producer_ready
+    for number in (2, 3):
+        assert not asked(wire, topic, number, WAIT_FOR_EXCLUSIVE).producer_ready
+    assert asked(other, topic, 4, EXCLUSIVE_WITH_FENCING).producer_ready
+    for number in (2, 3):
+        kind, said = wire.hear()
+        assert (kind, said.request_id, said.error) == (Type.ERROR, number, ServerError.PRODUCER_FENCED)
+    assert not asked(wire, topic, 5, WAIT_FOR_EXCLUSIVE).producer_ready  # who comes later may wait
+    other.say(Type.CLOSE_PRODUCER, producer_id=4, request_id=6)
+    assert other.hear()[0] is Type.SUCCESS
+    kind, said = wire.hear()
+    assert (kind, said.request_id, said.producer_ready) == (Type.PRODUCER_SUCCESS, 5, True)
