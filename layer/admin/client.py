@@ -5,7 +5,7 @@ Source of names and meaning: Pulsar's `pulsar-admin`. Every call is idempotent o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from pulsar_on_kafka.admin.clusters import ClusterAdmin, TenantAdmin
@@ -25,6 +25,7 @@ from pulsar_on_kafka.client.values.service_info import parse_service_url
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic, check_backlog
 from pulsar_on_kafka.node.node import acquire
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
@@ -128,29 +129,40 @@ class AdminClient(
         compacted. Ours: officially a compaction goes on for a while, and has states."""
         return dict(self._topic(topic, self._deadline()).compacted_to)
 
-    def delete_topic(self, topic: str, *, force: bool = False) -> None:
+    def delete_topic(self, topic: str, *, force: bool = False, with_subscriptions: bool = False) -> None:
         """Delete a topic with its data, its schemas and subscriptions. A bound Kafka topic stays, with its schemas.
 
         Raises:
             TopicNotFound: there is none.
             NotAllowedError: it has subscriptions or live producers, and `force` is not given. With it live consumers
                 get `TopicNotFound` from `receive`, once Kafka's metadata tells them (up to half a minute).
+                `with_subscriptions` refuses, as Pulsar does, only those that have consumers.
 
         Differs from Pulsar: docs/differences.md, subscriptions without consumers and readers.
         """
         deadline = self._deadline()
         opened = self._topic(topic, deadline)
         subscriptions = self._subscriptions(opened, deadline)
-        theirs = [subscription.name for subscription in subscriptions if cluster_of(subscription.name) is None]
-        if theirs and not force:
-            names = ", ".join(theirs)
-            raise errors.Refused(f"topic {opened.name} has subscriptions: {names}; unsubscribe them or force")
-        producers = [] if force else self.node.producers.connected(opened, deadline)
+        if not force:
+            theirs = [each for each in subscriptions if cluster_of(each.name) is None]
+            self._check_unused(opened, theirs, deadline, with_subscriptions=with_subscriptions)
+        self.node.memberships.delete_topic(opened, subscriptions, deadline)
+
+    def _check_unused(
+        self, topic: Topic, subscriptions: Sequence[Subscription], deadline: Deadline, *, with_subscriptions: bool
+    ) -> None:
+        """Raises Refused: somebody uses the topic, or its subscriptions are to stay."""
+        if with_subscriptions:
+            subscriptions = [each for each in subscriptions if self.node.memberships.has_consumers(each, deadline)]
+        if subscriptions:
+            names = ", ".join(each.name for each in subscriptions)
+            what, do = ("active consumers of", "close") if with_subscriptions else ("subscriptions:", "unsubscribe")
+            raise errors.Refused(f"topic {topic.name} has {what} {names}; {do} them or force")
+        producers = self.node.producers.connected(topic, deadline)
         if producers:
             raise errors.Refused(
-                f"topic {opened.name} has active producers: {', '.join(producers)}; close them or force"
+                f"topic {topic.name} has active producers: {', '.join(producers)}; close them or force"
             )
-        self.node.memberships.delete_topic(opened, subscriptions, deadline)
 
     def list_topics(self, namespace: str = "public/default") -> list[str]:
         """Full names of the namespace's topics (partitioned ones once)."""

@@ -278,12 +278,19 @@ class Memberships:
             or any(self._has_members(group, deadline) for group in groups)
         )
 
+    def has_consumers(self, subscription: Subscription, deadline: Deadline) -> bool:
+        """In any process. Raises NotAuthorized: that may not be asked."""
+        return any(self._has_living(group, deadline) for group in subscription.groups)
+
     def _has_members(self, group: str, deadline: Deadline) -> bool:
         """False also where that may not be asked."""
         try:
-            members = self._services.admin.describe_group(group, deadline).members
+            return self._has_living(group, deadline)
         except errors.NotAuthorized:
             return False
+
+    def _has_living(self, group: str, deadline: Deadline) -> bool:
+        members = self._services.admin.describe_group(group, deadline).members
         return any(not is_over(member.client_id) for member in members)
 
     def acknowledge(self, subscription: Subscription, acks: Mapping[int, LedgerAcks], deadline: Deadline) -> int:

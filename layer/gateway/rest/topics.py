@@ -81,7 +81,7 @@ def _delete(asked: Asked, *, partitioned: bool) -> None:
     if bool(found) is not partitioned:
         kind, path = ("no partitions", "") if partitioned else (f"{found} partitions", "/partitions")
         raise RestError(412, f"topic {asked.topic} has {kind}: DELETE .../{asked.names['topic']}{path}")
-    asked.admin.delete_topic(asked.topic, force=asked.flag("force"))
+    asked.admin.delete_topic(asked.topic, force=asked.flag("force"), with_subscriptions=True)
 
 
 def delete(asked: Asked) -> None:

@@ -238,8 +238,35 @@ def test_subscriptions_live_and_have_statistics(rest: Rest, client: sdk.Client, 
     rest.does("DELETE", f"{here}/subscription/first", force="true")
     rest.does("DELETE", f"{here}/subscription/id")
     rest.refuses(404, "id", "DELETE", f"{here}/subscription/id")
-    rest.refuses(412, "subscriptions", "DELETE", here)
+    rest.refuses(412, "active producers: mine", "DELETE", here)
     rest.does("DELETE", here, force="true")
+
+
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_a_topic_goes_with_subscriptions_that_nobody_consumes(
+    rest: Rest, admin: AdminClient, client: sdk.Client, unique: Unique, partitions: int
+) -> None:
+    """As on Pulsar; over `AdminClient` they keep it."""
+    topic = unique()
+    here = f"/admin/v2/persistent/public/default/{topic}"
+    if partitions:
+        admin.create_partitioned_topic(topic, partitions)
+        here += "/partitions"
+    consumer = client.subscribe(topic, "used")
+    official = pulsar.Client(rest.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    other = official.subscribe(topic, "by-a-client-of-the-gateway")
+    client.subscribe(topic, "left").close()
+    with closing(client.create_producer(topic)) as producer:
+        producer.send(b"backlog")
+    rest.refuses(412, "active consumers of", "DELETE", here)
+    consumer.close()
+    rest.refuses(412, "active consumers of by-a-client-of-the-gateway;", "DELETE", here)
+    other.close()
+    with pytest.raises(sdk.NotAllowedError, match="has subscriptions"):
+        admin.delete_topic(topic)
+    rest.does("DELETE", here)
+    rest.refuses(404, topic, "DELETE", here)
+    official.close()
 
 
 def test_clients_of_the_gateway_have_rates(serving: Serving, unique: Unique) -> None:
