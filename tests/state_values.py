@@ -75,6 +75,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Seek,
     Skip,
     TellConsumers,
+    ToldActive,
     ToldConsumer,
     ToldHolder,
     ToldWaiting,
@@ -246,7 +247,9 @@ _OTHER: Final = bytes(range(16, 32))
 _LIFE: Final = CursorLife(_KAFKA_ID, 17, 42)
 _MEMBER: Final = MemberId("client-ü", 3)
 _LINEAGE: Final = Lineage(_KAFKA_ID, 17, 42, _SESSION, 5, 300)
-_TRAFFIC: Final = Traffic(400, 80_000, 2.5, 500.0, 0.5, 2.0, 1_700_000_000_000, "127.0.0.1:50000", True)
+_TRAFFIC: Final = Traffic(
+    400, 80_000, 2.5, 500.0, 0.5, 2.0, 1_700_000_000_000, "127.0.0.1:50000", True, "Pulsar-Java-v4.0.7"
+)
 _HOLES: Final = Holes(BitMap([1, 2, 3, 70_000]), {5: (10, 0b1000000001), 400: (3, 0b10)})
 _DELIVERIES: Final = Deliveries(
     900, BitMap64([4]), {(2, 1): BitMap64([7, 8]), (0, 3): BitMap64([2**40])}, {1_700_000_000_000: BitMap64([9])}
@@ -436,6 +439,9 @@ VALUES: Final[Mapping[str, Case]] = {
     ),
     "consumers told, and who holds an entry": Case(
         encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (), (), ToldHolder("pok-2", "b"))
+    ),
+    "consumers told, and which are active": Case(
+        encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (), (), None, (ToldActive(2, "pok-2", "b"),))
     ),
     "consumers of an entry": Case(encode_request, decode_request, Request(b"12345678", _LIFE, TellConsumers(2, 17))),
     "lease's take-over": Case(encode_lease, decode_lease, TakeOver(_LIFE, _SESSION, 300)),

@@ -89,6 +89,8 @@ class ConsumerStats:
     """Since the last moment at which nothing waited for it; 0 when nothing does."""
     traffic: Traffic | None = None
     """Of a consumer at a gateway."""
+    active_in: tuple[int, ...] = ()
+    """The partitions whose active consumer it is (Exclusive, Failover)."""
 
 
 @dataclass(frozen=True, slots=True)

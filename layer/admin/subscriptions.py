@@ -125,11 +125,14 @@ class SubscriptionAdmin(AdminContext):
         told = self.node.memberships.live_cursors.consumers(found, deadline)
         stats: list[ConsumerStats] = []
         waiting: dict[tuple[str, str], tuple[int, float]] = {}
+        active: dict[tuple[str, str], list[int]] = {}
         for process, of_it in told.items():
             for each in () if of_it is None else of_it.waiting:
                 who = (each.member or process, each.name)
                 messages, for_s = waiting.get(who, (0, 0.0))
                 waiting[who] = (messages + each.messages, max(for_s, each.for_s))
+            for one in () if of_it is None else of_it.active:
+                active.setdefault((one.member or process, one.name), []).append(one.partition)
         for process, of_it in told.items():
             if of_it is None:
                 stats.append(ConsumerStats("", process, -1, -1, -1, -1, -1.0, -1.0))
@@ -146,6 +149,7 @@ class SubscriptionAdmin(AdminContext):
                     c.lease_age_s,
                     *waiting.get((process, c.name), (0, 0.0)),
                     c.traffic,
+                    tuple(sorted(active.get((process, c.name), ()))),
                 )
                 for c in of_it.consumers
             ]

@@ -67,6 +67,8 @@ MOST_OPEN: Final = 10_000
 """Producers, and consumers, of one connection."""
 MOST_STRANGERS: Final = 1_000
 """Connections of a gateway that have not said CONNECT: with one more the oldest of them is closed."""
+_MOST_CLIENT: Final = 100
+"""Characters of what a client says of itself, which statistics have of each of its producers and consumers."""
 _OPERATION_S: Final = 30.0
 _CLOSE_S: Final = 30.0
 _BUSY_AGAIN_S: Final = 0.3
@@ -115,6 +117,8 @@ class Connection(asyncio.Protocol):
         self._frames = Outgoing(serving.loop, self._has_room_again)
         self._transport: asyncio.Transport | None = None
         self._name = "?"
+        self._client = ""
+        """What the client says of its kind and version."""
         self.ended = asyncio.Event()
         self._login: Login | None = None
         """None: it has to say CONNECT first."""
@@ -353,6 +357,7 @@ class Connection(asyncio.Protocol):
     def _connect(self, asked: Any) -> None:
         if self._login is not None:
             raise MalformedCommand("a second CONNECT")
+        self._client = asked.client_version[:_MOST_CLIENT]
         self._method = asked.auth_method_name
         self._refreshes = asked.feature_flags.supports_auth_refresh
         login = self._known(asked.auth_method_name, asked.auth_data)
@@ -1057,7 +1062,8 @@ class Connection(asyncio.Protocol):
         self._ask(partial(consumer.close, Deadline.after(_CLOSE_S)), self._success(request), self._failure(request))
 
     def _meter(self) -> Meter:
-        return Meter(self._name, self._node.clock.now_ms(), self._node.clock.monotonic())
+        clock = self._node.clock
+        return Meter(self._name, clock.now_ms(), clock.monotonic(), self._client)
 
     def note_rates(self) -> None:
         """An interval is over."""

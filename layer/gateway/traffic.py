@@ -22,13 +22,16 @@ class Meter:
         "acknowledged",
         "address",
         "bytes",
+        "client",
         "messages",
         "redelivered",
         "since_ms",
     )
 
-    def __init__(self, address: str, since_ms: int, now_s: float) -> None:
+    def __init__(self, address: str, since_ms: int, now_s: float, client: str = "") -> None:
+        """`client`: what it says of its kind and version."""
         self.address = address
+        self.client = client
         self.since_ms = since_ms
         self.messages = 0
         self.bytes = 0
@@ -52,7 +55,7 @@ class Meter:
             self._noted, self._noted_s = counts, now_s
 
     def traffic(self, *, blocked: bool = False) -> Traffic:
-        return Traffic(self.messages, self.bytes, *self._rates, self.since_ms, self.address, blocked)
+        return Traffic(self.messages, self.bytes, *self._rates, self.since_ms, self.address, blocked, self.client)
 
 
 def time_text(unix_ms: int) -> str:

@@ -14,6 +14,7 @@ class Traffic:
     `messages` and `bytes` count since `since_ms` (Unix time), at which the client opened it from `address`. The others
     are numbers a second in the last whole interval (60 s), 0 in the first: messages, bytes, and of a consumer messages
     that it wanted again, and acknowledgements. `blocked`: it holds as many unacknowledged messages as it may.
+    `client` is what the client says of its kind and version.
     """
 
     messages: Count
@@ -25,3 +26,4 @@ class Traffic:
     since_ms: Count = 0
     address: str = ""
     blocked: bool = False
+    client: str = ""

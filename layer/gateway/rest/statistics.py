@@ -84,11 +84,14 @@ class _Told:
 
 
 def _subscription(
-    found: SubscriptionStats, partition: int | None, consumers: Iterable[ConsumerStats]
+    found: SubscriptionStats, partition: int | None, consumers: Sequence[ConsumerStats]
 ) -> Mapping[str, Any]:
     cursors = [each for each in found.partitions if partition in (None, each.partition)]
     listed = [_consumer(each) for each in consumers if each.permits >= 0]
+    only = cursors[0].partition if len(cursors) == 1 else None
+    active = [each.consumer_name for each in consumers if only in each.active_in]
     return {
+        **({"activeConsumerName": active[0]} if active else {}),
         **_sums(listed, _RATES_OUT + _RATES_BACK),
         "type": found.type,
         "msgBacklog": sum(each.backlog for each in cursors),
@@ -122,6 +125,7 @@ def _consumer(found: ConsumerStats) -> dict[str, Any]:
         "messageAckRate": traffic.acknowledged,
         "blockedConsumerOnUnackedMsgs": traffic.blocked,
         "address": traffic.address,
+        "clientVersion": traffic.client,
         "connectedSince": time_text(traffic.since_ms),
     }
 
@@ -143,6 +147,7 @@ def _publisher(found: PublisherStats) -> dict[str, Any]:
         "msgThroughputIn": traffic.throughput,
         "averageMsgSize": _average(traffic.rate, traffic.throughput),
         "address": traffic.address,
+        "clientVersion": traffic.client,
     }
 
 

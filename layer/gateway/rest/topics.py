@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pulsar_on_kafka.exceptions import TopicNotFound
 from pulsar_on_kafka.gateway.lookups import NON_PERSISTENT, TLS, partitions_of, topics_of
 from pulsar_on_kafka.gateway.rest.asked import Asked, RestError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.registry.model import StoredSchema
 from pulsar_on_kafka.schema_compat import SchemaType
 
 _LATEST: Final = 2**63 - 1
@@ -133,7 +135,19 @@ def schema(asked: Asked) -> dict[str, Any]:
     said = asked.names.get("version")
     if said is not None and not said.isdecimal():
         raise RestError(400, f"a schema's version is a number, got {said!r:.60}")
-    found = asked.admin.get_schema_info_with_version(asked.topic, None if said is None else int(said))
+    found = _stored_schema(asked, None if said is None else int(said))
     if found.info.type is SchemaType.KEY_VALUE:
         raise RestError(501, f"{asked.topic} has a schema of keys and values: not served over REST by this gateway")
     return found.rest()
+
+
+def _stored_schema(asked: Asked, version: int | None) -> StoredSchema:
+    """A topic is named without its domain here, as Pulsar keeps schemas: the persistent one counts, if it has any."""
+    get = asked.admin.get_schema_info_with_version
+    try:
+        return get(asked.topic, version)
+    except TopicNotFound as none:
+        try:
+            return get(f"non-{asked.topic}", version)
+        except TopicNotFound:
+            raise none from none.__cause__

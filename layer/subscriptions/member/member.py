@@ -20,12 +20,10 @@ from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Answer,
+    ConsumersTold,
     CursorTransactionRequest,
     Request,
     TellConsumers,
-    ToldConsumer,
-    ToldHolder,
-    ToldWaiting,
 )
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
@@ -195,13 +193,9 @@ class SubscriptionMember:
         """`stats` for somebody who asks several members at once."""
         return self.run(lambda: self._serving.stats())
 
-    def ask_consumers(
-        self, wish: TellConsumers
-    ) -> Future[tuple[tuple[ToldConsumer, ...], tuple[ToldWaiting, ...], ToldHolder | None]]:
-        """This process's consumers, as operators see them, and whom its partitions' messages wait for, the first 1,000
-        of each; and who holds the entry that is asked about, if that can be told here."""
-        serving = self._serving
-        return self.run(lambda: (serving.tell_consumers(), serving.tell_waiting(), serving.tell_holder(wish)))
+    def ask_consumers(self, request_id: bytes, member: str, wish: TellConsumers) -> Future[ConsumersTold]:
+        """See `Serving.tell`."""
+        return self.run(lambda: self._serving.tell(request_id, member, wish))
 
     def delivered(self) -> int:
         return sum(endpoint.delivered for endpoint in self._own_consumers())

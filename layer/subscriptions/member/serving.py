@@ -19,8 +19,10 @@ from pulsar_on_kafka.cursor.saved import UnreadableCursor
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
+    ConsumersTold,
     CursorTransactionRequest,
     TellConsumers,
+    ToldActive,
     ToldConsumer,
     ToldHolder,
     ToldWaiting,
@@ -400,8 +402,19 @@ class Serving:
         """Leave the group after this step, and let every consumer's `receive` raise `failure`."""
         self._over = failure
 
-    def tell_waiting(self) -> tuple[ToldWaiting, ...]:
-        """Consumers of any process that messages of this one's partitions wait for; the first 1,000."""
+    def tell(self, request_id: bytes, member: str, wish: TellConsumers) -> ConsumersTold:
+        """As operators see them, the first 1,000 of each: this process's consumers, those that messages of its
+        partitions wait for, those that are active; and who holds the entry that is asked about."""
+        return ConsumersTold(
+            request_id, member, self._consumers(), self._waited_for(), self._holder(wish), self._active_consumers()
+        )
+
+    def _active_consumers(self) -> tuple[ToldActive, ...]:
+        found = ((number, owned.active.endpoint) for number, owned in self._owned.items() if owned.active is not None)
+        return tuple(ToldActive(number, _node_of(one), one.name) for number, one in islice(found, _MOST_TOLD))
+
+    def _waited_for(self) -> tuple[ToldWaiting, ...]:
+        """Consumers of any process."""
         found: dict[tuple[str, str], tuple[int, float]] = {}
         for owned in self._owned.values():
             for each in self.dispatcher.waiting(owned):
@@ -410,18 +423,16 @@ class Serving:
         told = (ToldWaiting(*who, messages, for_s) for who, (messages, for_s) in found.items())
         return tuple(islice(told, _MOST_TOLD))
 
-    def tell_holder(self, wish: TellConsumers) -> ToldHolder | None:
+    def _holder(self, wish: TellConsumers) -> ToldHolder | None:
         """None: the partition is not this process's, or no consumer of a Shared or Key_Shared subscription has the
         entry."""
         owned = self._owned.get(wish.partition)
         feed = None if owned is None else owned.holders.get(wish.offset)
         if feed is None:
             return None
-        endpoint = feed.endpoint
-        return ToldHolder(endpoint.node if isinstance(endpoint, RemoteEndpoint) else "", endpoint.name)
+        return ToldHolder(_node_of(feed.endpoint), feed.endpoint.name)
 
-    def tell_consumers(self) -> tuple[ToldConsumer, ...]:
-        """This process's consumers, as operators see them; the first 1,000."""
+    def _consumers(self) -> tuple[ToldConsumer, ...]:
         own = [endpoint for endpoint in self._endpoints if not endpoint.is_remote]
         now_s = self._clock.monotonic()
         return tuple(
@@ -447,3 +458,8 @@ class Serving:
             PartitionStats(number, -1, 0, 0, 0, 0, 0, 0, reason)
             for number, reason in sorted(self.ownership.unreadable.items())
         ]
+
+
+def _node_of(endpoint: Endpoint) -> str:
+    """'': it is of this process."""
+    return endpoint.node if isinstance(endpoint, RemoteEndpoint) else ""

@@ -20,9 +20,6 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     CursorTransactionRequest,
     Request,
     TellConsumers,
-    ToldConsumer,
-    ToldHolder,
-    ToldWaiting,
     encode_answer,
     encode_told,
 )
@@ -151,11 +148,11 @@ class OwnerEar:
         if life.subscription_incarnation != self._subscription.incarnation:
             return
 
-        def told(done: Future[tuple[tuple[ToldConsumer, ...], tuple[ToldWaiting, ...], ToldHolder | None]]) -> None:
+        def told(done: Future[ConsumersTold]) -> None:
             if done.exception() is None:
-                self._answering.write([(key, ConsumersTold(request_id, self._client_id, *done.result()))])
+                self._answering.write([(key, done.result())])
 
-        self._member.ask_consumers(wish).add_done_callback(told)
+        self._member.ask_consumers(request_id, self._client_id, wish).add_done_callback(told)
 
     def _executed(self, asked: Sequence[tuple[DeliveryKey, Request]], done: Future[list[Answer | None]]) -> None:
         """In the member's thread."""

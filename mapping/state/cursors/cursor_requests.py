@@ -174,6 +174,16 @@ class ToldWaiting:
 
 
 @dataclass(frozen=True, slots=True)
+class ToldActive:
+    """The active consumer of a partition (Exclusive, Failover) that the process that tells owns. `member`: client id of
+    the consumer's process; '' for the one that tells."""
+
+    partition: Count
+    member: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class ToldHolder:
     """A consumer holds the entry that was asked about. `member`: client id of its process; '' for who tells."""
 
@@ -191,6 +201,7 @@ class ConsumersTold:
     waiting: tuple[ToldWaiting, ...] = ()
     """Of the partitions that it owns."""
     holder: ToldHolder | None = None
+    active: tuple[ToldActive, ...] = ()
 
 
 # In JSON ids are hexadecimal, and what is binary is base64.
@@ -238,6 +249,7 @@ class _Told(msgspec.Struct, omit_defaults=True):
     consumers: tuple[ToldConsumer, ...]
     waiting: tuple[ToldWaiting, ...] = ()
     holder: ToldHolder | None = None
+    active: tuple[ToldActive, ...] = ()
 
 
 class _Consumers(msgspec.Struct, omit_defaults=True):
@@ -288,7 +300,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def encode_told(told: ConsumersTold) -> bytes:
-    return _TOLD.encode(_Told(told.id.hex(), told.member, told.consumers, told.waiting, told.holder))
+    return _TOLD.encode(_Told(told.id.hex(), told.member, told.consumers, told.waiting, told.holder, told.active))
 
 
 def decode(value: bytes) -> Request | CursorTransactionRequest | Answer | ConsumersTold | None:
@@ -307,7 +319,7 @@ def decode(value: bytes) -> Request | CursorTransactionRequest | Answer | Consum
         return Answer(_id(answer.answer), answer.result, answer.refused, answer.reason)
     if head.told is not None:
         told = _TOLD.decode(value)
-        return ConsumersTold(_id(told.told), told.member, told.consumers, told.waiting, told.holder)
+        return ConsumersTold(_id(told.told), told.member, told.consumers, told.waiting, told.holder, told.active)
     return _request(value) if isinstance(head.ask, str) and head.ask in _WISHES else None
 
 

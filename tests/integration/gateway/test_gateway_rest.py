@@ -56,6 +56,10 @@ def serving(admin: AdminClient, unique: Unique) -> Serving:
     return made
 
 
+class Order(sdk.schema.Record):
+    item = sdk.schema.String()
+
+
 class Rest:
     """Asks, and expects."""
 
@@ -105,6 +109,18 @@ def test_the_official_client_looks_up_over_http(rest: Rest, admin: AdminClient, 
     assert (schema["version"], schema["type"], schema["data"]) == (0, "STRING", "null")  # as that client says it
     assert rest.get(f"/admin/v2/schemas/public/default/{prefix}-a/schema/0") == schema
     rest.refuses(404, "", "GET", f"/admin/v2/schemas/public/default/{prefix}-a/schema/7")
+
+
+def test_a_schema_is_found_by_a_name_without_its_domain(rest: Rest, client: sdk.Client, unique: Unique) -> None:
+    """As Pulsar keeps them; where there are two topics of a name, the persistent one counts."""
+    topic = unique()
+    path = f"/admin/v2/schemas/public/default/{topic}/schema"
+    rest.refuses(404, f"persistent://public/default/{topic}", "GET", path)
+    client.create_producer(f"non-persistent://public/default/{topic}", schema=sdk.schema.StringSchema())
+    assert rest.get(path)["type"] == rest.get(f"{path}/0")["type"] == "STRING"
+    rest.refuses(404, "", "GET", f"{path}/1")
+    client.create_producer(topic, schema=sdk.schema.JsonSchema(Order))
+    assert rest.get(path)["type"] == "JSON"
 
 
 def test_a_namespace_has_a_strategy_of_schemas(rest: Rest, unique: Unique) -> None:
@@ -298,6 +314,8 @@ def test_clients_of_the_gateway_have_rates(serving: Serving, unique: Unique) -> 
     assert it["bytesOutCounter"] > 50 * it["msgOutCounter"]
     assert not it["blockedConsumerOnUnackedMsgs"]
     assert it["address"] == of_it["address"]
+    assert it["clientVersion"] == of_it["clientVersion"]
+    assert it["clientVersion"].startswith("Pulsar-CPP-v")
     assert re.fullmatch(r"127\.0\.0\.1:\d+", it["address"])
     assert it["connectedSince"] <= of_it["connectedSince"]
     for name in ("msgRateOut", "msgThroughputOut", "msgRateRedeliver", "messageAckRate"):
@@ -305,6 +323,23 @@ def test_clients_of_the_gateway_have_rates(serving: Serving, unique: Unique) -> 
         assert told.get(name) in (None, it[name])
     assert 50 < told["averageMsgSize"] == of_it["averageMsgSize"] < 200
     assert (told["msgRateIn"], told["msgThroughputIn"]) == (of_it["msgRateIn"], of_it["msgThroughputIn"])
+
+
+def test_the_active_consumer_of_a_partition_is_told(
+    rest: Rest, admin: AdminClient, client: sdk.Client, unique: Unique
+) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 2)
+    for name in ("a", "b"):
+        client.subscribe(topic, "s", sdk.ConsumerType.Failover, consumer_name=name)
+    here = f"/admin/v2/persistent/public/default/{topic}"
+
+    def active(path: str) -> str | None:
+        found: str | None = rest.get(f"{here}{path}")["subscriptions"]["s"].get("activeConsumerName")
+        return found
+
+    until(lambda: [active(f"-partition-{number}/stats") for number in (0, 1)] == ["a", "b"], "the consumers' turns")
+    assert active("/partitioned-stats") is None
 
 
 def test_partitions_have_statistics_each(rest: Rest, admin: AdminClient, unique: Unique) -> None:

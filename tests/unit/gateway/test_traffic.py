@@ -6,7 +6,7 @@ from pulsar_on_kafka.gateway.traffic import Meter, time_text
 
 
 def test_rates_are_those_of_the_last_interval() -> None:
-    meter = Meter("127.0.0.1:1", 1_700_000_000_123, now_s=100.0)
+    meter = Meter("127.0.0.1:1", 1_700_000_000_123, now_s=100.0, client="Pulsar-Java-v4.0.7")
     meter.messages += 120
     meter.bytes += 6_000
     meter.redelivered += 3
@@ -19,6 +19,7 @@ def test_rates_are_those_of_the_last_interval() -> None:
     second = meter.traffic(blocked=True)
     assert (second.rate, second.throughput, second.redelivered, second.acknowledged) == (2, 100, 0.05, 1)
     assert (second.since_ms, second.address, second.blocked) == (1_700_000_000_123, "127.0.0.1:1", True)
+    assert second.client == "Pulsar-Java-v4.0.7"
     meter.messages += 30
     meter.note(160.0)  # of no length
     assert meter.traffic().rate == 2

@@ -15,13 +15,15 @@ SINCE = {
     "consumers told, and who holds an entry",
     "consumers of an entry",
     "producers' claims of a topic with two hashing schemes",
+    "producers' claims of a topic that had exclusive ones",
+    "consumers told, and which are active",
     "consumers of a gateway told",
     "producer's heartbeat of a gateway",
     "transaction with an owner",
     "begin for an owner",
 }
 """What 0.2.0 did not write. It refuses to read floors (CHANGELOG), and passes over the others."""
-MEMBERS_SINCE = {"producers' claims": {"hashing_schemes", "raw"}}
+MEMBERS_SINCE = {"producers' claims": {"hashing_schemes", "raw", "topic_epochs"}}
 """It passes over these members of values that it wrote."""
 THEN = sorted(VALUES.keys() - SINCE)
 
