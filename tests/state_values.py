@@ -334,6 +334,9 @@ VALUES: Final[Mapping[str, Case]] = {
             _TOPIC, 17, 6, 5, {"p": ProducerClaim("9f86", "h:1", 1_700_000_000_000, True, 6)}, True, True, True
         ),
     ),
+    "producers' claims of a topic that had exclusive ones": Case(
+        encode_claims, decode_claims, ProducerClaims(_TOPIC, 17, 9, 9, topic_epochs={"": 6, "3": 9})
+    ),
     "producers' claims of a topic with two hashing schemes": Case(
         encode_claims, decode_claims, ProducerClaims(_TOPIC, 17, hashing_schemes=("JavaStringHash", "Crc32Hash"))
     ),

@@ -67,6 +67,10 @@ class ProducerExcluded(Refused):
     """An exclusive producer cannot have the topic now, or has lost it to another one."""
 
 
+class ProducerOvertaken(ProducerExcluded):
+    """An exclusive producer that comes again cannot have the topic ever: another one has had it since."""
+
+
 class BacklogQuotaHolds(Refused):
     """The topic has too much that is not acknowledged; its producers have to wait."""
 

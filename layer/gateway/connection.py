@@ -600,27 +600,21 @@ class Connection(asyncio.Protocol):
             self._open_producer(asked, mode)
 
     def _open_producer(self, asked: Any, mode: AccessMode) -> None:
-        number, request, waiting = asked.producer_id, asked.request_id, self._serving.waiting
+        number, waiting = asked.producer_id, self._serving.waiting
 
-        def opened(name: str, bundle: int, found: Opened) -> None:
+        def opened(name: str, bundle: int, found: Opened | None) -> None:
             self._one_came()
-            self._wait_no_more(number)
-            producer = self._made_producer(number, name, bundle, found)
-            if self._is_dropped(number):
-                self._serving.pool.submit(_closed, producer.close)
-                return
-            if mode is AccessMode.EXCLUSIVE_WITH_FENCING:
-                waiting.fence(name)
-            self._producers[number] = producer
-            self._serving.policies.watch(found.sender.outlet.admitted.topic, producer)
-            self._opened(producer, request, found.schema_version)
-            self._follow_if_moved(bundle)
+            if found is None:
+                self._wait_on(number)
+            else:
+                self._admitted(asked, mode, name, bundle, found)
 
         def refused(code: ServerError, reason: str) -> None:
             self._one_came()
-            if not self._waits_on(number, code) and not self._is_dropped(number):
+            self._wait_no_more(number)
+            if not self._is_dropped(number):
                 self._producers.pop(number, None)
-                self._error(request, code, reason)
+                self._error(asked.request_id, code, reason)
 
         def here(bundle: int) -> None:
             name = str(TopicName.parse(asked.topic))
@@ -641,6 +635,20 @@ class Connection(asyncio.Protocol):
                 self._served_here(asked.topic, here, refused)
 
         begin()
+
+    def _admitted(self, asked: Any, mode: AccessMode, name: str, bundle: int, found: Opened) -> None:
+        number = asked.producer_id
+        self._wait_no_more(number)
+        producer = self._made_producer(number, name, bundle, found)
+        if self._is_dropped(number):
+            self._serving.pool.submit(_closed, producer.close)
+            return
+        if mode is AccessMode.EXCLUSIVE_WITH_FENCING:
+            self._serving.waiting.fence(name)
+        self._producers[number] = producer
+        self._serving.policies.watch(found.sender.outlet.admitted.topic, producer)
+        self._opened(producer, asked.request_id, found.schema_version)
+        self._follow_if_moved(bundle)
 
     def _made_producer(self, number: int, name: str, bundle: int, found: Opened) -> WireProducer:
         heard = Heard(
@@ -679,14 +687,13 @@ class Connection(asyncio.Protocol):
         waits = self._waiting_producers[number] = WaitingProducer(topic, begin, queued, fenced)
         self._serving.waiting.come(waits)
 
-    def _waits_on(self, number: int, code: ServerError) -> bool:
-        """Whether a producer that was refused waits until others are gone."""
+    def _wait_on(self, number: int) -> None:
+        """Others are there."""
         waits = self._waiting_producers.get(number)
-        if waits is not None and code is ServerError.PRODUCER_FENCED:
+        if waits is not None:
             self._serving.waiting.refused(waits)
-            return True
-        self._wait_no_more(number)
-        return False
+        else:
+            self._is_dropped(number)
 
     def _wait_no_more(self, number: int) -> None:
         waits = self._waiting_producers.pop(number, None)
@@ -708,6 +715,7 @@ class Connection(asyncio.Protocol):
             request_id=request,
             producer_name=producer.sender.name,
             last_sequence_id=producer.sender.last_sequence_id(),
+            topic_epoch=producer.topic_epoch,
             schema_version=schema_version or b"",  # Java's client wants the field, whatever it says
             producer_ready=True,
         )

@@ -10,7 +10,14 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import InvalidOption, InvalidTxnStatus, LayerError, Refused
+from pulsar_on_kafka.base.errors import (
+    InvalidOption,
+    InvalidTxnStatus,
+    LayerError,
+    ProducerExcluded,
+    ProducerOvertaken,
+    Refused,
+)
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerFenced, PulsarException, Result
 from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.key_schemes import KeyScheme
@@ -99,17 +106,16 @@ def access_mode(asked: Any) -> AccessMode:
     return MODES[asked.producer_access_mode]
 
 
-def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> Opened:
-    """Admit a producer to a topic, which may make it, and a subscription that its messages are to wait for. One that
-    waits for being the only one is refused while there are others: its connection asks again.
+def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> Opened | None:
+    """Admit a producer to a topic, which may make it, and a subscription that its messages are to wait for. None: it
+    waits for being the only one, and there are others.
 
     Raises:
         LayerError, MappingError: as `access_mode`, `Admission`, `SchemaRegistry.for_producer`,
         `check_subscription_name`.
     """
     mode = access_mode(asked)
-    if mode is AccessMode.WAIT_FOR_EXCLUSIVE:
-        mode = AccessMode.EXCLUSIVE
+    waits = mode is AccessMode.WAIT_FOR_EXCLUSIVE
     name = TopicName.parse(asked.topic)
     admission = Admission(node, name, deadline)
     schema = schema_info(asked.schema) if asked.HasField("schema") else None
@@ -120,18 +126,23 @@ def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> O
     native = NativeEntries(node, admission.topic)
     native.follow(node.applied_to([name.base], ENTRY_FORMAT, deadline())[name.base], deadline())
     properties: Mapping[str, str] = {each.key: each.value for each in asked.metadata}
-    sender = admission.admit(
-        Application(
-            name=(asked.producer_name or None) if asked.user_provided_producer_name else None,
-            former_name=asked.producer_name or None,
-            comes_again=True,
-            schema=LetterSchema(),
-            options=SenderOptions(limits=_LIMITS),
-            mode=mode,
-            properties=properties,
-            use=USE,
-        )
+    application = Application(
+        name=(asked.producer_name or None) if asked.user_provided_producer_name else None,
+        former_name=asked.producer_name or None,
+        comes_again=True,
+        schema=LetterSchema(),
+        options=SenderOptions(limits=_LIMITS),
+        mode=AccessMode.EXCLUSIVE if waits else mode,
+        properties=properties,
+        use=USE,
+        topic_epoch=asked.topic_epoch if asked.HasField("topic_epoch") else None,
     )
+    try:
+        sender = admission.admit(application)
+    except ProducerExcluded as refused:
+        if waits and not isinstance(refused, ProducerOvertaken):
+            return None
+        raise
     return Opened(sender, max(0, name.partition), version, native)
 
 
@@ -205,6 +216,8 @@ class WireProducer:
         partitions = self._topic.partitions
         self._key_scheme = KeyScheme(opened.partition, partitions) if partitions > 1 else None
         """Looked at until it is known, or cannot be."""
+        self.topic_epoch = sender.outlet.admitted.membership.topic_epoch or None
+        """What its client is to say when it opens it again; None of a Shared one."""
         self._epoch = sender.epoch
         self._marks = sender.marks
         self._repeated = RepeatedEntries[_Meaning]()

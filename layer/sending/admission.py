@@ -44,6 +44,8 @@ class Application:
     """For operators to see."""
     use: str = ""
     """Producers of another use have Kafka producers of their own (`Node.give_up_producers`)."""
+    topic_epoch: int | None = None
+    """What an exclusive one was told when it was opened before (`Membership.topic_epoch`)."""
 
     def kafka(self, node: Node) -> KafkaProducer:
         """What its records go through; shared with others of the same wishes."""
@@ -84,7 +86,13 @@ class Admission:
         if wants.needs_headers():
             self._more_than_plain()
         membership = node.producers.join(
-            topic, claimed, wants.mode, self._deadline(), partition=self._fixed, own_epoch=deduplicated
+            topic,
+            claimed,
+            wants.mode,
+            self._deadline(),
+            partition=self._fixed,
+            own_epoch=deduplicated,
+            topic_epoch=wants.topic_epoch,
         )
         admitted = Admitted(
             topic=topic,

@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.mapping.state.metadata.producer_records import ProducerClaim, ProducerClaims, claimant
+
+_WHOLE: Final = ""
 
 
 class AccessMode(Enum):
@@ -25,6 +28,8 @@ class Applicant:
     """A producer that wants in. `name` is its `claim_name`, with `*<session>` for the unnamed Shared ones of a process.
 
     `own_epoch`: a Shared one gets an epoch that no other producer of the topic has or had.
+
+    `topic_epoch`: what an exclusive one that comes again was told before (`ProducerClaims.topic_epochs`).
     """
 
     name: str
@@ -33,6 +38,7 @@ class Applicant:
     process: str
     deadline_ms: int
     own_epoch: bool = False
+    topic_epoch: int | None = None
 
     @property
     def producer(self) -> str:
@@ -45,11 +51,13 @@ class Applicant:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The claims with the applicant's among them, its own one, and who was thrown out for it."""
+    """The claims with the applicant's among them, its own one, who was thrown out for it, and the topic epoch of one
+    that is exclusive (0 otherwise)."""
 
     claims: ProducerClaims
     own: ProducerClaim
     displaced: Mapping[str, ProducerClaim]
+    topic_epoch: int = 0
 
 
 def admit(claims: ProducerClaims, applicant: Applicant, alive: Callable[[str, ProducerClaim], bool]) -> Admission:
@@ -59,27 +67,55 @@ def admit(claims: ProducerClaims, applicant: Applicant, alive: Callable[[str, Pr
     Raises:
         ProducerNameTaken: its name is taken, or (Shared) somebody has the topic for itself.
         ProducerExcluded: it wants the topic for itself, and others are there (WaitForExclusive: try again later).
+        ProducerOvertaken: it comes again, and another one has had the topic for itself since.
     Source: Pulsar's `AbstractTopic.incrementTopicEpochIfNeeded`, seen on 4.0.7.
     """
     living = {name: claim for name, claim in claims.claims.items() if alive(name, claim)}
     beside = {name: claim for name, claim in living.items() if _meet(applicant.name, name)}
     displaced: Mapping[str, ProducerClaim] = {}
+    topic_epoch = 0
     if applicant.exclusive:
+        last = _last_topic_epoch(claims, applicant)
         if applicant.mode is AccessMode.EXCLUSIVE_WITH_FENCING:
             displaced = beside
-            living = {name: claim for name, claim in living.items() if name not in displaced}
+        elif beside.keys() == {applicant.name} and last and applicant.topic_epoch == last:
+            displaced = beside  # its own former claim, from a connection that is not known to have ended
         elif beside:
             raise errors.ProducerExcluded(
                 f"{applicant.mode.value} producer {applicant.producer} of {claims.topic}: {_names(beside)} is there"
             )
+        living = {name: claim for name, claim in living.items() if name not in displaced}
         epoch = claims.epoch + 1
-        claims = replace(claims, epoch=epoch, exclusive_epoch=epoch)
+        former = applicant.topic_epoch
+        topic_epoch = former if former is not None and last <= former < epoch else epoch
+        topic_epochs = _with_topic_epoch(claims, applicant, topic_epoch)
+        claims = replace(claims, epoch=epoch, exclusive_epoch=epoch, topic_epochs=topic_epochs)
     else:
         _check_room_for_shared(claims, applicant, beside)
         if applicant.own_epoch:
             claims = replace(claims, epoch=claims.epoch + 1)
     own = ProducerClaim(applicant.session, applicant.process, applicant.deadline_ms, applicant.exclusive, claims.epoch)
-    return Admission(replace(claims, claims={**living, applicant.name: own}), own, displaced)
+    return Admission(replace(claims, claims={**living, applicant.name: own}), own, displaced, topic_epoch)
+
+
+def _last_topic_epoch(claims: ProducerClaims, applicant: Applicant) -> int:
+    """Of the partition, or of all of them. Raises ProducerOvertaken."""
+    partition, epochs = claimant(applicant.name)[1], claims.topic_epochs
+    met = epochs.values() if partition is None else (epochs.get(_WHOLE, 0), epochs.get(str(partition), 0))
+    last = max(met, default=0)
+    if applicant.topic_epoch is not None and applicant.topic_epoch < last:
+        raise errors.ProducerOvertaken(
+            f"{applicant.mode.value} producer {applicant.producer} of {claims.topic} had it in epoch"
+            f" {applicant.topic_epoch}, and another one has had it since, in epoch {last}"
+        )
+    return last
+
+
+def _with_topic_epoch(claims: ProducerClaims, applicant: Applicant, topic_epoch: int) -> Mapping[str, int]:
+    partition = claimant(applicant.name)[1]
+    if partition is None:
+        return {_WHOLE: topic_epoch}  # none of a partition is higher
+    return {**claims.topic_epochs, str(partition): topic_epoch}
 
 
 def _meet(name: str, other: str) -> bool:

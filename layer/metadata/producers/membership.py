@@ -31,11 +31,13 @@ class Registry(Protocol):
 class Membership:
     """One admitted producer; `name` is its `claim_name`."""
 
-    def __init__(self, registry: Registry, topic: str, name: str, claim: ProducerClaim) -> None:
+    def __init__(self, registry: Registry, topic: str, name: str, claim: ProducerClaim, topic_epoch: int = 0) -> None:
         self._registry = registry
         self.topic = topic
         self.name = name
         self.claim = claim
+        self.topic_epoch = topic_epoch
+        """By which an exclusive one that comes again is known (`ProducerClaims.topic_epochs`); 0 of a Shared one."""
         self._out: errors.ProducerExcluded | None = None
         self._told: Callable[[errors.ProducerExcluded], None] | None = None
         self._lock = threading.Lock()

@@ -133,24 +133,29 @@ class ProducerRegistry:
         *,
         partition: int | None = None,
         own_epoch: bool = False,
+        topic_epoch: int | None = None,
     ) -> Membership:
         """Be admitted, to one `partition` or to the whole topic; `name` None is an unnamed Shared producer. With
-        `own_epoch` a named one gets an epoch that nobody else has, as exclusive ones always do.
+        `own_epoch` a named one gets an epoch that nobody else has, as exclusive ones always do. `topic_epoch`: what it
+        was told when it was there before.
 
         Raises:
-            ProducerNameTaken, ProducerExcluded: see `producer_admission.admit`.
+            ProducerNameTaken, ProducerExcluded, ProducerOvertaken: see `producer_admission.admit`.
             DeadlineExceeded: WaitForExclusive waited in vain.
         """
         place = str(topic.name)
         claimed = claim_name(f"*{self._session}" if name is None else name, partition)
         pause = threading.Event()
+        applicant = Applicant(
+            claimed, mode, self._session, self._process, 0, own_epoch and not claimed.startswith("*"), topic_epoch
+        )
         while True:
             try:
                 with self._lock:
-                    joined, displaced = self._join(topic, claimed, mode, deadline, own_epoch=own_epoch)
+                    joined, displaced = self._join(topic, applicant, deadline)
                 break
-            except errors.ProducerExcluded:
-                if mode is not AccessMode.WAIT_FOR_EXCLUSIVE:
+            except errors.ProducerExcluded as refused:
+                if mode is not AccessMode.WAIT_FOR_EXCLUSIVE or isinstance(refused, errors.ProducerOvertaken):
                     raise
                 deadline.check(f"{place} to be free of other producers")
                 pause.wait(_TRY_AGAIN_S)
@@ -164,10 +169,9 @@ class ProducerRegistry:
             self._to_clean[place] = topic
         return joined
 
-    def _join(
-        self, topic: Topic, claimed: str, mode: AccessMode, deadline: Deadline, *, own_epoch: bool
-    ) -> tuple[Membership, list[ProducerClaim]]:
-        place, unnamed = str(topic.name), claimed.startswith("*")
+    def _join(self, topic: Topic, applicant: Applicant, deadline: Deadline) -> tuple[Membership, list[ProducerClaim]]:
+        place, claimed = str(topic.name), applicant.name
+        unnamed = claimed.startswith("*")
         beside = self._held.get((place, claimed))
         if beside and unnamed:
             joined = Membership(self, place, claimed, beside[0].claim)
@@ -181,9 +185,8 @@ class ProducerRegistry:
                 claims = fresh_claims(topic, 0 if claims is None else claims.epoch)
             if admission and stands(claims, claimed, admission[0].own):
                 return None  # a time-out had hidden that it was written
-            until = self._clock.now_ms() + LIFE_MS
-            applicant = Applicant(claimed, mode, self._session, self._process, until, own_epoch and not unnamed)
-            admission[:] = [admit(claims, applicant, lambda other, claim: self._lives(place, other, claim, deadline))]
+            now = replace(applicant, deadline_ms=self._clock.now_ms() + LIFE_MS)
+            admission[:] = [admit(claims, now, lambda other, claim: self._lives(place, other, claim, deadline))]
             return encode_claims(admission[0].claims)
 
         learn_time(self._clock, lambda: self._entities.touch(place, deadline))
@@ -193,7 +196,7 @@ class ProducerRegistry:
         displaced = admission[0].displaced
         for other in displaced:
             self._throw_out(self._held.pop((place, other), []))
-        joined = Membership(self, place, claimed, admission[0].own)
+        joined = Membership(self, place, claimed, admission[0].own, admission[0].topic_epoch)
         self._held[place, claimed] = [joined]
         self._keeper.start()
         return joined, [claim for claim in displaced.values() if claim.session != self._session]

@@ -67,6 +67,10 @@ class ProducerClaims:
 
     `raw`: some record may be as a client of Pulsar's batched or compressed it (`PayloadFormat`), put on record before
     the first one is sent. A process of version 0.2.0 forgets it when it changes the claims.
+
+    `topic_epochs`: by partition ('' for the whole topic) Pulsar's topic epoch, which the exclusive producer that had it
+    last has been told. It keeps the epoch that it began with when it comes again, so one that comes with a lower one
+    was followed by another. Version 0.2.0 forgets it, too: then nobody is known to have been followed.
     """
 
     topic: str
@@ -79,6 +83,7 @@ class ProducerClaims:
     unmarked: bool = False
     hashing_schemes: tuple[str, ...] = ()
     raw: bool = False
+    topic_epochs: Mapping[str, Count] = field(default_factory=dict)
 
 
 class Publisher(msgspec.Struct, frozen=True, omit_defaults=True):

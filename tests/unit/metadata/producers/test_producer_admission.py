@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pytest
 
@@ -99,6 +100,68 @@ def test_producers_of_different_partitions_have_nothing_to_do_with_each_other() 
     assert set(come(AccessMode.EXCLUSIVE_WITH_FENCING, None)) == {
         claim_name(n, p) for n, p in (("p", 0), ("p", 2), ("r", 1))
     }
+
+
+@dataclass
+class Comes:
+    """An exclusive producer that comes again and again."""
+
+    partition: int | None
+    topic_epoch: int | None = None
+    at: int = 0
+    """When it was let in last."""
+
+
+def test_who_was_followed_by_another_exclusive_producer_does_not_come_again() -> None:
+    for seed in range(2_000):
+        chance = random.Random(seed)
+        claims = ProducerClaims(TOPIC, 7)
+        all_of_them: list[Comes] = []
+        let_in: list[Comes] = []
+        for _ in range(12):
+            if not all_of_them or chance.random() < 0.4:
+                all_of_them.append(Comes(chance.choice([None, 0, 1])))
+            one = chance.choice(all_of_them)
+            applicant = Applicant(
+                claim_name("p", one.partition),
+                chance.choice([AccessMode.EXCLUSIVE, AccessMode.EXCLUSIVE_WITH_FENCING]),
+                "s", "h:1:1", 0, topic_epoch=one.topic_epoch,
+            )  # fmt: skip
+            followed = one.topic_epoch is not None and any(
+                other is not one and (None in (one.partition, other.partition) or one.partition == other.partition)
+                for other in let_in[one.at + 1 :]
+            )
+            if followed:
+                with pytest.raises(errors.ProducerOvertaken, match=f"epoch {one.topic_epoch}, and another"):
+                    admit(claims, applicant, lambda *_: False)
+                continue
+            admission = admit(claims, applicant, lambda *_: False)
+            claims = decode_claims(encode_claims(admission.claims))
+            assert one.topic_epoch in (None, admission.topic_epoch)
+            one.topic_epoch, one.at = admission.topic_epoch, len(let_in)
+            let_in.append(one)
+
+
+def test_an_exclusive_producer_takes_its_own_claim_over() -> None:
+    """As when its connection broke, and the gateway has not seen it yet."""
+
+    def applies(name: str, topic_epoch: int | None) -> Applicant:
+        return Applicant(claim_name(name, 1), AccessMode.EXCLUSIVE, "s", "h:1:1", 0, topic_epoch=topic_epoch)
+
+    first = admit(ProducerClaims(TOPIC, 7, epoch=4), applies("p", None), lambda *_: True)
+    assert (first.own.epoch, first.topic_epoch) == (5, 5)
+    for name, topic_epoch in (("p", None), ("q", 5), ("p", 9)):
+        with pytest.raises(errors.ProducerExcluded, match="producer p "):
+            admit(first.claims, applies(name, topic_epoch), lambda *_: True)
+    again = admit(first.claims, applies("p", 5), lambda *_: True)
+    assert (again.own.epoch, again.topic_epoch, set(again.displaced)) == (6, 5, {claim_name("p", 1)})
+    assert admit(again.claims, applies("p", 5), lambda *_: True).topic_epoch == 5
+
+
+def test_a_topic_epoch_that_nobody_was_told_is_none() -> None:
+    """Of another cluster, or made up."""
+    applicant = Applicant("p", AccessMode.EXCLUSIVE, "s", "h:1:1", 0, topic_epoch=2**64 - 1)
+    assert admit(ProducerClaims(TOPIC, 7, epoch=4), applicant, lambda *_: True).topic_epoch == 5
 
 
 def test_a_dismissal_of_somebody_elses_claim_changes_nothing() -> None:
