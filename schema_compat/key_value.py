@@ -33,6 +33,8 @@ CheckSameType = Callable[[SchemaInfo, Sequence[Version], CompatibilityStrategy],
 _LENGTH: Final = struct.Struct(">i")
 _ABSENT: Final = -1
 _PARTS: Final = ("key", "value")
+_DEFINED: Final = frozenset({SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF, SchemaType.PROTOBUF_NATIVE})
+"""Types of parts that have a definition."""
 _TYPE_CHANGED: Final = {"key": KEY_SCHEMA_TYPE_CHANGED, "value": VALUE_SCHEMA_TYPE_CHANGED}
 
 
@@ -80,6 +82,27 @@ def _properties_of(properties: Mapping[str, str], part: str) -> Mapping[str, str
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
         raise UnreadableSchema(f"{part}.schema.properties must be an object of texts, got {text!r:.60}")
     return found
+
+
+def rest_form(schema: SchemaInfo) -> str:
+    """As Pulsar's REST tells it: an object of the two definitions, '' for one of a type that has none.
+
+    Raises:
+        UnreadableSchema: as `split`, or a definition is no JSON.
+    Source: `SchemaUtils.convertKeyValueSchemaInfoDataToString`.
+    """
+    parts = split(schema)
+    return "{" + ",".join(f'"{part}":{_definition(part, parts[part])}' for part in _PARTS) + "}"
+
+
+def _definition(part: str, schema: SchemaInfo) -> str:
+    if schema.type not in _DEFINED or not schema.schema:
+        return '""'
+    try:
+        parse_json(schema.schema)
+    except NotJson as error:
+        raise UnreadableSchema(f"the {part} schema is not JSON: {error}") from None
+    return schema.schema.decode("utf-8-sig")
 
 
 def same_parts(schema: SchemaInfo, other: SchemaInfo) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.state.metadata.schema_records import SchemaRecord
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
+from pulsar_on_kafka.schema_compat.key_value import rest_form
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,14 @@ class StoredSchema:
     timestamp_ms: int
 
     def rest(self) -> dict[str, Any]:
-        """Pulsar's `GetSchemaResponse`, as its REST answers it in JSON."""
+        """Pulsar's `GetSchemaResponse`, as its REST answers it in JSON. Raises UnreadableSchema: it has two parts, and
+        they cannot be told apart."""
+        parts = self.info.type is SchemaType.KEY_VALUE
         return {
             "version": self.version.number,
             "type": self.info.type.name,
             "timestamp": self.timestamp_ms,
-            "data": self.info.schema.decode("utf-8", "replace"),
+            "data": rest_form(self.info) if parts else self.info.schema.decode("utf-8", "replace"),
             "properties": dict(self.info.properties),
         }
 

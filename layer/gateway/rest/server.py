@@ -39,7 +39,7 @@ _NAMESPACE: Final = "/admin/v2/namespaces/{tenant}/{namespace}"
 _TOPICS: Final = "/admin/v2/{domain}/{tenant}/{namespace}"
 _TOPIC: Final = f"{_TOPICS}/{{topic}}"
 _SUBSCRIPTION: Final = f"{_TOPIC}/subscription/{{subscription}}"
-_SCHEMA: Final = "/admin/v2/schemas/{tenant}/{namespace}/{topic}/schema"
+_SCHEMAS: Final = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 
 OF_CLIENTS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/admin/v2/brokers/health", clusters.health),
@@ -48,8 +48,9 @@ OF_CLIENTS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}", topics.lookup),
     ("GET", f"{_NAMESPACE}/topics", clusters.topics_of_namespace),
     ("GET", f"{_TOPIC}/partitions", topics.partitions),
-    ("GET", _SCHEMA, topics.schema),
-    ("GET", f"{_SCHEMA}/{{version}}", topics.schema),
+    ("GET", f"{_SCHEMAS}/schema", topics.schema),
+    ("GET", f"{_SCHEMAS}/schema/{{version}}", topics.schema),
+    ("GET", f"{_SCHEMAS}/schemas", topics.schemas),
 )
 """Whoever may connect may ask for these."""
 OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from pulsar_on_kafka.exceptions import TopicNotFound
 from pulsar_on_kafka.gateway.lookups import NON_PERSISTENT, TLS, partitions_of, topics_of
@@ -10,8 +11,9 @@ from pulsar_on_kafka.gateway.rest.asked import Asked, RestError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.registry.model import StoredSchema
-from pulsar_on_kafka.schema_compat import SchemaType
+from pulsar_on_kafka.schema_compat import UnreadableSchema
 
+_T = TypeVar("_T")
 _LATEST: Final = 2**63 - 1
 
 
@@ -135,19 +137,29 @@ def schema(asked: Asked) -> dict[str, Any]:
     said = asked.names.get("version")
     if said is not None and not said.isdecimal():
         raise RestError(400, f"a schema's version is a number, got {said!r:.60}")
-    found = _stored_schema(asked, None if said is None else int(said))
-    if found.info.type is SchemaType.KEY_VALUE:
-        raise RestError(501, f"{asked.topic} has a schema of keys and values: not served over REST by this gateway")
-    return found.rest()
+    version = None if said is None else int(said)
+    return _told(_of_either_domain(asked, lambda topic: asked.admin.get_schema_info_with_version(topic, version)))
 
 
-def _stored_schema(asked: Asked, version: int | None) -> StoredSchema:
-    """A topic is named without its domain here, as Pulsar keeps schemas: the persistent one counts, if it has any."""
-    get = asked.admin.get_schema_info_with_version
+def schemas(asked: Asked) -> dict[str, Any]:
+    """All live ones, the oldest first."""
+    found = _of_either_domain(asked, asked.admin.get_all_schemas)
+    return {"getSchemaResponses": [_told(each) for each in found]}
+
+
+def _told(found: StoredSchema) -> dict[str, Any]:
     try:
-        return get(asked.topic, version)
+        return found.rest()
+    except UnreadableSchema as failure:
+        raise RestError(500, f"schema version {found.version.number} cannot be told: {failure}") from failure
+
+
+def _of_either_domain(asked: Asked, get: Callable[[str], _T]) -> _T:
+    """A topic is named without its domain here, as Pulsar keeps schemas: the persistent one counts, if it has any."""
+    try:
+        return get(asked.topic)
     except TopicNotFound as none:
         try:
-            return get(f"non-{asked.topic}", version)
+            return get(f"non-{asked.topic}")
         except TopicNotFound:
             raise none from none.__cause__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 import socket
@@ -121,6 +122,19 @@ def test_a_schema_is_found_by_a_name_without_its_domain(rest: Rest, client: sdk.
     rest.refuses(404, "", "GET", f"{path}/1")
     client.create_producer(topic, schema=sdk.schema.JsonSchema(Order))
     assert rest.get(path)["type"] == "JSON"
+    assert [each["type"] for each in rest.get(f"{path}s")["getSchemaResponses"]] == ["JSON"]
+
+
+def test_a_schema_of_keys_and_values_is_told_as_pulsar_does(rest: Rest, client: sdk.Client, unique: Unique) -> None:
+    topic = unique()
+    path = f"/admin/v2/schemas/public/default/{topic}/schemas"
+    rest.refuses(404, topic, "GET", path)
+    schema = sdk.schema.KeyValueSchema(sdk.schema.StringSchema(), sdk.schema.JsonSchema(Order))
+    client.create_producer(topic, schema=schema)
+    (told,) = rest.get(path)["getSchemaResponses"]
+    assert (told["version"], told["type"], told["properties"]["value.schema.type"]) == (0, "KEY_VALUE", "JSON")
+    assert json.loads(told["data"])["key"] == ""
+    assert json.loads(told["data"])["value"]["name"] == "Order"
 
 
 def test_a_namespace_has_a_strategy_of_schemas(rest: Rest, unique: Unique) -> None:

@@ -7,7 +7,8 @@ import struct
 
 import pytest
 
-from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType, UnreadableSchema
+from pulsar_on_kafka.schema_compat.key_value import rest_form
 from tests.unit.schema_compat.avro_text import avro, field, found, record
 
 EMPTY = SchemaInfo(SchemaType.STRING, b"")
@@ -164,3 +165,16 @@ def test_7_5_names_and_the_place_of_the_key_may_change(strategy: str) -> None:
     old = key_value(avro("int"), EMPTY, "INLINE")
     named = SchemaInfo(SchemaType.AVRO, avro("int").schema, "Number", {"a": "b"})
     assert found(key_value(named, EMPTY, "SEPARATED"), [old], strategy) == []
+
+
+def test_rest_tells_the_definitions_of_its_parts() -> None:
+    order = SchemaInfo(SchemaType.AVRO, b'{"type": "record", "name": "\xc3\x9cber", "fields": []}')
+    assert json.loads(rest_form(key_value(EMPTY, order))) == {
+        "key": "",
+        "value": {"type": "record", "name": "Über", "fields": []},
+    }
+    assert rest_form(key_value(BYTES, SchemaInfo(SchemaType.STRING, b"whatever it says"))) == '{"key":"","value":""}'
+    with pytest.raises(UnreadableSchema, match="the key schema is not JSON"):
+        rest_form(key_value(SchemaInfo(SchemaType.JSON, b"{"), EMPTY))
+    with pytest.raises(UnreadableSchema, match="before the length of the value schema"):
+        rest_form(raw(lengths(b"{}")))
