@@ -839,7 +839,7 @@ class Connection(asyncio.Protocol):
         """Have the client open a producer anew. Any thread."""
         self._soon(partial(self._close_producer_of, number))
 
-    def _close_producer_of(self, number: int) -> None:
+    def _close_producer_of(self, number: int, told: Callable[[], None] = lambda: None) -> None:
         producer = self._producers.get(number)
         if producer is None or self._closing:
             return
@@ -849,6 +849,7 @@ class Connection(asyncio.Protocol):
         def say(_: object) -> None:
             """Behind the receipts of what it has sent."""
             self._say(Type.CLOSE_PRODUCER, producer_id=number, request_id=_ANY)
+            told()
 
         self._ask(producer.close, say, lambda code, reason: say(None))
 
@@ -892,7 +893,8 @@ class Connection(asyncio.Protocol):
 
         def here(bundle: int) -> None:
             lost = partial(self._consumer_lost, number)
-            wire = Wire(self._frames, lost, bundle, self._serving.entries, self._meter())
+            topic = str(TopicName.parse(asked.topic))
+            wire = Wire(topic, self._frames, lost, bundle, self._serving.entries, self._meter())
 
             def busy(code: ServerError, reason: str) -> None:
                 """By what a gateway that died has left, perhaps: Kafka lets it go soon."""
@@ -909,7 +911,7 @@ class Connection(asyncio.Protocol):
         """Have the client open a consumer anew. Any thread."""
         self._soon(partial(self._close_consumer_of, number))
 
-    def _close_consumer_of(self, number: int) -> None:
+    def _close_consumer_of(self, number: int, told: Callable[[], None] = lambda: None) -> None:
         consumer = self._consumers.get(number)
         if consumer is None or self._closing:
             return
@@ -925,6 +927,7 @@ class Connection(asyncio.Protocol):
             self._say(Type.CLOSE_CONSUMER, consumer_id=number, request_id=_ANY)
             for then in waiting:
                 then()
+            told()
 
         self._ask(partial(consumer.close, Deadline.after(_CLOSE_S)), say, lambda code, reason: say(None))
 
@@ -1140,6 +1143,23 @@ class Connection(asyncio.Protocol):
                 self._move(close, url, Type.CLOSE_CONSUMER, consumer_id=number)
         if (self._producers or self._consumers) and sharing.cut_off():
             self.end("this gateway is cut off from Kafka, and others serve its topics")
+
+    def unload(self, topics: AbstractSet[str]) -> list[Future[None]]:
+        """Have the client open what it has of these topics anew. Each is settled when the client was told so."""
+        told: list[Future[None]] = []
+
+        def end(close: Callable[[int, Callable[[], None]], None], number: int) -> None:
+            told.append(Future())
+            close(number, partial(told[-1].set_result, None))
+
+        if not self._closing:
+            for number, producer in list(self._producers.items()):
+                if producer is not None and producer.topic in topics:
+                    end(self._close_producer_of, number)
+            for number, consumer in list(self._consumers.items()):
+                if consumer is not None and consumer.endpoint.topic in topics:
+                    end(self._close_consumer_of, number)
+        return told
 
     def _follow_if_moved(self, bundle: int) -> None:
         if self._serving.sharing.elsewhere(bundle):

@@ -75,6 +75,7 @@ _LATEST_LEDGER: Final = 2**63 - 1
 class Wire:
     """How a consumer's client is reached. `lost` is called, by any thread, when it has to open the consumer anew."""
 
+    topic: str
     frames: Outgoing
     lost: Callable[[], None]
     bundle: int
@@ -105,6 +106,7 @@ class WireEndpoint(Endpoint):
         self._active: bool | None = None
         self.ranges: tuple[tuple[int, int], ...] | None = None
         """Of a reader: the slots of the keys whose entries it gets, both ends inclusive; None: of all."""
+        self.topic = wire.topic
         self.bundle = wire.bundle
         self.meter = wire.meter
         self._frames = wire.frames

@@ -216,6 +216,7 @@ class WireProducer:
         partitions = self._topic.partitions
         self._key_scheme = KeyScheme(opened.partition, partitions) if partitions > 1 else None
         """Looked at until it is known, or cannot be."""
+        self.topic = sender.outlet.topic()
         self.topic_epoch = sender.outlet.admitted.membership.topic_epoch or None
         """What its client is to say when it opens it again; None of a Shared one."""
         self._epoch = sender.epoch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
@@ -162,6 +163,21 @@ class Gateway:
             return found.result(deadline.remaining_s())
         except FutureTimeout:
             raise DeadlineExceeded(f"the gateway does not say by whom {topic} is served") from None
+
+    def unload(self, topics: AbstractSet[str], deadline: Deadline) -> None:
+        """Have the clients of this gateway open their producers and consumers of these topics anew, and return when all
+        were told so. For other threads than the loop's. Raises DeadlineExceeded."""
+        closing: Future[list[Future[None]]] = Future()
+
+        def unload() -> None:
+            closing.set_result([each for one in list(self._serving.connections) for each in one.unload(topics)])
+
+        self._loop.call_soon_threadsafe(unload)
+        try:
+            for each in closing.result(deadline.remaining_s()):
+                each.result(deadline.remaining_s())
+        except FutureTimeout:
+            raise DeadlineExceeded(f"clients of {', '.join(sorted(topics)[:3])} are not told yet") from None
 
     def _run(self) -> None:
         try:

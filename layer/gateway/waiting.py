@@ -65,7 +65,8 @@ class WaitingProducers:
 
     def left(self, topic: str) -> None:
         """A producer of the topic has left."""
-        for first in self._queues.get(topic, ())[:1]:
+        if topic in self._queues:
+            first = self._queues[topic][0]
             if first.asking:
                 first.again = True
             else:
@@ -90,7 +91,7 @@ class WaitingProducers:
 
     def _due(self, one: WaitingProducer) -> None:
         one.due = False
-        if self._queues.get(one.topic, [None])[0] is one and not one.asking:
+        if one.topic in self._queues and self._queues[one.topic][0] is one and not one.asking:
             self._ask(one)
 
     @staticmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,6 +43,8 @@ class Cluster:
     admin: AdminClient
     serving: Callable[[str, Deadline], str | None]
     """As `Gateway.serving`."""
+    unload: Callable[[AbstractSet[str], Deadline], None]
+    """As `Gateway.unload`."""
     web_url: Callable[[], str]
     """Of this REST."""
 

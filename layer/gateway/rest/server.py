@@ -71,6 +71,7 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("PUT", f"{_TOPIC}/partitions", topics.make_partitioned),
     ("POST", f"{_TOPIC}/partitions", topics.grow),
     ("DELETE", f"{_TOPIC}/partitions", topics.delete_partitioned),
+    ("PUT", f"{_TOPIC}/unload", topics.unload),
     ("GET", f"{_TOPIC}/subscriptions", topics.subscriptions),
     ("PUT", _SUBSCRIPTION, topics.make_subscription),
     ("DELETE", _SUBSCRIPTION, topics.delete_subscription),
@@ -151,7 +152,7 @@ class RestServer(AsgiServer):
         more: dict[str, Any] = {"http": _Protocol}
         if settings.trusted:
             more |= {"ssl_ca_certs": settings.trusted, "ssl_cert_reqs": ssl.CERT_OPTIONAL}
-        app = Rest(Cluster(admin, gateway.serving, url), settings.access).app()
+        app = Rest(Cluster(admin, gateway.serving, gateway.unload, url), settings.access).app()
         super().__init__(
             "pok-gateway-http", Address(settings.host, settings.http_port, "--http-port"), app, settings.tls, **more
         )

@@ -96,6 +96,15 @@ def delete_partitioned(asked: Asked) -> None:
     _delete(asked, partitioned=True)
 
 
+def unload(asked: Asked) -> None:
+    """Of the clients of the gateway that is asked. Raises RestError: there is no such partition."""
+    name = TopicName.parse(asked.topic)
+    names = asked.admin.list_partitions(str(name.base))
+    if name.partition >= 0 and str(name) not in names:
+        raise RestError(404, f"topic {name.base} has {len(names)} partitions, none is {name.partition}")
+    asked.cluster.unload({str(name)} if name.partition >= 0 else {str(name), *names}, asked.deadline())
+
+
 def subscriptions(asked: Asked) -> list[str]:
     return asked.admin.list_subscriptions(asked.topic)
 

@@ -137,6 +137,32 @@ def test_a_schema_of_keys_and_values_is_told_as_pulsar_does(rest: Rest, client: 
     assert json.loads(told["data"])["value"]["name"] == "Order"
 
 
+@pytest.mark.parametrize("partitions", [0, 2])
+def test_clients_go_on_after_their_topic_was_unloaded(
+    rest: Rest, admin: AdminClient, unique: Unique, partitions: int
+) -> None:
+    topic, other = unique(), unique()
+    here = f"/admin/v2/persistent/public/default/{topic}/unload"
+    rest.refuses(404, topic, "PUT", here)
+    if partitions:
+        admin.create_partitioned_topic(topic, partitions)
+    quiet = pulsar.ConsoleLogger(pulsar.LoggerLevel.Error)
+    with closing(pulsar.Client(rest.url, logger=quiet)) as client:
+        producers = [client.create_producer(name) for name in (topic, other)]
+        consumer, elsewhere = client.subscribe(topic, "s"), client.subscribe(other, "s")
+        for number in range(3):
+            rest.does("PUT", here)
+            for each in producers:
+                each.send(b"%d" % number)
+            assert elsewhere.receive(_PATIENCE_MS).data() == b"%d" % number
+            received = b""
+            while received != b"%d" % number:  # what is not acknowledged comes again
+                received = consumer.receive(_PATIENCE_MS).data()
+    if partitions:
+        rest.does("PUT", here.replace("/unload", "-partition-1/unload"))
+        rest.refuses(404, "none is 2", "PUT", here.replace("/unload", "-partition-2/unload"))
+
+
 def test_a_namespace_has_a_strategy_of_schemas(rest: Rest, unique: Unique) -> None:
     namespace = f"/admin/v2/namespaces/{unique()}/prod"
     strategy = f"{namespace}/schemaCompatibilityStrategy"
