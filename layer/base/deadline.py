@@ -50,7 +50,8 @@ class Deadline:
             raise DeadlineExceeded(f"time ran out while waiting for {what}")
 
 
-_LOOK_EVERY_S = 0.02
+_LOOK_FIRST_S: Final = 0.001
+_LOOK_EVERY_S: Final = 0.02
 
 
 def pause(seconds: float) -> None:
@@ -59,10 +60,12 @@ def pause(seconds: float) -> None:
 
 
 def wait_until(happened: Callable[[], bool], deadline: Deadline) -> bool:
-    """Look 50 times a second; True once it happened, False when the deadline passes first."""
-    pause = threading.Event()
+    """Look soon, since much takes milliseconds, then 50 times a second; True once it happened, False when the deadline
+    passes first."""
+    pause, pause_s = threading.Event(), _LOOK_FIRST_S
     while not happened():
         if deadline.passed():
             return False
-        pause.wait(min(_LOOK_EVERY_S, deadline.remaining_s()))
+        pause.wait(min(pause_s, deadline.remaining_s()))
+        pause_s = min(2 * pause_s, _LOOK_EVERY_S)
     return True
