@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from pyroaring import BitMap, BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from pulsar_on_kafka.spark.planning.excluded_offsets import BLOCK, ExcludedOffsets, block_rows
 from pulsar_on_kafka.spark.reading.record_filters import without_excluded
+from tests.seeds import first_of
 
 
 def records(spark: SparkSession, partitions: int, count: int) -> DataFrame:
@@ -21,20 +23,22 @@ def records(spark: SparkSession, partitions: int, count: int) -> DataFrame:
     )
 
 
-def test_ten_million_acknowledged_offsets(spark: SparkSession) -> None:
-    """Of 20 million, every ledger another half."""
+@pytest.mark.parametrize("ledgers", first_of(1, [40, 400]))
+def test_millions_of_acknowledged_offsets(spark: SparkSession, ledgers: int) -> None:
+    """Half of 2, and of 20 million: every ledger another half."""
     chance = random.Random(1)
     halves = [BitMap(chance.sample(range(50_000), 25_000)) for _ in range(10)]
     made = ExcludedOffsets()
     acknowledged = 0
-    for ledger in range(400):
+    for ledger in range(ledgers):
         members = halves[ledger % 10]
         made.add(ledger * 50_000, members)
         acknowledged += sum(members) + ledger * 50_000 * len(members)
-    kept = without_excluded(spark, records(spark, 1, 20_000_000), block_rows({0: made}))
+    all_of_them = ledgers * 50_000
+    kept = without_excluded(spark, records(spark, 1, all_of_them), block_rows({0: made}))
     count, total = kept.agg(F.count("*"), F.sum("offset")).collect()[0]
-    assert count == 10_000_000
-    assert total == 20_000_000 * 19_999_999 // 2 - acknowledged
+    assert count == all_of_them // 2
+    assert total == all_of_them * (all_of_them - 1) // 2 - acknowledged
 
 
 def test_every_bit_stands_for_its_offset(spark: SparkSession) -> None:
