@@ -131,11 +131,11 @@ class PhaseRun:
             self._process.wait()
 
 
-_ON_A_BROKER: Final = ("tests/contract", "tests/integration", "tests/clusters", "tests/spark", "tests/chaos")
+_ON_A_BROKER: Final = ("tests/contract", "tests/integration", "tests/clusters", "tests/spark")
 
 PURE: Final = "not kafka and not spark"
 _PURE_ALONE: Final = ("tests/unit", "tests/property", "tests/simulation")
-PURE_FOLDERS: Final = (*_PURE_ALONE, *_ON_A_BROKER[:-1])
+PURE_FOLDERS: Final = (*_PURE_ALONE, *_ON_A_BROKER)
 _FILES: Final = ("--dist", "loadfile")
 """A file in one process: what its tests share is made once."""
 _WITH_BROKERS: Final = ("-n", _BROKERS, *_FILES)
@@ -172,7 +172,7 @@ def _not_killing(
 PHASES: Final = _not_killing("", "not long", "not long", _FEW, ("--hypothesis-profile", SHORT))
 CHAOS_PHASES: Final = (
     *_not_killing("long ", "long", "(long or hypothesis)", _MANY),
-    Phase("tests that kill and stop", "kafka and kills", _WITH_BROKERS, _ON_A_BROKER),
+    Phase("tests that kill and stop", "kafka and kills", _WITH_BROKERS, (*_ON_A_BROKER, "tests/chaos")),
 )
 
 
