@@ -110,11 +110,12 @@ def subscriptions(asked: Asked) -> list[str]:
 
 
 def make_subscription(asked: Asked) -> None:
-    """At the topic's end, unless the body names `earliest` or an id."""
+    """At the topic's end, unless the body names `earliest` or an id. As in Pulsar it makes the topic."""
     topic, name, said = asked.topic, asked.names["subscription"], asked.json()
     if isinstance(said, dict):
         asked.nothing_in("properties of a subscription", said.get("properties"))
     place = _place(said)
+    partitions_of(asked.admin.node, topic, asked.deadline(), make=True)
     asked.admin.create_subscription(topic, name, from_earliest=place == NativeMessageId.earliest)
     if place not in (NativeMessageId.earliest, NativeMessageId.latest):
         asked.admin.reset_cursor(topic, name, message_id=place)

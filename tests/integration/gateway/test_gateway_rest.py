@@ -325,6 +325,13 @@ def test_a_topic_goes_with_subscriptions_that_nobody_consumes(
     official.close()
 
 
+def test_a_subscription_makes_its_topic(rest: Rest, unique: Unique) -> None:
+    """As on Pulsar."""
+    here = f"/admin/v2/persistent/public/default/{unique()}"
+    rest.does("PUT", f"{here}/subscription/first")
+    assert rest.get(f"{here}/subscriptions") == ["first"]
+
+
 def test_clients_of_the_gateway_have_rates(serving: Serving, unique: Unique) -> None:
     """Those of the last interval, by consumer and producer, and of all of them."""
     topic = unique()
