@@ -353,7 +353,10 @@ VALUES: Final[Mapping[str, Case]] = {
     "fence": Case(encode_fence, decode_fence, EpochFence(17, 120)),
     "bounds of an epoch": Case(encode_bounds, decode_bounds, EpochBounds(17, (120, 0, 9))),
     "replicator's fence": Case(encode_replicator_fence, decode_replicator_fence, ReplicatorFence(17, 120, True)),
-    "sequence snapshot": Case(encode_snapshot, decode_snapshot, SequenceSnapshot(17, 9, 120, False, (3, 4))),
+    "sequence snapshot": Case(encode_snapshot, decode_snapshot, SequenceSnapshot(17, -1, 120, False)),
+    "sequence snapshot beside messages that failed": Case(
+        encode_snapshot, decode_snapshot, SequenceSnapshot(17, 9, 120, False, (3, 4))
+    ),
     "ledger": Case(
         lambda value: encode_ledger_value(*value),
         decode_ledger_value,
