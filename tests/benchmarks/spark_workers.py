@@ -244,8 +244,9 @@ def _kafka_topic(url: str, topic: str) -> str:
 
 
 def _source(url: str, tuned: bool) -> dict[str, str]:
-    """Options of Spark's own Kafka source."""
-    more = {f"kafka.{name}": value for name, value in BY_DEFAULT.items()} if tuned else {}
+    """Options of Spark's own Kafka source. `tuned`: with a group id, too, by which executors take the
+    consumers of the last query."""
+    more = {f"kafka.{name}": value for name, value in BY_DEFAULT.items()} | {"kafka.group.id": "tuned"} if tuned else {}
     return {"kafka.bootstrap.servers": _bootstrap(url), **more}
 
 
