@@ -78,18 +78,18 @@ class OutgoingEntries:
             yield OutgoingEntry(offset, self._converted(record, form.messages, place), form.messages)
 
     def _converted(self, record: Any, size: int, place: _Place) -> bytes:
+        """The lock is held while one is made, too: members have threads of their own, and want it at the same time."""
         written_ms = record.timestamp()[1]
         with self._lock:
             known = self._known.get(place)
             if known is not None and known[0] == written_ms:
                 self._known.move_to_end(place)
                 return known[1]
-        made = _entry(record, _in_pulsars_form(record, size))
-        with self._lock:
+            made = _entry(record, _in_pulsars_form(record, size))
             self.converted += 1
             if len(made) <= self._most_bytes:
                 self._keep(place, written_ms, made)
-        return made
+            return made
 
     def _keep(self, place: _Place, written_ms: int, made: bytes) -> None:
         known = self._known.pop(place, None)

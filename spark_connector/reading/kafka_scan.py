@@ -108,21 +108,22 @@ class _Records(TableProxy):
         return self._table.columns()
 
     def newScanBuilder(self, options: Any) -> _Scans:  # noqa: N802
-        return _Scans(self._java, self._name, self._table, self._options)
+        return _Scans(self._java, self._name, self._table, options, {**self._options, _WITH_HEADERS: "false"})
 
 
 class _Scans(Proxy):
-    def __init__(self, java: DriverJvm, name: str, table: Any, options: Mapping[str, str]) -> None:
+    def __init__(self, java: DriverJvm, name: str, table: Any, options: Any, without: Mapping[str, str]) -> None:
         super().__init__(java, name)
         self._table = table
         self._options = options
+        self._without = without
 
     def pruneColumns(self, needed: Any) -> None:  # noqa: N802
         if _HEADERS not in needed.fieldNames():
-            self._options = {**self._options, _WITH_HEADERS: "false"}
+            self._options = self._java.options(self._without)
 
     def build(self) -> Any:
-        return self._table.newScanBuilder(self._java.options(self._options)).build()
+        return self._table.newScanBuilder(self._options).build()
 
     class Java:
         implements = (f"{CONNECTOR}.read.SupportsPushDownRequiredColumns",)

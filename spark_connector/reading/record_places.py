@@ -114,7 +114,7 @@ def _entry_and_partition(topic: Topic, partition: str, entry: str, last: int) ->
         for field in with_entry
     ]
     step = f"shiftright({entry}, {shift})" if low else entry
-    which = _by_partition(topic, partition, step) if together and topic.partitioned else step
+    which = _by_partition(topic, partition, step) if len(with_entry) > 1 else step
     parts = [*_varint(entry, low + 1)[:low], _looked_up(rest, which)]
     return parts if together else [*parts, _looked_up(fields, partition)]
 

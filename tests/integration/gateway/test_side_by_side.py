@@ -350,14 +350,16 @@ def test_the_sdk_goes_on_when_the_gateway_dies(
 
 
 def test_consumers_of_the_whole_topic_and_official_clients_exclude_each_other(
-    official: Any, process: Process, topic: str
+    official: Any, process: Process, admin: AdminClient, topic: str
 ) -> None:
-    """On a topic with partitions; whoever comes second hears who is there, and how to share."""
+    """On a topic with partitions; whoever comes second hears who is there, and how to share. A consumer of the whole
+    topic is there for other processes once it has joined its group, which `subscribe` does not wait for."""
     theirs = official.subscribe(topic, "s", pulsar.ConsumerType.Shared)
     with pytest.raises(sdk.ConsumerBusy, match=r"partition by partition.*by process \S+:\d+;.*by their names"):
         process().subscribe(topic, "s", sdk.ConsumerType.Shared)
     theirs.close()
     ours = process().subscribe(topic, "s", sdk.ConsumerType.Shared)
+    until(lambda: admin.subscription_stats(topic, "s").consumers, "ours to have joined the group")
     with pytest.raises(pulsar.ConsumerBusy):
         official.subscribe(topic, "s", pulsar.ConsumerType.Shared)
     ours.close()
