@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.gateway.lookups import ALL, NON_PERSISTENT, topics_of
 from pulsar_on_kafka.gateway.rest.asked import Asked, RestError, Text
+from pulsar_on_kafka.gateway.rest.topics import delete_by_force
 
 _MODES: Final = {"PERSISTENT": 0, "NON_PERSISTENT": NON_PERSISTENT, "ALL": ALL}
 
@@ -76,7 +77,7 @@ def delete_namespace(asked: Asked) -> None:
     if topics and not asked.flag("force"):
         raise RestError(409, f"namespace {asked.namespace} has {len(topics)} topics, {topics[0]} first")
     for each in topics:
-        asked.admin.delete_topic(each, force=True)
+        delete_by_force(asked, each)
     asked.admin.delete_namespace(asked.namespace)
 
 

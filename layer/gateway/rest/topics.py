@@ -85,7 +85,18 @@ def _delete(asked: Asked, *, partitioned: bool) -> None:
     if bool(found) is not partitioned:
         kind, path = ("no partitions", "") if partitioned else (f"{found} partitions", "/partitions")
         raise RestError(412, f"topic {asked.topic} has {kind}: DELETE .../{asked.names['topic']}{path}")
-    asked.admin.delete_topic(asked.topic, force=asked.flag("force"), with_subscriptions=True)
+    if asked.flag("force"):
+        delete_by_force(asked, asked.topic)
+    else:
+        asked.admin.delete_topic(asked.topic, with_subscriptions=True)
+
+
+def delete_by_force(asked: Asked, topic: str) -> None:
+    """Clients of the gateway that is asked open what they have of the topic anew. Without being told so a producer's
+    next message is answered when librdkafka, after 30 s, believes that the topic is gone."""
+    names = {topic, *asked.admin.list_partitions(topic)}
+    asked.admin.delete_topic(topic, force=True)
+    asked.cluster.unload(names, asked.deadline())
 
 
 def delete(asked: Asked) -> None:
