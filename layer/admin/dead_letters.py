@@ -36,7 +36,7 @@ from pulsar_on_kafka.mapping.errors import InvalidTopicName
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.message_record import decode_headers
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 
@@ -213,8 +213,7 @@ class DeadLetterAdmin(MessageAdmin):
         """As last saved; a topic from which nothing was ever taken has everything left."""
         states: dict[int, CursorState] = {}
         if redrive is not None:
-            for partition, cursor in self.node.memberships.cursors.read(redrive, deadline).items():
-                self.node.store.load_all(cursor_identity(redrive, partition), cursor, deadline)
+            for partition, cursor in self.node.memberships.cursors.read_whole(redrive, deadline).items():
                 states[partition] = cursor.state
         size = topic.layout.entries_per_ledger
         for partition, start in starts.items():

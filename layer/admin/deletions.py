@@ -24,7 +24,7 @@ from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.message_record import decode_headers
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,7 @@ class DeletionAdmin(AdminContext):
         starts, ends = self._log_ends(topic, deadline, subscription.served)
         count = 0
         first: list[Deletion] = []
-        for partition, cursor in node.memberships.cursors.read(subscription, deadline).items():
-            node.store.load_all(cursor_identity(subscription, partition), cursor, deadline)
+        for partition, cursor in node.memberships.cursors.read_whole(subscription, deadline).items():
             begin = max(cursor.state.next_unacked, starts[partition])
             left = cursor.state.unacknowledged(begin, ends[partition])
             count += len(left)

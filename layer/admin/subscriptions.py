@@ -177,9 +177,8 @@ class SubscriptionAdmin(AdminContext):
             self._move(found, dict.fromkeys(found.served, SaveNow()), deadline)
         starts, ends = self._log_ends(found.topic, deadline)
         views = []
-        for partition, cursor in self.node.memberships.cursors.read(found, deadline).items():
+        for partition, cursor in self.node.memberships.cursors.read_whole(found, deadline).items():
             identity = cursor_identity(found, partition)
-            self.node.store.load_all(identity, cursor, deadline)
             if cursor.state.next_unacked < starts[partition]:
                 cursor.state.acknowledge_cumulative(starts[partition] - 1)
             views.append(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
@@ -32,3 +34,11 @@ class SegmentsAtHand(CursorSegments):
             raise NotAtHand(f"{len(missing)} records of cursors have to be read first")
         found = {offset: self.at_hand[partition, offset] for offset in offsets}
         return {offset: record for offset, record in found.items() if record is not None}
+
+    def read_wanted(self, deadline: Deadline) -> None:
+        """Put everything that is wanted at hand. Raises StoreError."""
+        wanted, self.wanted = self.wanted, set()
+        for partition, places in groupby(sorted(wanted), itemgetter(0)):
+            offsets = [offset for _, offset in places]
+            found = super().records_at(partition, offsets, deadline)
+            self.at_hand.update({(partition, offset): found.get(offset) for offset in offsets})

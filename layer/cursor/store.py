@@ -21,6 +21,7 @@ from pyroaring import BitMap, BitMap64
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Corrupt, StoreError
 from pulsar_on_kafka.cursor import commit_metadata
+from pulsar_on_kafka.cursor.at_hand import SegmentsAtHand
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.budget import HoleBudget
 from pulsar_on_kafka.cursor.commit_metadata import (
@@ -65,6 +66,11 @@ class CursorStore:
         self._segments = segments or CursorSegments(log)
         self.budget = HoleBudget()
         """What the cursors that are opened here may take together."""
+
+    def with_segments_at_hand(self) -> tuple[CursorStore, SegmentsAtHand]:
+        """A store for whoever reads many cursors, and what it is to be given of `cursors`."""
+        segments = SegmentsAtHand(self._log)
+        return CursorStore(self._log, segments), segments
 
     # Reading ------------------------------------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.readers import data_partition, transactional_records
@@ -327,10 +327,7 @@ def _cursors(
     What a live owner has not saved yet (`ack_persist_interval`) is not acknowledged."""
     readings = _pending_acks(node, subscription, partitions, deadline)
     found = {}
-    for partition, cursor in node.memberships.cursors.read(subscription, deadline).items():
-        if partition not in partitions:
-            continue
-        node.store.load_all(cursor_identity(subscription, partition), cursor, deadline)
+    for partition, cursor in node.memberships.cursors.read_whole(subscription, deadline, partitions).items():
         reading, held = readings.get(partition), Holdings()
         if reading is not None:
             life = CursorIncarnation(subscription.topic.layout.incarnation, subscription.life(partition))

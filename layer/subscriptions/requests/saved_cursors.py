@@ -11,6 +11,7 @@ from typing import NamedTuple
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.at_hand import NotAtHand
 from pulsar_on_kafka.cursor.checkpoints import Checkpoints
 from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.cursor.saved import Recovered, Save, UnreadableCursor, checkpoint_beside
@@ -28,6 +29,28 @@ from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJ
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What is on record of one cursor; the arguments of `CursorStore.recover`."""
+
+    identity: CursorIdentity
+    commit: CommittedOffset | None
+    checkpoint: CommittedOffset | None
+    start_offset: int
+    elsewhere: CommittedOffset | None
+
+    def recover(self, store: CursorStore, deadline: Deadline, *, with_holes: bool = True) -> Recovered:
+        return store.recover(
+            self.identity,
+            self.commit,
+            self.checkpoint,
+            self.start_offset,
+            deadline,
+            self.elsewhere,
+            with_holes=with_holes,
+        )
+
+
 class SavedCursors:
     """Thread-safe; disturbs nobody."""
 
@@ -43,6 +66,32 @@ class SavedCursors:
         """Raises UnreadableCursor."""
         offsets = self.offsets(subscription, deadline)
         return {p: self.recover_one(subscription, p, offsets, deadline) for p in subscription.served}
+
+    def read_whole(
+        self, subscription: Subscription, deadline: Deadline, partitions: Collection[int] | None = None
+    ) -> dict[int, Recovered]:
+        """`read` with every ledger, of these partitions (None: of all). What they refer to is read together: records
+        of `cursors` that lie apart take longer than thousands in a row. Memory: these records, until all is read.
+
+        Raises UnreadableCursor, StoreError.
+        """
+        offsets = self.offsets(subscription, deadline)
+        saved = {
+            partition: self._saved(subscription, partition, offsets, deadline)
+            for partition in subscription.served
+            if partitions is None or partition in partitions
+        }
+        store, segments = self._store.with_segments_at_hand()
+        found: dict[int, Recovered] = {}
+        while True:
+            for partition in [each for each in saved if each not in found]:
+                with suppress(NotAtHand):
+                    cursor = saved[partition].recover(store, deadline)
+                    store.load_all(saved[partition].identity, cursor, deadline)
+                    found[partition] = cursor
+            if len(found) == len(saved):
+                return {partition: found[partition] for partition in saved}
+            segments.read_wanted(deadline)
 
     def offsets(self, subscription: Subscription, deadline: Deadline) -> dict[str, dict[int, CommittedOffset | None]]:
         """What each group of a subscription committed for the partitions that it serves, or served."""
@@ -84,6 +133,17 @@ class SavedCursors:
     ) -> Recovered:
         """The cursor of one partition by these offsets; `with_holes` as for `CursorStore.recover`. Raises
         UnreadableCursor."""
+        return self._saved(subscription, partition, offsets, deadline).recover(
+            self._store, deadline, with_holes=with_holes
+        )
+
+    def _saved(
+        self,
+        subscription: Subscription,
+        partition: int,
+        offsets: Mapping[str, Mapping[int, CommittedOffset | None]],
+        deadline: Deadline,
+    ) -> _Saved:
         commit, elsewhere = offsets[subscription.whole_group].get(partition), None
         group = subscription.partition_groups.get(partition)
         if group is not None:
@@ -92,8 +152,7 @@ class SavedCursors:
             commit, elsewhere = (alone, commit) if by_itself else (commit, alone)
         identity = cursor_identity(subscription, partition)
         checkpoint = checkpoint_beside(lambda: self._checkpoints.newest(identity, deadline), commit, elsewhere)
-        start = subscription.start_offset(partition)
-        return self._store.recover(identity, commit, checkpoint, start, deadline, elsewhere, with_holes=with_holes)
+        return _Saved(identity, commit, checkpoint, subscription.start_offset(partition), elsewhere)
 
     def committed_elsewhere(
         self, subscription: Subscription, partition: int, deadline: Deadline
