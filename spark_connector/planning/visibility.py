@@ -20,6 +20,7 @@ from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorName
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.records.epoch_fences import Fence
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
@@ -164,6 +165,7 @@ def _view_topic(node: Node, of: Wanted, logs: _Logs, options: ReadOptions, deadl
         partitions = [p for p in partitions if p in subscription.served]
     cursors = {} if subscription is None else _cursors(node, subscription, partitions, deadline)
     asked = wanted(node, topic, partitions, ends, options, deadline)
+    fences = node.producers.fences_of(topic, partitions, deadline)
     views = {
         p: _view(
             node,
@@ -173,6 +175,7 @@ def _view_topic(node: Node, of: Wanted, logs: _Logs, options: ReadOptions, deadl
             asked[p].within(Range(lows[p] if subscription is None else 0, ends[p])),
             buffers.get(p),
             cursors.get(p),
+            fences[p],
             deadline,
         )
         for p in partitions
@@ -215,6 +218,7 @@ def _view(
     asked: Range,
     buffer: BufferSnapshot | None,
     cursor: _Cursor | None,
+    fences: Sequence[Fence],
     deadline: Deadline,
 ) -> PartitionView:
     excluded = ExcludedOffsets()
@@ -231,7 +235,7 @@ def _view(
         bound = max(start, buffer.bound)
         end = min(end, buffer.readable_end(end, transactional_records(node, topic, partition, bound, end, deadline)))
     whole = Range(start, max(start, end))
-    void = _void(node, topic, partition, whole, deadline)
+    void = _void(node, topic, partition, fences, whole, deadline)
     excluded.add_all(void)
     excluded.clip(whole)
     bounds = {} if buffer is None else {t: bound for t, bound in buffer.unsealed.items() if bound < whole.end}
@@ -296,14 +300,15 @@ def said_by_producers(node: Node, topic: Topic, deadline: Deadline) -> Said:
     )
 
 
-def _void(node: Node, topic: Topic, partition: int, whole: Range, deadline: Deadline) -> BitMap64:
+def _void(
+    node: Node, topic: Topic, partition: int, known: Sequence[Fence], whole: Range, deadline: Deadline
+) -> BitMap64:
     """Records behind the beginning of a higher epoch of their origin (see `Fences`).
 
     Costs a reading of what lies behind the first of these; nothing where no exclusive producer ever wrote, and no
     replicator took over from a dead one.
     """
     found = BitMap64()
-    known = node.producers.fences(topic, partition, deadline) if whole.length else []
     start = max(whole.start, min((offset for offset, *_ in known), default=whole.end))
     if start >= whole.end:
         return found

@@ -140,7 +140,7 @@ class History:
             self.data.append(rng.randrange(len(self.producers) + 1), exclusive=False)
         elif draw < 0.8:
             start = rng.randrange(self.data.start, len(self.data.records) + 1)
-            self.readers.append((start, Fences(self.records.of_partition(TOPIC, 0, NEVER))))
+            self.readers.append((start, Fences(self.records.of_partitions(TOPIC, [0], NEVER)[0])))
         elif draw < 0.88:
             self.records.clean(TOPIC, NEVER)
         elif draw < 0.96:

@@ -121,23 +121,28 @@ class FenceRecords(_Fences[KnownFences]):
         """No record of this epoch comes any more, and its fences are recorded: take the bounds back."""
         self._append(ProducerBoundsKey(str(topic.name), epoch.name, epoch.number), None, deadline)
 
-    def of_partition(self, topic: Topic, partition: int, deadline: Deadline) -> list[tuple[int, int]]:
-        """Where exclusive epochs begin in a partition as it is now: (offset, epoch number).
+    def of_partitions(
+        self, topic: Topic, partitions: Sequence[int], deadline: Deadline
+    ) -> dict[int, list[tuple[int, int]]]:
+        """Where exclusive epochs begin in partitions as they are now: (offset, epoch number).
 
         Costs one reading of `producers` to its end; and, once after an exclusive producer died before its first
         receipt, a reading of the partition from where that one found it ending.
         """
-        name, life = str(topic.name), topic.layout.incarnation
-        first, open_ones = self._known(
-            name, lambda known: (known.first(life, partition), known.unresolved(life, partition, 0)), deadline
+        life = topic.layout.incarnation
+        known = self._known(
+            str(topic.name),
+            lambda known: {p: (known.first(life, p), known.unresolved(life, p, 0)) for p in partitions},
+            deadline,
         )
-        if open_ones:
-            log_start, log_end = self._data.watermarks(topic.kafka_topic, partition, deadline)
+        for partition, (first, open_ones) in known.items():
+            if open_ones:
+                log_start, log_end = self._data.watermarks(topic.kafka_topic, partition, deadline)
             for epoch in open_ones:
                 offset = self._look_for(topic, partition, epoch, log_start, log_end, deadline)
                 if offset is not None:
                     first[epoch.epoch] = offset
-        return [(offset, epoch.number) for epoch, offset in first.items()]
+        return {p: [(offset, epoch.number) for epoch, offset in first.items()] for p, (first, _) in known.items()}
 
     def _look_for(
         self, topic: Topic, partition: int, wanted: Unresolved, log_start: int, log_end: int, deadline: Deadline
@@ -206,18 +211,22 @@ class ReplicatorFences(_Fences[KnownReplicators]):
         self._remove(place, gone, deadline)
         return offset
 
-    def of_partition(self, topic: Topic, partition: int, deadline: Deadline) -> list[Fence]:
-        """Where replicators took over in a partition as it is now.
+    def of_partitions(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, list[Fence]]:
+        """Where replicators took over in partitions as they are now.
 
         Costs one reading of `producers` to its end; and, where a replicator died while it took over, a reading of the
         partition from where that one found it ending.
         """
-        known = self._known(str(topic.name), lambda all_of: all_of.of(topic.layout.incarnation, partition), deadline)
-        found = []
-        for epoch, fence in known.items():
-            offset = fence.offset if fence.exact else self._looked_for(topic, partition, epoch, fence.offset, deadline)
-            if offset is not None:
-                found.append(Fence(offset, epoch.number, epoch.origin))
+        life = topic.layout.incarnation
+        known = self._known(str(topic.name), lambda all_of: {p: all_of.of(life, p) for p in partitions}, deadline)
+        found: dict[int, list[Fence]] = {p: [] for p in partitions}
+        for partition, fences in known.items():
+            for epoch, fence in fences.items():
+                offset = fence.offset
+                if not fence.exact:
+                    offset = self._looked_for(topic, partition, epoch, fence.offset, deadline)
+                if offset is not None:
+                    found[partition].append(Fence(offset, epoch.number, epoch.origin))
         return found
 
     def _looked_for(

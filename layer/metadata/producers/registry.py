@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -343,17 +343,21 @@ class ProducerRegistry:
         return claims.hashing_schemes if claims.topic_incarnation == topic.layout.incarnation else ()
 
     def fences(self, topic: Topic, partition: int, deadline: Deadline) -> list[Fence]:
-        """Where epochs of exclusive producers and of replicators begin in a partition as it is now.
+        """`fences_of` one partition."""
+        return self.fences_of(topic, [partition], deadline)[partition]
+
+    def fences_of(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, list[Fence]]:
+        """Where epochs of exclusive producers and of replicators begin in partitions as they are now.
 
         Without the right to read `producers` there are none to be had: then those that are met while reading count.
         """
         try:
-            exclusive = self.fence_records.of_partition(topic, partition, deadline)
-            copied = self.replicator_fences.of_partition(topic, partition, deadline)
-            return [*(Fence(*found) for found in exclusive), *copied]
+            exclusive = self.fence_records.of_partitions(topic, partitions, deadline)
+            copied = self.replicator_fences.of_partitions(topic, partitions, deadline)
+            return {p: [*(Fence(*found) for found in exclusive[p]), *copied[p]] for p in partitions}
         except errors.NotAuthorized as refused:
             _log.warning("topic=%s void records from before are not known: %s", topic.name, refused)
-            return []
+            return {p: [] for p in partitions}
 
     def close(self, deadline: Deadline) -> None:
         """Leave with every producer that has not."""
