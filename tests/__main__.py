@@ -1,10 +1,10 @@
 """`python -m tests [chaos] [--second-look] [arguments of pytest]`: what `make test` and `make chaos` run, in phases,
 each to its end.
 
-Tests on a broker share three processes, a file always in one of them (all on Spark in the same one, and all on two
+Tests on a broker share four processes, a file always in one of them (all on Spark in the same one, and all on two
 clusters), each process with a broker of its own: much of their time is waiting. Pure tests take what the cores have
 left meanwhile, and say what they have to say when they are over. Those marked `long` and `kills` are left to
-`make chaos`: long ones in the same way, then those that kill and stop processes, or whole brokers, in three processes
+`make chaos`: long ones in the same way, then those that kill and stop processes, or whole brokers, in four processes
 as well: each of them starts many, so they have the machine to themselves. Tests of hypothesis draw a quarter of their
 examples in `make test` (the profile `short`), and all of them in `make chaos`.
 
@@ -39,8 +39,8 @@ _FLAKY: Final = 2
 """Failed tests of a run that are given a second look; more than that is no accident."""
 _TESTS_FAILED: Final = 1
 """pytest's exit code when it ran to its end and something failed."""
-_BROKERS: Final = "3"
-"""Processes with a broker of their own: with two, two cores stand idle for more than half of the time."""
+_BROKERS: Final = "4"
+"""Processes with a broker of their own: with three, two cores stand idle for a quarter of the time."""
 _BESIDE: Final = ("nice", "-n", "10")
 """How pure tests run beside those on a broker: these have deadlines that clocks keep."""
 _BESIDE_TIMEOUT: Final = "timeout=900"

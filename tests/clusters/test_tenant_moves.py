@@ -90,6 +90,7 @@ def test_clients_move_with_their_tenant(clusters: dict[str, Cluster], lookup_por
         reader.read_next()
 
 
+@pytest.mark.long
 def test_what_is_acknowledged_late_is_acknowledged_on_the_copies(
     clusters: dict[str, Cluster], lookup_port: int, tenant: str
 ) -> None:

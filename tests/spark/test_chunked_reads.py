@@ -138,6 +138,7 @@ def _size(row: Shown) -> int:
     return len(cast("bytes", row[1]))
 
 
+@pytest.mark.long
 def test_a_stream_has_a_message_when_its_last_chunk_has_come(
     spark: SparkSession,
     client: pulsar.Client,
@@ -187,6 +188,7 @@ def _all(count: int) -> set[bytes]:
     return {f"{number} ".encode() + LARGE for number in range(count)} | {f"{n} small".encode() for n in range(count)}
 
 
+@pytest.mark.long
 def test_encrypted_messages_are_opened_with_the_key_or_dealt_with_as_asked(
     spark: SparkSession,
     client: pulsar.Client,

@@ -115,6 +115,7 @@ def test_a_client_of_any_gateway_gets_to_the_one_that_serves(
         producer.close()
 
 
+@pytest.mark.long
 def test_consumers_of_a_partitioned_topic_meet_at_its_partitions(
     begin: Begin, official: Official, admin: AdminClient, fleet: str, unique: Unique
 ) -> None:

@@ -29,7 +29,6 @@ pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-
 pytestmark = pytest.mark.kafka
 
 PARTITIONS = 2
-TYPES = ["Shared", "Failover", "KeyShared"]
 Sharers = Callable[[str, str], tuple[sdk.Consumer, Any]]
 
 
@@ -168,7 +167,9 @@ def test_a_topic_knows_what_its_keys_are_routed_by(
 # One subscription -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize(
+    "kind", ["Shared", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("Failover", "KeyShared"))]
+)
 def test_a_partitioned_topics_subscription_is_shared(
     sharers: Sharers, official: Any, process: Process, admin: AdminClient, topic: str, kind: str
 ) -> None:

@@ -52,6 +52,7 @@ def test_it_shows_sorts_opens_and_ends(client: pulsar.Client, admin: AdminClient
         consumer.close()
 
 
+@pytest.mark.long
 def test_what_comes_is_shown_without_a_key(client: pulsar.Client, admin: AdminClient, service_url: str) -> None:
     namespace = f"shop-{secrets.token_hex(4)}/watched"  # of its own: the screen shows those that come first
     admin.create_namespace(namespace)

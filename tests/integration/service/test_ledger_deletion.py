@@ -102,6 +102,7 @@ def _topic(client: pulsar.Client, admin: AdminClient, name: str, entries: int, *
     return name
 
 
+@pytest.mark.long
 def test_what_is_old_goes_from_the_ledger_that_is_written_to(
     client: pulsar.Client, admin: AdminClient, deleting: Deleting, bootstrap: str, unique: Unique
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_change_that_its_author_left_holds_nobody_up(
     client.close()
 
 
+@pytest.mark.long
 def test_changes_of_a_cursor_that_nobody_owns_leave_few_checkpoints(
     programs: list[AdminClient], service_url: str, unique: Unique
 ) -> None:

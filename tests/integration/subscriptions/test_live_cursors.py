@@ -261,6 +261,7 @@ def test_a_rebalance_between_the_effect_and_its_answer(admin: AdminClient, proce
     assert nothing_comes(second[0])
 
 
+@pytest.mark.long
 def test_nobody_answers(admin: AdminClient, service_url: str, process: Process,
                         unique: Unique) -> None:  # fmt: skip
     topic, other = unique(), process()

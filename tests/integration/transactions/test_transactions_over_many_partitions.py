@@ -74,6 +74,7 @@ def test_a_transaction_over_many_partitions(
         client.close()
 
 
+@pytest.mark.long
 def test_a_transaction_that_writes_first_to_a_partition_added_a_moment_ago(
     admin: AdminClient, service_url: str, bootstrap: str, unique: Unique
 ) -> None:
