@@ -16,7 +16,6 @@ from pulsar_on_kafka.mapping.records.record_headers import (
     PREFIX,
     PRODUCER,
     PROPERTY_ESCAPE,
-    PUBLISH_TIME,
     SCHEMA_VERSION,
 )
 from pulsar_on_kafka.spark.base.sql_text import text as literal
@@ -59,14 +58,14 @@ def _only_ordering() -> str:
     return f"({has(ORDERING_KEY)} and {value(ORDERING_KEY)} is null)"
 
 
-def publish_time(timestamp: str) -> str:
-    """The record's timestamp, but for a replicated one."""
-    return f"coalesce({time(number(PUBLISH_TIME))}, {timestamp})"
+def publish_time(replicated: str, timestamp: str) -> str:
+    """The record's timestamp, but for a `replicated` one, in milliseconds."""
+    return f"coalesce({time(replicated)}, {timestamp})"
 
 
-def event_time() -> str:
-    """Null where the sender said none."""
-    return f"nullif({time(number(EVENT_TIME))}, timestamp_millis(0L))"
+def event_time(millis: str) -> str:
+    """Null where the sender said none, or 0."""
+    return f"nullif({time(millis)}, timestamp_millis(0L))"
 
 
 def time(millis: str) -> str:

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.avro.functions import from_avro
 
 from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, SCHEMA
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, PayloadFormat
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, EVENT_TIME, PUBLISH_TIME, PayloadFormat
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.spark.base.errors import NotReadable
 from pulsar_on_kafka.spark.base.spark_session import check_session
@@ -59,22 +59,24 @@ def unpacked(records: DataFrame, refused: str | None = None) -> DataFrame:
     A batch entry that is `SEALED` is one message. One that cannot be read gives nothing, as consumers skip it; one of
     a later format fails the read, as does a raw one that `raw_records` did not see to.
     """
-    info = said.text(BATCH)
-    in_batch, bytes_of, alone = f"({said.has(BATCH)} and not {SEALED})", _of_this_format(info), "false"
+    records = records.selectExpr("*", f"{said.text(BATCH)} as {_BATCH_INFO}")
+    in_batch, bytes_of, alone = f"({said.has(BATCH)} and not {SEALED})", _of_this_format(_BATCH_INFO), "false"
     if RAW in records.columns:
         alone = f"coalesce({RAW} = '{PayloadFormat.PULSAR_MESSAGE.value}', false)"
         in_batch, bytes_of = f"({in_batch} and not {alone})", f"if({RAW} is null, {bytes_of}, `value`)"
     entry = F.when(F.expr(in_batch), from_avro(F.expr(bytes_of), _SCHEMA, {"mode": "PERMISSIVE"}))
-    parsed = records.withColumns({ENTRY: entry, _BATCH: F.expr(in_batch)})
     of_batch = f"{ENTRY}.payloads"
-    count = f"cast(substring_index({info}, ':', -1) as int)"
+    parsed = records.withColumns({ENTRY: entry, _BATCH: F.expr(in_batch)}).selectExpr(
+        "*", f"size({of_batch}) as {_SIZE}"
+    )
+    count = f"cast(substring_index({_BATCH_INFO}, ':', -1) as int)"
     unreadable = f"({alone} and `value` is null)"
     payloads = f"if({unreadable}, null, array(`value`))"
-    payloads = f"if({_BATCH}, if(size({of_batch}) = {count}, {of_batch}, null), {payloads})"
+    payloads = f"if({_BATCH}, if({_SIZE} = {count}, {of_batch}, null), {payloads})"
     if refused is not None:
         payloads = f"if({SEALED}, array({refused}), {payloads})"
-    size = f"if({_BATCH}, {batch_size_field(f'size({of_batch})')}, null) as {SIZE_FIELD}"
-    rows = parsed.selectExpr("*", size, f"posexplode({payloads}) as ({_POSITION}, {PAYLOAD})")
+    size = f"if({_BATCH}, {batch_size_field(_SIZE)}, null) as {SIZE_FIELD}"
+    rows = parsed.selectExpr("*", size).selectExpr("*", f"posexplode({payloads}) as ({_POSITION}, {PAYLOAD})")
     rows = rows.selectExpr("*", f"if({_BATCH}, {_POSITION}, null) as {INDEX}")
     if ACKED in rows.columns:
         rows = rows.where(f"coalesce({bit(f'get({ACKED}, shiftright({_POSITION}, 6))', _POSITION)}, 0) = 0")
@@ -103,6 +105,11 @@ def _unless_null(filled: str, nulls: str) -> str:
 
 _ENTRY_ID: Final = "__entryId"
 """The message id of a record, or of the batch entry that it is."""
+_BATCH_INFO: Final = "__batchInfo"
+_SIZE: Final = "__size"
+_RECORD_KEY: Final = "__recordKey"
+_REPLICATED_MS: Final = "__publishMs"
+_EVENT_MS: Final = "__eventMs"
 _MAY_BE_WORTH: Final = 1_000_000
 """Offsets; a smaller hole takes less time to read than another scan."""
 
@@ -178,7 +185,13 @@ def _messages(spark: SparkSession, options: ReadOptions, view: TopicView, record
     refused = refusal(str(view.topic.name)) if options.crypto_failure_action == FAIL else None
     first_chunk = FIRST_CHUNK if FIRST_CHUNK in records.columns else None
     entry_id = places.message_id(view.topic, "`partition`", "`offset`", _end(view), first_chunk)
-    rows = unpacked(records.selectExpr("*", f"{entry_id} as {_ENTRY_ID}"), refused)
+    of_record = {
+        _ENTRY_ID: entry_id,
+        _RECORD_KEY: said.key("`key`"),
+        _REPLICATED_MS: said.number(PUBLISH_TIME),
+        _EVENT_MS: said.number(EVENT_TIME),
+    }
+    rows = unpacked(records.selectExpr("*", *(f"{made} as {name}" for name, made in of_record.items())), refused)
     return filters.inside_bounds(rows, view.begun, view.ended)
 
 
@@ -216,7 +229,7 @@ def _plain_columns(view: TopicView, *, with_headers: bool) -> dict[str, str]:
 
 def _told_by_headers() -> dict[str, str]:
     return {
-        "__eventTime": said.event_time(),
+        "__eventTime": said.event_time(said.number(EVENT_TIME)),
         "__messageProperties": said.properties(),
         "__producerName": said.producer_name(),
         "__sequenceId": said.sequence_id(),
@@ -235,11 +248,11 @@ def _columns(topic: Topic, *, put_together: bool) -> dict[str, str]:
         "value": _whole(
             either(f"if({_is_among('null_payloads')}, null, {PAYLOAD})", "`value`"), put_together=put_together
         ),
-        "__key": either(_unless_null("keys", "null_keys"), said.key("`key`")),
+        "__key": either(_unless_null("keys", "null_keys"), _RECORD_KEY),
         "__topic": places.topic_name(topic, "`partition`"),
         "__messageId": either(message_id_in_batch(_ENTRY_ID, INDEX, SIZE_FIELD), _ENTRY_ID),
-        "__publishTime": said.publish_time("`timestamp`"),
-        "__eventTime": either(f"nullif({said.time(_own('event_times'))}, timestamp_millis(0L))", said.event_time()),
+        "__publishTime": said.publish_time(_REPLICATED_MS, "`timestamp`"),
+        "__eventTime": said.event_time(either(_own("event_times"), _EVENT_MS)),
         "__messageProperties": either(f"coalesce({_own('properties')}, {NO_PROPERTIES})", said.properties()),
         "__orderingKey": either(_unless_null("ordering_keys", "null_ordering_keys"), said.ordering_key("`key`")),
         "__partition": "`partition`",

@@ -36,8 +36,7 @@ def without_excluded(spark: SparkSession, records: DataFrame, rows: list[BlockRo
     left = joined.where(f"coalesce({bit(f'get(__words, shiftright({low}, 6) - __first)', low)}, 0) = 0")
     kept = [column(name) for name in records.columns]
     if any(entries for *_, entries, _ in rows):
-        found = f"cast(array_position(__entries, {low}) as int) - 1"
-        kept.append(f"if({found} >= 0, get(__sets, {found}), null) as {ACKED}")
+        kept.append(f"get(__sets, cast(array_position(__entries, {low}) as int) - 1) as {ACKED}")
     return left.selectExpr(kept)
 
 

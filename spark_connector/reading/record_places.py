@@ -28,7 +28,8 @@ _BATCH_INDEX_TAG: Final = 0x20
 _BATCH_SIZE_TAG: Final = 0x30
 _FIRST_CHUNK_TAG: Final = 0x3A
 _GROUP: Final = 7
-_INT_GROUPS: Final = 5
+_COUNT_GROUPS: Final = 4
+"""Of a batch's size: no array of Spark's has 2**28 binaries, which take 16 bytes each."""
 _LENGTH_GROUPS: Final = 1
 """Of a message's first chunk: at most 9 bytes of ledger id, 4 of entry id and 2 of partition, each with its tag."""
 _LEDGER_GROUPS: Final = 9
@@ -63,12 +64,12 @@ def message_id(topic: Topic, partition: str, offset: str, end: int, first_chunk:
 def message_id_in_batch(entry_id: str, batch_index: str, size_field: str) -> str:
     """The same of a message in a batch: `entry_id` is `message_id` of the batch's record, which like `size_field` is
     made once for all messages of the batch."""
-    return f"concat({entry_id}, {_field(_BATCH_INDEX_TAG, batch_index, _INT_GROUPS)}, {size_field})"
+    return f"concat({entry_id}, {_field(_BATCH_INDEX_TAG, batch_index)}, {size_field})"
 
 
 def batch_size_field(batch_size: str) -> str:
     """What ids of messages in a batch say of the batch's size."""
-    return f"concat({_field(_BATCH_SIZE_TAG, batch_size, _INT_GROUPS)})"
+    return _field(_BATCH_SIZE_TAG, batch_size)
 
 
 def _place(topic: Topic, partition: str, offset: str, end: int) -> list[str]:
@@ -147,9 +148,17 @@ def _looked_up(values: Sequence[bytes], index: str) -> str:
     return f"substring({binary(b''.join(values))}, {at}, {length})"
 
 
-def _field(tag: int, number: str, most_groups: int) -> str:
-    """Binaries, with commas between."""
-    return ", ".join([binary(bytes([tag])), *_varint(number, most_groups)])
+def _field(tag: int, number: str) -> str:
+    """A tag, and a count as varint, in one binary: the digits of one number, which take a fraction of the code of a
+    `concat` of groups."""
+    made = ""
+    for groups in range(_COUNT_GROUPS, 0, -1):
+        tagged = tag << 8 * groups | sum(_OF_ONE_BYTE << 8 * at for at in range(1, groups))
+        bits = [f"shiftright({number}, {_GROUP * group}) & 127L" for group in range(groups)]
+        shifted = [f"shiftleft({each}, {8 * at})" for at, each in zip(reversed(range(groups)), bits, strict=True)]
+        digits = " | ".join([f"{tagged}L", *shifted])
+        made = f"if({number} < {1 << _GROUP * groups}, {digits}, {made})" if made else digits
+    return f"unhex(hex({made}))"
 
 
 def _varint(number: str, groups: int) -> list[str]:
