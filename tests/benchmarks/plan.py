@@ -353,6 +353,7 @@ PAGES: Final = (
     Page("docs/benchmarks.md"),
     Page("docs/benchmarks-after-death.md", "after-death"),
     Page("docs/benchmarks-gateway.md", "gateway-*"),
+    Page("docs/benchmarks-key-shared.md", "key-shared-*"),
     Page("docs/benchmarks-leases.md", "leases-*"),
     Page("docs/benchmarks-overview.md", "overview"),
     Page("docs/benchmarks-replication.md", "replication*,migration"),
