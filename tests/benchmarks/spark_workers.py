@@ -130,7 +130,9 @@ def stream(url: str, messages: int, batches: int, acknowledge: bool) -> dict[str
             _spark(), service_url=url, topic=topic, subscription=subscription, acknowledge=acknowledge,
             maxOffsetsPerTrigger=messages // batches,
         )  # fmt: skip
-        query = asked.foreach_batch(lambda frame, number: _consume(frame), checkpoint=directory, available_now=True)
+        query = asked.foreach_batch(
+            lambda frame, number: _consume(frame.select(*_LIKE_KAFKAS)), checkpoint=directory, available_now=True
+        )
         query.awaitTermination()
         return {"read_s": _since(start_s)}
 
