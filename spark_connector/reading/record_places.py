@@ -149,16 +149,8 @@ def _looked_up(values: Sequence[bytes], index: str) -> str:
 
 
 def _field(tag: int, number: str) -> str:
-    """A tag, and a count as varint, in one binary: the digits of one number, which take a fraction of the code of a
-    `concat` of groups."""
-    made = ""
-    for groups in range(_COUNT_GROUPS, 0, -1):
-        tagged = tag << 8 * groups | sum(_OF_ONE_BYTE << 8 * at for at in range(1, groups))
-        bits = [f"shiftright({number}, {_GROUP * group}) & 127L" for group in range(groups)]
-        shifted = [f"shiftleft({each}, {8 * at})" for at, each in zip(reversed(range(groups)), bits, strict=True)]
-        digits = " | ".join([f"{tagged}L", *shifted])
-        made = f"if({number} < {1 << _GROUP * groups}, {digits}, {made})" if made else digits
-    return f"unhex(hex({made}))"
+    """A tag, and a count as varint."""
+    return f"concat({', '.join([binary(bytes([tag])), *_varint(number, _COUNT_GROUPS)])})"
 
 
 def _varint(number: str, groups: int) -> list[str]:
