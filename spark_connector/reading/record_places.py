@@ -28,8 +28,7 @@ _BATCH_INDEX_TAG: Final = 0x20
 _BATCH_SIZE_TAG: Final = 0x30
 _FIRST_CHUNK_TAG: Final = 0x3A
 _GROUP: Final = 7
-_COUNT_GROUPS: Final = 4
-"""Of a batch's size: no array of Spark's has 2**28 binaries, which take 16 bytes each."""
+_INT_GROUPS: Final = 5
 _LENGTH_GROUPS: Final = 1
 """Of a message's first chunk: at most 9 bytes of ledger id, 4 of entry id and 2 of partition, each with its tag."""
 _LEDGER_GROUPS: Final = 9
@@ -149,8 +148,8 @@ def _looked_up(values: Sequence[bytes], index: str) -> str:
 
 
 def _field(tag: int, number: str) -> str:
-    """A tag, and a count as varint."""
-    return f"concat({', '.join([binary(bytes([tag])), *_varint(number, _COUNT_GROUPS)])})"
+    """A tag, and an int as varint."""
+    return f"concat({', '.join([binary(bytes([tag])), *_varint(number, _INT_GROUPS)])})"
 
 
 def _varint(number: str, groups: int) -> list[str]:

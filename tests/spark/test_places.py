@@ -37,7 +37,7 @@ def test_bytes_of_ids(spark: SparkSession, incarnation: int, partitions: int, si
     for partition in {0, 1, 31, 32, 33, 127, 128, 8191} & set(range(partitions)):
         for offset in [*edges, *(chance.randrange(2 ** chance.randrange(1, 44)) for _ in range(20))]:
             if offset < ledgers * size:
-                batch = chance.choice([None, 1, 128, 20_000, 2**28 - 1])
+                batch = chance.choice([None, 1, 128, 20_000, 2**31 - 1])
                 index = None if batch is None else chance.randrange(batch)
                 first = chance.choice([None, chance.randrange(offset + 1)]) if batch is None else None
                 rows.append((partition, offset, index, batch, first))

@@ -29,10 +29,9 @@ from pulsar_on_kafka.base.errors import Corrupt, NotAuthorized, OffsetOutOfRange
 from pulsar_on_kafka.base.processes import is_over
 from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.client.consumer.letters import DLQ_SUFFIX
-from pulsar_on_kafka.cursor.at_hand import NotAtHand, SegmentsAtHand
+from pulsar_on_kafka.cursor.at_hand import NotAtHand
 from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.cursor.saved import UnreadableCursor
-from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.groups.offsets_topic import CommitPlace, GroupCommit
 from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupMember, KafkaRecord
@@ -115,8 +114,7 @@ class Gatherer:
         settings = services.settings
         self._services = services
         self._reader = RangeReader(settings.of_state(settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES)))
-        self._segments = SegmentsAtHand(services.log)
-        self._store = CursorStore(services.log, self._segments)
+        self._store, self._segments = services.store.with_segments_at_hand()
         self._cursors: dict[CursorIdentity, _Cursor] = {}
         self._partitions: dict[Place, _Partition] = {}
         self._opened: dict[str, tuple[Versioned, Topic | None]] = {}
