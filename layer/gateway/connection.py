@@ -627,7 +627,7 @@ class Connection(asyncio.Protocol):
                 refused(_OUTWAITED[mode], f"producers wait for being the only one of {name}: {mode.value} comes later")
             else:
                 then = partial(opened, name, bundle)
-                self._ask(lambda: open_producer(self._node, asked, self._deadline), then, refused)
+                self._ask(partial(open_producer, self._node, asked, self._meter(), self._deadline), then, refused)
 
         def begin() -> None:
             if not self._is_dropped(number):
@@ -658,7 +658,7 @@ class Connection(asyncio.Protocol):
             left=lambda: self._soon(partial(self._serving.waiting.left, name)),
         )
         transactions, frames = self._serving.transactions, self._frames
-        return WireProducer(self._node, number, found, transactions, frames, heard, bundle, self._meter())
+        return WireProducer(self._node, number, found, transactions, frames, heard, bundle)
 
     def _is_dropped(self, number: int) -> bool:
         """Its client has closed it while it was being opened, or is gone."""

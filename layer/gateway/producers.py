@@ -97,6 +97,7 @@ class Opened:
     partition: int
     schema_version: bytes | None
     native: NativeEntries
+    meter: Meter
 
 
 def access_mode(asked: Any) -> AccessMode:
@@ -106,9 +107,9 @@ def access_mode(asked: Any) -> AccessMode:
     return MODES[asked.producer_access_mode]
 
 
-def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> Opened | None:
+def open_producer(node: Node, asked: Any, meter: Meter, deadline: Callable[[], Deadline]) -> Opened | None:
     """Admit a producer to a topic, which may make it, and a subscription that its messages are to wait for. None: it
-    waits for being the only one, and there are others.
+    waits for being the only one, and there are others. `meter`: what statistics tell of it, from its first moment.
 
     Raises:
         LayerError, MappingError: as `access_mode`, `Admission`, `SchemaRegistry.for_producer`,
@@ -136,6 +137,7 @@ def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> O
         properties=properties,
         use=USE,
         topic_epoch=asked.topic_epoch if asked.HasField("topic_epoch") else None,
+        traffic=meter.traffic,
     )
     try:
         sender = admission.admit(application)
@@ -143,7 +145,7 @@ def open_producer(node: Node, asked: Any, deadline: Callable[[], Deadline]) -> O
         if waits and not isinstance(refused, ProducerOvertaken):
             return None
         raise
-    return Opened(sender, max(0, name.partition), version, native)
+    return Opened(sender, max(0, name.partition), version, native, meter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,13 +198,11 @@ class WireProducer:
         frames: Frames,
         heard: Heard,
         bundle: int,
-        meter: Meter,
     ) -> None:
         self.number = number
         self.bundle = bundle
-        self.meter = meter
+        self.meter = opened.meter
         self.sender = sender = opened.sender
-        sender.traffic = meter.traffic
         self._node = node
         assert isinstance(sender.way, SingleRecords)  # noqa: S101 - it was opened without batching
         self._way = sender.way

@@ -10,6 +10,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.producer_records import Publisher
+from pulsar_on_kafka.mapping.state.traffic import Traffic
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import check_backlog
@@ -46,6 +47,8 @@ class Application:
     """Producers of another use have Kafka producers of their own (`Node.give_up_producers`)."""
     topic_epoch: int | None = None
     """What an exclusive one was told when it was opened before (`Membership.topic_epoch`)."""
+    traffic: Callable[[], Traffic | None] = lambda: None
+    """What a gateway counts of its client's producer; of others nobody does."""
 
     def kafka(self, node: Node) -> KafkaProducer:
         """What its records go through; shared with others of the same wishes."""
@@ -141,7 +144,7 @@ class Admission:
             counts = sender.send_counts()
             return Publisher(
                 sender.name, wants.mode.value, membership.epoch, since_ms, counts.sent, counts.failed,
-                dict(wants.properties), sender.traffic(),
+                dict(wants.properties), wants.traffic(),
             )  # fmt: skip
 
         membership.introduce(describe)

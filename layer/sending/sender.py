@@ -13,7 +13,6 @@ from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.crypto.encryptor import Sealer
 from pulsar_on_kafka.exceptions import Timeout
 from pulsar_on_kafka.mapping.routing.key_hashes import KeyHash
-from pulsar_on_kafka.mapping.state.traffic import Traffic
 from pulsar_on_kafka.node.services import ToldToProducers
 from pulsar_on_kafka.sending.batches import BatchesInFlight
 from pulsar_on_kafka.sending.batching import Batching, BatchingOptions
@@ -95,8 +94,6 @@ class Sender:
         self.last_sequence_id = self.outlet.last_sequence_id
         self.send_counts = self.outlet.send_counts
         self.follow_backlog = self.outlet.follow_backlog
-        self.traffic: Callable[[], Traffic | None] = lambda: None
-        """What a gateway counts of its client's producer; of others nobody does."""
         self.send = self.way.send
         """Send one message; the one call that a message costs."""
         if admitted.deduplication.active:

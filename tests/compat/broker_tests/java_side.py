@@ -24,8 +24,8 @@ _SOURCES: Final = Path(__file__).with_name("java")
 _TESTS: Final = f"pulsar-broker-{PULSAR_VERSION}-tests.jar"
 _MOCKITO: Final = "5.19.0"
 _OF_CLIENTS: Final = re.compile(r"org/apache/pulsar/(client/(?:api|impl)/\w+Test)\.class")
-_METHOD_S: Final = 60.0
-"""Of a test that has no limit of its own."""
+_METHOD_S: Final = 90.0
+"""Of a test that has no limit of its own: some wait for the minute after which a refused message comes again."""
 _CLASS_S: Final = 1200.0
 _LOG_END: Final = 3000
 
