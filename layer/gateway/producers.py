@@ -427,9 +427,10 @@ class WireProducer:
         self._left()
 
     def follow_policies(self, policies: ToldToProducers, deadline: Deadline) -> None:
-        """As in Pulsar its client is sent away when the backlog quota is exceeded, and let in again when there is room.
-        Raises LayerError."""
-        if policies.backlog_exceeded is not None and not self.sender.outlet.closed:
+        """As in Pulsar its client is sent away when its topic was deleted by force, and when the backlog quota is
+        exceeded: it comes again, to a topic made anew, or when there is room. Raises LayerError."""
+        over = policies.incarnation != self._topic.layout.incarnation
+        if (over or policies.backlog_exceeded is not None) and not self.sender.outlet.closed:
             self._lost()
         self.sender.follow_deduplication(policies.deduplication, deadline)
         self._native.follow(policies.entry_format, deadline)

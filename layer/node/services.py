@@ -31,7 +31,7 @@ from pulsar_on_kafka.ledgers.first_left import FirstLedgersLeft
 from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded, LifeState
 from pulsar_on_kafka.mapping.state.state_topics import (
     LEDGERS,
     NAMESPACES,
@@ -79,6 +79,8 @@ FETCH_QUEUE_KBYTES: Final = 16 * 1024
 
 
 class ToldToProducers(NamedTuple):
+    incarnation: int | None
+    """Of the topic that has the name; None: there is none."""
     deduplication: bool
     backlog_exceeded: BacklogExceeded | None
     entry_format: str
@@ -233,6 +235,7 @@ class Services:
             exceeded = None if record is None else record.backlog_exceeded
             inherited = theirs[topic.namespace_name]
             told[topic] = ToldToProducers(
+                record.incarnation if record is not None and record.state is LifeState.ACTIVE else None,
                 applied(DEDUPLICATION, own, inherited),
                 exceeded if exceeded is not None and exceeded.until_ms > now_ms else None,
                 applied(ENTRY_FORMAT, own, inherited),

@@ -92,8 +92,8 @@ def _delete(asked: Asked, *, partitioned: bool) -> None:
 
 
 def delete_by_force(asked: Asked, topic: str) -> None:
-    """Clients of the gateway that is asked open what they have of the topic anew. Without being told so a producer's
-    next message is answered when librdkafka, after 30 s, believes that the topic is gone."""
+    """Clients of the gateway that is asked open what they have of the topic anew at once; those of others hear it as
+    of a deletion by anybody else (`WireProducer.follow_policies`, heartbeats of consumers)."""
     names = {topic, *asked.admin.list_partitions(topic)}
     asked.admin.delete_topic(topic, force=True)
     asked.cluster.unload(names, asked.deadline())

@@ -274,6 +274,20 @@ def test_an_exclusive_producer_keeps_others_out(official: Any, unique: Unique) -
     assert second.send(b"mine").entry_id() == 0
 
 
+def test_a_producer_makes_a_topic_anew_that_was_deleted_elsewhere(
+    official: Any, admin: AdminClient, unique: Unique
+) -> None:
+    """By another gateway, say; librdkafka alone tells 30 s after the next message that it is gone."""
+    topic = unique()
+    producer = official.create_producer(topic, send_timeout_millis=20_000)
+    producer.send(b"gone")
+    admin.delete_topic(topic, force=True)
+    until(lambda: f"persistent://public/default/{topic}" in admin.list_topics(), "the producer to make its topic anew")
+    producer.send(b"there")
+    reader = official.create_reader(topic, pulsar.MessageId.earliest)
+    assert reader.read_next(60_000).data() == b"there"
+
+
 def test_a_message_above_the_limit_comes_in_chunks(official: Any, client: sdk.Client, unique: Unique) -> None:
     topic, large = unique(), bytes(range(256)) * 25_000
     theirs = official.subscribe(topic, "theirs", SHARED, initial_position=EARLIEST)
