@@ -1001,7 +1001,9 @@ class Connection(asyncio.Protocol):
         endpoint = consumer.endpoint
 
         def done(_: object) -> None:
-            """The client hears of the consumer's end first, or it would go on with that."""
+            """The client hears of the consumer's end first, or it would go on with that. A consumer that was not the
+            active one goes on: what it acknowledges from here on is of after the seek."""
+            endpoint.seeking = False
             success = partial(self._success(number), None)
             if asked.consumer_id in self._leaving:
                 self._leaving[asked.consumer_id].append(success)

@@ -463,7 +463,8 @@ class Dispatcher:
     def seek(self, owned: OwnedPartition, target: int, begun: BatchAckSet | None) -> None:
         """Set the cursor to `target`, a batch entry without what `begun` has of it, and go on from there."""
         self._forget_deliveries(owned)
-        for endpoint in self._endpoints:
+        active = None if self._shared else owned.active
+        for endpoint in self._endpoints if active is None else (active.endpoint,):
             endpoint.sought()
         position = owned.seek(target, begun)
         owned.intake.stopped = None

@@ -7,6 +7,7 @@ import pytest
 from pulsar_on_kafka.mapping.wire.commands import Type
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
@@ -14,12 +15,14 @@ EXCLUSIVE, FAILOVER = 0, 2
 
 
 def heard(wire: Wire, count: int) -> list[tuple[str, int, bool | None]]:
-    """So many commands: SUCCESS of a request, or whether a consumer is active; in order of their names."""
+    """So many commands: SUCCESS of a request, whether a consumer is active, or its end; in order of their names."""
     found: list[tuple[str, int, bool | None]] = []
     for _ in range(count):
         kind, said = wire.hear()
         if kind is Type.ACTIVE_CONSUMER_CHANGE:
             found.append(("active", said.consumer_id, said.is_active))
+        elif kind is Type.CLOSE_CONSUMER:
+            found.append(("closed", said.consumer_id, None))
         else:
             assert kind is Type.SUCCESS
             found.append(("success", said.request_id, None))
@@ -44,6 +47,31 @@ def test_who_takes_over_is_told(wire: Wire, unique: Unique) -> None:
     assert heard(wire, 3) == [("active", 1, False), ("active", 3, True), ("success", 3, None)]
     wire.say(Type.CLOSE_CONSUMER, consumer_id=3, request_id=4)
     assert heard(wire, 2) == [("active", 1, True), ("success", 4, None)]
+
+
+@pytest.mark.parametrize("seeking", [1, 2])
+def test_a_seek_has_the_active_consumer_alone_come_anew(wire: Wire, unique: Unique, seeking: int) -> None:
+    """Source: Pulsar's AbstractDispatcherSingleActiveConsumer.disconnectActiveConsumers."""
+    topic = unique()
+    wire.connect()
+    for number, name in ((1, "a"), (2, "b")):
+        subscribe(wire, topic, number, name)
+        heard(wire, 2)
+    assert wire.ask(Type.PRODUCER, topic=topic, producer_id=1, request_id=3).producer_name
+    wire.send(1, 0, b"sent")
+    assert wire.hear()[0] is Type.SEND_RECEIPT
+    wire.say(Type.SEEK, consumer_id=seeking, request_id=4, message_publish_time=0)
+    assert heard(wire, 3) == [("active", 2, True), ("closed", 1, None), ("success", 4, None)]
+    wire.say(Type.FLOW, consumer_id=2, messagePermits=1)
+    kind, message = wire.hear()
+    assert (kind, wire.payload()) == (Type.MESSAGE, b"sent")
+    wire.say(Type.ACK, consumer_id=2, ack_type=0, message_id=[message.message_id], request_id=5)
+    assert wire.hear()[0] is Type.ACK_RESPONSE
+
+    def done() -> bool:
+        return bool(wire.ask(Type.CONSUMER_STATS, consumer_id=2, request_id=6).msgBacklog == 0)
+
+    until(done, "the acknowledgement to count")
 
 
 def test_an_exclusive_consumer_is_not_told(wire: Wire, unique: Unique) -> None:
