@@ -7,9 +7,11 @@ module:name.
 from __future__ import annotations
 
 import ast
+import pkgutil
 import re
+import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -44,6 +46,9 @@ MOST_MODULES = 20
 PURE_FOLDERS = ("mapping", "schema_compat", "transactions.coordinator", "subscriptions.partition")
 PURE = re.compile(r"\bNo I/O\b|\bPure\b")
 """A module outside of these folders is pure when its docstring says so."""
+SUBSCRIPTED = re.compile(r"(collections\.abc|typing)\.\w+|collections\.(Counter|deque)")
+"""Of the standard library, what Python 3.10 can subscript where a program runs. mypy does not tell: its stubs have
+generic classes that became so in a later version, `logging.StreamHandler` for one."""
 NO_IO = ("socket", "threading", "subprocess", "asyncio", "time", "confluent_kafka", "pyspark")
 
 
@@ -78,6 +83,8 @@ class Read:
     imports: tuple[Import, ...]
     asks_for_headers: tuple[int, ...]
     """Lines with a call of somebody's `headers` without arguments."""
+    subscripted: tuple[str, ...]
+    """Classes of the standard library that are, elsewhere than in annotations, which nobody evaluates."""
     names_of_state: tuple[str, ...]
     """Where Kafka's name of a state topic is made: imports of what does it, and texts but for docstrings."""
 
@@ -92,8 +99,26 @@ def _read(module: str) -> Read:
         ast.get_docstring(tree) or "",
         tuple(each for node in nodes for each in _imported(module, node) if each.of != module),
         tuple(node.lineno for node in calls if getattr(node.func, "attr", "") == "headers"),
+        tuple(_subscripted(nodes)),
         tuple(ast.unparse(node) for node in nodes if node not in docstrings and _names_state(node)),
     )
+
+
+def _subscripted(nodes: Sequence[ast.AST]) -> Iterator[str]:
+    hints = [getattr(node, name, None) for node in nodes for name in ("annotation", "returns")]
+    unread = {node for hint in hints if hint is not None for node in ast.walk(hint)}
+    known: dict[str, str] = {}
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            of = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            known |= {alias.asname or alias.name: of + alias.name for alias in node.names}
+    for node in nodes:
+        if isinstance(node, ast.Subscript) and node not in unread:
+            name, dot, inner = ast.unparse(node.value).partition(".")
+            whole = known.get(name, "") + dot + inner
+            named = re.fullmatch(r"[\w.]+", whole) and whole.split(".")[0] in sys.stdlib_module_names
+            if named and isinstance(pkgutil.resolve_name(whole), type):
+                yield whole
 
 
 def _imported(module: str, node: ast.AST) -> Iterator[Import]:
@@ -289,3 +314,14 @@ def test_only_an_instance_makes_kafka_s_names_of_state() -> None:
         if _inner(module)[:1] not in (["mapping"], ["schema_compat"])
         for name in _read(module).names_of_state
     )
+
+
+def test_what_is_subscripted_where_a_program_runs_is_generic_in_python_3_10() -> None:
+    _none(
+        f"{module}: {name}" for module in _files() for name in _read(module).subscripted if not SUBSCRIPTED.match(name)
+    )
+
+
+def test_a_class_that_is_subscripted_is_found_unless_in_an_annotation() -> None:
+    text = "import logging as log\ndef f(a: log.StreamHandler[str]) -> None: ...\nclass A(log.StreamHandler[str]): ..."
+    assert list(_subscripted(list(ast.walk(ast.parse(text))))) == ["logging.StreamHandler"]

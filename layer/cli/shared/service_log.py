@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timezone
 from enum import Enum
-from typing import Annotated, Final, TextIO
+from typing import Annotated, Final
 
 import typer
 
@@ -67,7 +67,7 @@ _AWAY: Final = (
 """What is raised while no broker answers."""
 
 
-class ServiceLog(logging.StreamHandler[TextIO]):
+class ServiceLog(logging.Handler):
     """A service's log, on standard error. While no broker answers, whatever wants to ask one says so again and again:
     the first line of each kind is shown, and then one a minute that counts the others. After a minute without any the
     first ones are shown again. With the level DEBUG all are.
@@ -78,8 +78,9 @@ class ServiceLog(logging.StreamHandler[TextIO]):
     def __init__(
         self, form: LogFormat, *, every_s: float = 60.0, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        super().__init__(sys.stderr)
-        self.setFormatter(_Json() if form is LogFormat.JSON else _Text("%(asctime)s %(levelname)s %(message)s"))
+        super().__init__()
+        self._stream = logging.StreamHandler(sys.stderr)
+        self._stream.setFormatter(_Json() if form is LogFormat.JSON else _Text("%(asctime)s %(levelname)s %(message)s"))
         self._every_s = every_s
         self._monotonic = monotonic
         self._shown: set[tuple[str, str]] = set()
@@ -90,9 +91,9 @@ class ServiceLog(logging.StreamHandler[TextIO]):
     def emit(self, record: logging.LogRecord) -> None:
         now_s = self._monotonic()
         if self._held and now_s - self._held_since_s >= self._every_s:
-            super().emit(self._counted(now_s))
+            self._stream.emit(self._counted(now_s))
         if _LOG.isEnabledFor(logging.DEBUG) or not _tells_of_absence(record):
-            super().emit(record)
+            self._stream.emit(record)
             return
         if now_s - self._last_s >= self._every_s:
             self._shown.clear()
@@ -100,7 +101,7 @@ class ServiceLog(logging.StreamHandler[TextIO]):
         kind = record.name, str(record.msg)
         if kind not in self._shown:
             self._shown.add(kind)
-            super().emit(record)
+            self._stream.emit(record)
             return
         if not self._held:
             self._held_since_s = now_s
