@@ -48,9 +48,9 @@ def nothing_comes(consumer: pulsar.Consumer) -> bool:
     return receive_rest(consumer, SILENCE_MS) == []
 
 
-def receive_rest(consumer: pulsar.Consumer, silence_ms: int = PAUSE_MS) -> list[pulsar.Message]:
-    """What comes until nothing came for `silence_ms`."""
-    found: list[pulsar.Message] = []
+def receive_rest(consumer: pulsar.Consumer, silence_ms: int = PAUSE_MS, *, least: int = 0) -> list[pulsar.Message]:
+    """What comes until nothing came for `silence_ms`; the first `least` are waited for, however busy the machine is."""
+    found = receive(consumer, least)
     while True:
         try:
             found.append(consumer.receive(silence_ms))

@@ -61,7 +61,7 @@ def test_what_lies_below_a_beginning_is_acknowledged_by_nobody(
         latest.close()
         rounds(from_west, from_east)
     again = subscribe(west, topic, pulsar.InitialPosition.Latest)
-    assert sorted(int(message.data()) for message in receive_rest(again)) == list(range(3, 20))
+    assert sorted(int(message.data()) for message in receive_rest(again, least=17)) == list(range(3, 20))
 
 
 def test_a_subscription_that_is_there_for_others_begins_where_they_do(
@@ -81,7 +81,7 @@ def test_a_subscription_that_is_there_for_others_begins_where_they_do(
             until(lambda: west.has_copied(topic, to=east), "everything to be copied")
         rounds(from_west, from_east)
         consumer = subscribe(east, topic, pulsar.InitialPosition.Earliest)
-        assert [message.data() for message in receive_rest(consumer)] == [b"20"]
+        assert [message.data() for message in receive_rest(consumer, least=1)] == [b"20"]
 
 
 def test_a_deleted_subscription_does_not_come_back(west: Cluster, east: Cluster, namespace: str, topic: str) -> None:

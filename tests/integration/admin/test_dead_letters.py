@@ -203,7 +203,7 @@ def test_a_reset_to_a_message_of_a_batch(client: pulsar.Client, admin: AdminClie
     admin.create_subscription(topic, "s", from_earliest=True)
     admin.reset_cursor(topic, "s", message_id=admin.peek_messages(topic)[3].message_id)
     consumer = client.subscribe(topic, "s")
-    assert payloads(receive_rest(consumer)) == ["3", "4"]
+    assert payloads(receive_rest(consumer, least=2)) == ["3", "4"]
 
 
 def test_what_is_encrypted_stays_so(
@@ -234,6 +234,6 @@ def test_what_is_encrypted_stays_so(
     again = client.subscribe(topic, "again", crypto_key_reader=keys)
     assert [each.message.encrypted for each in admin.dead_letters(letters)] == [True, True]
     assert admin.redrive_dead_letters(letters).letters == 1  # the batch's properties are encrypted: it names no origin
-    assert payloads(receive_rest(again)) == ["secret"]
+    assert payloads(receive_rest(again, least=1)) == ["secret"]
     assert admin.redrive_dead_letters(letters, to=topic).letters == 1
-    assert payloads(receive_rest(again)) == ["0", "1", "2"]
+    assert payloads(receive_rest(again, least=3)) == ["0", "1", "2"]

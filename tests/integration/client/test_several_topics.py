@@ -95,7 +95,7 @@ def test_seek_moves_all_or_the_one_that_is_named(client: pulsar.Client, three: l
     assert nothing_comes(consumer)
     [second] = [m for m in messages if m.topic_name() == P + three[0] and m.data() == b"1"]
     consumer.seek(second.message_id())
-    assert contents(receive_rest(consumer, 2000)) == [("a", "2"), ("a", "3")]
+    assert contents(receive_rest(consumer, 2000, least=2)) == [("a", "2"), ("a", "3")]
 
 
 def test_negative_acks_go_to_their_topic(client: pulsar.Client, three: list[str]) -> None:
