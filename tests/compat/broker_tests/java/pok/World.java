@@ -1,5 +1,6 @@
 package pok;
 
+import java.lang.reflect.Field;
 import java.net.URI;
 import java.util.HashMap;
 import java.util.List;
@@ -15,6 +16,13 @@ import org.apache.pulsar.client.admin.Namespaces;
 import org.apache.pulsar.client.admin.PulsarAdmin;
 import org.apache.pulsar.client.admin.PulsarAdminException;
 import org.apache.pulsar.client.admin.Tenants;
+import org.apache.pulsar.client.api.PulsarClient;
+import org.apache.pulsar.client.impl.ClientCnx;
+import org.apache.pulsar.client.impl.ConnectionPool;
+import org.apache.pulsar.client.impl.PulsarChannelInitializer;
+import org.apache.pulsar.client.impl.PulsarClientImpl;
+import org.apache.pulsar.client.impl.metrics.InstrumentProvider;
+import org.apache.pulsar.common.api.proto.CommandConnected;
 import org.apache.pulsar.common.policies.data.TenantInfo;
 import org.mockito.Mockito;
 
@@ -93,6 +101,28 @@ public final class World {
         } catch (PulsarAdminException failure) {
             throw new IllegalStateException(failure);
         }
+    }
+
+    /** A client that hears of the largest message of {@code conf}, as from a broker: tests make chunks by it. */
+    public static PulsarClient limited(PulsarClient built, Supplier<ServiceConfiguration> conf) {
+        PulsarClientImpl client = (PulsarClientImpl) built;
+        Supplier<ClientCnx> connections = () -> new ClientCnx(
+                InstrumentProvider.NOOP, client.getConfiguration(), client.eventLoopGroup()) {
+            @Override
+            protected void handleConnected(CommandConnected said) {
+                super.handleConnected(said.setMaxMessageSize(conf.get().getMaxMessageSize()));
+            }
+        };
+        try {
+            Field initializer = ConnectionPool.class.getDeclaredField("channelInitializerHandler");
+            Field supplier = PulsarChannelInitializer.class.getDeclaredField("clientCnxSupplier");
+            initializer.setAccessible(true);
+            supplier.setAccessible(true);
+            supplier.set(initializer.get(client.getCnxPool()), connections);
+        } catch (ReflectiveOperationException failure) {
+            throw new IllegalStateException(failure);
+        }
+        return built;
     }
 
     /** A broker that knows its addresses, its configuration and that no topic is the system's, and else nothing. */

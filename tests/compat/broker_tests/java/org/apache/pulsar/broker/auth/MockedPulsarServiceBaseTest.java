@@ -105,6 +105,7 @@ public abstract class MockedPulsarServiceBaseTest extends TestRetrySupport {
         customizeNewPulsarAdminBuilder(builder);
         admin = World.spied(builder.build());
         pulsar = World.broker(conf, admin);
+        pulsarTestContext = new PulsarTestContext();
         World.empty(admin);
     }
 
@@ -147,7 +148,7 @@ public abstract class MockedPulsarServiceBaseTest extends TestRetrySupport {
     }
 
     protected PulsarClient createNewPulsarClient(ClientBuilder builder) throws PulsarClientException {
-        return builder.build();
+        return World.limited(builder.build(), () -> conf);
     }
 
     protected PulsarClient replacePulsarClient(ClientBuilder builder) throws PulsarClientException {
