@@ -39,8 +39,8 @@ _FLAKY: Final = 2
 """Failed tests of a run that are given a second look; more than that is no accident."""
 _TESTS_FAILED: Final = 1
 """pytest's exit code when it ran to its end and something failed."""
-_BROKERS: Final = "4"
-"""Processes with a broker of their own: with three, two cores stand idle for a quarter of the time."""
+_BROKERS: Final = "5"
+"""Processes with a broker of their own: with four, two cores stand idle at times."""
 _BESIDE: Final = ("nice", "-n", "10")
 """How pure tests run beside those on a broker: these have deadlines that clocks keep."""
 _BESIDE_TIMEOUT: Final = "timeout=900"
