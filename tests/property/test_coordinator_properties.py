@@ -115,6 +115,8 @@ class CoordinatorBesideDictionaries(RuleBasedStateMachine):
             assert self.status[txn] != "open", "an open transaction was forgotten"
 
     def over(self, txn: TxnId) -> type[errors.Refused]:
+        for _ in range(TURNS):  # behind a crash these forget what is due, before anything is decided
+            self.coordinator.turn(NEVER)
         forgotten = CoordinatorLog(self.log, 0, self.clock, topic=TOPIC).read(NEVER).transaction(txn) is None
         return errors.TransactionNotFound if forgotten else errors.InvalidTxnStatus
 
