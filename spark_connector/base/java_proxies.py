@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from py4j.java_gateway import JavaClass, JavaPackage
 from pyspark import java_gateway
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.classic.column import Column as ClassicColumn
 
 CONNECTOR: Final = "org.apache.spark.sql.connector"
 _callbacks: Final[Any] = java_gateway.ensure_callback_server_started
@@ -55,6 +56,14 @@ class DriverJvm:
     def options(self, given: Mapping[str, str]) -> Any:
         """In one call to the JVM: a map of py4j's takes one for each of its members."""
         return self.sql.util.CaseInsensitiveStringMap(self._texts.readValue(json.dumps(dict(given)), self._map))
+
+    def literal(self, value: bytes, kind: str) -> Column:
+        """An array as `unsafe_values` makes it, and its type."""
+        expressions: Any = self.sql.catalyst.expressions
+        array = expressions.UnsafeArrayData()
+        array.pointTo(value, self.jvm.org.apache.spark.unsafe.Platform.BYTE_ARRAY_OFFSET, len(value))
+        literal = expressions.Literal(array, self.sql.types.DataType.fromDDL(kind))
+        return ClassicColumn(self.sql.classic.ExpressionUtils.column(literal))
 
     def frame(self, plan: Any) -> DataFrame:
         return DataFrame(self.sql.classic.Dataset.ofRows(self.session, plan), self._spark)

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from pulsar_on_kafka.spark.planning.excluded_offsets import BLOCK, ExcludedOffsets, block_rows
+from pulsar_on_kafka.spark.reading import record_filters
 from pulsar_on_kafka.spark.reading.record_filters import without_excluded
 from tests.seeds import first_of
 
@@ -41,7 +42,9 @@ def test_millions_of_acknowledged_offsets(spark: SparkSession, ledgers: int) -> 
     assert total == all_of_them * (all_of_them - 1) // 2 - acknowledged
 
 
-def test_every_bit_stands_for_its_offset(spark: SparkSession) -> None:
+@pytest.mark.parametrize("most", [record_filters._MOST_IN_PLAN, 0], ids=["literal", "join"])
+def test_every_bit_stands_for_its_offset(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr(record_filters, "_MOST_IN_PLAN", most)
     chance = random.Random(2)
     edges = {0, 63, 64, 65, BLOCK - 1, BLOCK, BLOCK + 63, 2 * BLOCK - 64, 2 * BLOCK + 1}
     excluded = {p: edges | {chance.randrange(3 * BLOCK) for _ in range(1000)} for p in (0, 2)}
@@ -50,6 +53,7 @@ def test_every_bit_stands_for_its_offset(spark: SparkSession) -> None:
         made[partition] = ExcludedOffsets()
         made[partition].add_all(BitMap64(offsets))
     kept = without_excluded(spark, records(spark, 3, 3 * BLOCK), block_rows(made))
+    assert ("Join" in kept._jdf.queryExecution().optimizedPlan().toString()) == (most == 0)
     found = kept.groupBy("partition").agg(F.count("*"), F.sum("offset")).collect()
     every = sum(range(3 * BLOCK))
     assert {row[0]: (row[1], row[2]) for row in found} == {
