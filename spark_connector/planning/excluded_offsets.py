@@ -1,4 +1,4 @@
-"""Excluded offsets of a partition become blocks of bits, which Spark tests by a broadcast join. Pure.
+"""Excluded offsets of a partition become blocks of bits, which Spark tests (`record_filters`). Pure.
 
 A block is 65,536 offsets: 1,024 words of 64 bits, of which only those from the first to the last that is not 0 are
 kept. It is the unit of roaring bitmaps, too: a container of their portable format (RoaringFormatSpec) holds the offsets
