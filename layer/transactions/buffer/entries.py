@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from functools import reduce
 from typing import NamedTuple, TypeVar
 
 from pyroaring import BitMap64
@@ -167,17 +166,17 @@ class BufferEntries:
 
     def snapshot(self, where: DataPartition) -> BufferSnapshot:
         """All of it at once, for readers without headers."""
-        excluded = BitMap64()
+        excluded: list[BitMap64] = []
         unsealed: dict[TxnId, int] = {}
         for txn, known in self._in(where):
             entry = _together(known, where)
             if entry is not None:
-                excluded |= entry.offsets
+                excluded.append(entry.offsets)
                 if not entry.sealed:
                     unsealed[txn] = entry.lower_bound
-            for void in _void(known, where).values():
-                excluded |= void.offsets
-        return BufferSnapshot(where, self.open_bounds(where), excluded, unsealed)
+            if entry is None or len(known) > 1:
+                excluded += [void.offsets for void in _void(known, where).values()]
+        return BufferSnapshot(where, self.open_bounds(where), _union(excluded), unsealed)
 
     def keys_of(self, where: DataPartition, txn: TxnId, kind: BufferKind) -> list[TransactionBufferKey]:
         """All that is there of one kind, whoever wrote it, of whatever life."""
@@ -232,6 +231,10 @@ def _bound(entry: OpenEntry | AbortedEntry, where: DataPartition) -> int:
 
 def _together(known: _Known, where: DataPartition) -> AbortedEntry | None:
     """Sealed when one session wrote all the parts of a sealed entry of this life."""
+    if len(known) == 1:  # as nearly all are, of thousands
+        (only,) = known.values()
+        if isinstance(only, AbortedEntry) and only.incarnation == where.incarnation and only.parts == 1:
+            return only
     found = {key: entry for key, entry in _of_kind(known, AbortedEntry).items() if _tells_of(entry, where)}
     if not found:
         return None
@@ -252,4 +255,4 @@ def _together(known: _Known, where: DataPartition) -> AbortedEntry | None:
 
 
 def _union(bitmaps: list[BitMap64]) -> BitMap64:
-    return reduce(BitMap64.union, bitmaps, BitMap64())
+    return BitMap64.union(*bitmaps) if bitmaps else BitMap64()
