@@ -22,6 +22,7 @@ from pulsar_on_kafka.mapping.records.message_record import key_text
 from pulsar_on_kafka.spark import DataLoss, InvalidReadOption, NotReadable, acknowledge, read_pulsar, stream_pulsar
 from pulsar_on_kafka.spark.planning import read_bounds as bounds
 from pulsar_on_kafka.spark.planning import visibility
+from pulsar_on_kafka.spark.reading import record_filters
 from tests.integration.client.test_void_records import a_paused_producer_writes
 from tests.spark.streams import receive_all
 from tests.steps import Unique, receive, receive_rest
@@ -217,9 +218,17 @@ def plan_of(frame: DataFrame) -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
-def test_the_plan_is_compiled_and_has_one_broadcast_join(
-    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique
+@pytest.mark.parametrize(("most", "joins"), [(record_filters._MOST_IN_PLAN, 0), (0, 1)], ids=["literal", "join"])
+def test_the_plan_is_compiled_and_joins_many_excluded_offsets_alone(
+    spark: SparkSession,
+    client: pulsar.Client,
+    service_url: str,
+    unique: Unique,
+    monkeypatch: pytest.MonkeyPatch,
+    most: int,
+    joins: int,
 ) -> None:
+    monkeypatch.setattr(record_filters, "_MOST_IN_PLAN", most)
     topic = unique()
     consumer = client.subscribe(topic, "s", consumer_type=pulsar.ConsumerType.Shared)
     producer = client.create_producer(topic)
@@ -233,7 +242,7 @@ def test_the_plan_is_compiled_and_has_one_broadcast_join(
     plan = plan_of(frame).partition("== Initial Plan ==")[0]
     assert "Python" not in plan
     assert "Arrow" not in plan
-    assert plan.count("BroadcastHashJoin") == 1
+    assert plan.count("BroadcastHashJoin") == joins
     assert "NestedLoop" not in plan
     assert "SortMergeJoin" not in plan
     stages = [line for line in plan.splitlines() if "Join" in line or " Filter " in line]
