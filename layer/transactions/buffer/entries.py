@@ -56,6 +56,7 @@ class TxnEntryStatus(Enum):
 
 
 _Known = dict[TransactionBufferKey, BufferEntry]  # All entries of one transaction in one partition.
+_Transactions = list[tuple[TxnId, _Known]]
 
 
 class BufferEntries:
@@ -153,21 +154,21 @@ class BufferEntries:
 
     def open_bounds(self, where: DataPartition) -> dict[TxnId, int]:
         """The open transactions, and below which offset none of their records lies."""
-        announced = self.announced_bounds(where)
+        return self._open(where, self._in(where))
+
+    def _open(self, where: DataPartition, transactions: _Transactions) -> dict[TxnId, int]:
+        announced = _announced(where, transactions)
         return {txn: bound for txn, bound in announced.items() if self.status(where, txn) is TxnEntryStatus.OPEN}
 
     def announced_bounds(self, where: DataPartition) -> dict[TxnId, int]:
         """`open_bounds` of all transactions with an OPEN, void ones too."""
-        return {
-            txn: min(_bound(entry, where) for entry in opened.values())
-            for txn, known in self._in(where)
-            if (opened := _of_kind(known, OpenEntry))
-        }
+        return _announced(where, self._in(where))
 
     def snapshot(self, where: DataPartition) -> BufferSnapshot:
         """All of it at once, for readers without headers."""
         excluded: list[BitMap64] = []
         unsealed: dict[TxnId, int] = {}
+        others: _Transactions = []
         for txn, known in self._in(where):
             entry = _together(known, where)
             if entry is not None:
@@ -175,8 +176,9 @@ class BufferEntries:
                 if not entry.sealed:
                     unsealed[txn] = entry.lower_bound
             if entry is None or len(known) > 1:
-                excluded += [void.offsets for void in _void(known, where).values()]
-        return BufferSnapshot(where, self.open_bounds(where), _union(excluded), unsealed)
+                others.append((txn, known))
+        excluded += [void.offsets for _, known in others for void in _void(known, where).values()]
+        return BufferSnapshot(where, self._open(where, others), _union(excluded), unsealed)
 
     def keys_of(self, where: DataPartition, txn: TxnId, kind: BufferKind) -> list[TransactionBufferKey]:
         """All that is there of one kind, whoever wrote it, of whatever life."""
@@ -205,7 +207,7 @@ class BufferEntries:
         yield from _of_kind(known, AbortedEntry).items()
         yield from _of_kind(known, VoidEntry).items()
 
-    def _in(self, where: DataPartition) -> list[tuple[TxnId, _Known]]:
+    def _in(self, where: DataPartition) -> _Transactions:
         return list(self._partitions.get((where.topic, where.partition), {}).items())
 
     def _known(self, where: DataPartition, txn: TxnId) -> _Known:
@@ -214,6 +216,14 @@ class BufferEntries:
 
 def _of_kind(known: _Known, kind: type[_E]) -> dict[TransactionBufferKey, _E]:
     return {key: entry for key, entry in known.items() if isinstance(entry, kind)}
+
+
+def _announced(where: DataPartition, transactions: _Transactions) -> dict[TxnId, int]:
+    return {
+        txn: min(_bound(entry, where) for entry in opened.values())
+        for txn, known in transactions
+        if (opened := _of_kind(known, OpenEntry))
+    }
 
 
 def _void(known: _Known, where: DataPartition) -> dict[TransactionBufferKey, VoidEntry]:
