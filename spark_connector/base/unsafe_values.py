@@ -27,13 +27,13 @@ def longs(values: Sequence[int], zeros: int = 0) -> bytes:
 
 def ints(values: Sequence[int]) -> bytes:
     """An array of int."""
-    return _padded(_head(len(values)) + pack(f"<{len(values)}i", *values))
+    return _head(len(values)) + pack(f"<{len(values)}i", *values) + bytes(len(values) % 2 * 4)
 
 
 def arrays(values: Sequence[bytes | None]) -> bytes:
     """An array of arrays or rows."""
     nulls = sum(1 << number for number, value in enumerate(values) if value is None)
-    return _outside(pack("<q", len(values)) + nulls.to_bytes(_bitmap(len(values)), "little"), values)
+    return _outside(_head(len(values), nulls), values)
 
 
 def row(values: Sequence[bytes]) -> bytes:
@@ -51,13 +51,9 @@ def _outside(head: bytes, values: Sequence[bytes | None]) -> bytes:
     return b"".join([head, pack(f"<{len(slots)}q", *slots), *parts])
 
 
-def _head(count: int) -> bytes:
-    return pack("<q", count) + bytes(_bitmap(count))
+def _head(count: int, nulls: int = 0) -> bytes:
+    return pack("<q", count) + nulls.to_bytes(_bitmap(count), "little")
 
 
 def _bitmap(count: int) -> int:
     return (count + 63) // 64 * _WORD
-
-
-def _padded(data: bytes) -> bytes:
-    return data + bytes(-len(data) % _WORD)
