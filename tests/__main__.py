@@ -1,11 +1,11 @@
 """`python -m tests [chaos] [--second-look] [arguments of pytest]`: what `make test` and `make chaos` run, in phases,
 each to its end.
 
-Tests on a broker share four processes, a file always in one of them (all on Spark in the same one, and all on two
+Tests on a broker share five processes, a file always in one of them (all on Spark in the same one, and all on two
 clusters), each process with a broker of its own: much of their time is waiting. Pure tests take what the cores have
 left meanwhile, and say what they have to say when they are over. Those marked `long` and `kills` are left to
-`make chaos`: long ones in the same way, then those that kill and stop processes, or whole brokers, in four processes
-as well: each of them starts many, so they have the machine to themselves. Tests of hypothesis draw a quarter of their
+`make chaos`: long ones in the same way, then those that kill and stop processes, or whole brokers, in three processes:
+each of them starts many, so they have the machine to themselves. Tests of hypothesis draw a quarter of their
 examples in `make test` (the profile `short`), and all of them in `make chaos`.
 
 With `--second-look` (CI) at most two tests that failed run once more, alone. What passes then is told as FLAKY, with
@@ -41,6 +41,9 @@ _TESTS_FAILED: Final = 1
 """pytest's exit code when it ran to its end and something failed."""
 _BROKERS: Final = "5"
 """Processes with a broker of their own: with four, two cores stand idle at times."""
+_KILLING: Final = "3"
+"""Processes of tests that kill and stop, which start a dozen more at a time: with five, on two cores, 50 wanted to run
+at once, and what a test waits for came after its deadline."""
 _BESIDE: Final = ("nice", "-n", "10")
 """How pure tests run beside those on a broker: these have deadlines that clocks keep."""
 _BESIDE_TIMEOUT: Final = "timeout=900"
@@ -138,7 +141,6 @@ _PURE_ALONE: Final = ("tests/unit", "tests/property", "tests/simulation")
 PURE_FOLDERS: Final = (*_PURE_ALONE, *_ON_A_BROKER)
 _FILES: Final = ("--dist", "loadfile")
 """A file in one process: what its tests share is made once."""
-_WITH_BROKERS: Final = ("-n", _BROKERS, *_FILES)
 
 
 _MANY: Final = ("-n", "auto", "--maxprocesses", "8", *_FILES)
@@ -162,7 +164,7 @@ def _not_killing(
         Phase(
             f"{which}tests on a broker and on Spark",
             f"{select} and (kafka or spark) and not kills",
-            _WITH_BROKERS,
+            ("-n", _BROKERS, *_FILES),
             _ON_A_BROKER,
             select_there=f"{select} and not kills",
         ),
@@ -172,7 +174,7 @@ def _not_killing(
 PHASES: Final = _not_killing("", "not long", "not long", _FEW, ("--hypothesis-profile", SHORT))
 CHAOS_PHASES: Final = (
     *_not_killing("long ", "long", "(long or hypothesis)", _MANY),
-    Phase("tests that kill and stop", "kafka and kills", _WITH_BROKERS, (*_ON_A_BROKER, "tests/chaos")),
+    Phase("tests that kill and stop", "kafka and kills", ("-n", _KILLING, *_FILES), (*_ON_A_BROKER, "tests/chaos")),
 )
 
 
