@@ -22,7 +22,7 @@ from pulsar_on_kafka.spark.base.sql_text import text as literal
 
 _YEAR_9999_MS: Final = 253_402_300_799_999
 
-NO_PROPERTIES = "map_from_arrays(cast(array() as array<string>), cast(array() as array<string>))"
+NO_PROPERTIES: Final = "cast(map() as map<string, string>)"
 
 
 def has(name: str) -> str:
@@ -65,12 +65,12 @@ def publish_time(replicated: str, timestamp: str) -> str:
 
 def event_time(millis: str) -> str:
     """Null where the sender said none, or 0."""
-    return f"nullif({time(millis)}, timestamp_millis(0L))"
+    return time(millis, first=1)
 
 
-def time(millis: str) -> str:
-    """Null also for a time that no Spark session can show: after the year 9999."""
-    return f"timestamp_millis(if({millis} between 0 and {_YEAR_9999_MS}L, {millis}, null))"
+def time(millis: str, first: int = 0) -> str:
+    """Null also for a time below `first`, and one that no Spark session can show: after the year 9999."""
+    return f"timestamp_millis(if({millis} between {first} and {_YEAR_9999_MS}L, {millis}, null))"
 
 
 def producer_name() -> str:
@@ -92,25 +92,29 @@ def schema_version() -> str:
 
 
 def properties() -> str:
-    """A map; empty where there are none. A value that is no UTF-8 is read as Latin-1."""
-    headers = "coalesce(headers, array())"
-    theirs = f"filter({headers}, one -> not ({_is_system('one.key')}))"
+    """A map; empty where there are none. A value that is no UTF-8 is read as Latin-1.
+
+    Spark looks at each part of it a dozen times while it plans a read, whether anybody wants properties or not: nothing
+    is said twice that a lambda can name.
+    """
     pair = f"struct({_property_name('one.key')} as key, {_property_text('one.value')} as value)"
-    named = f"transform({theirs}, one -> {pair})"
-    is_last = f"not array_contains(slice({named}.key, i + 2, size({named})), one.key)"
+    named = f"transform(filter(headers, one -> {_is_theirs('one.key')}), one -> {pair})"
+    is_last = "not array_contains(slice(found.key, i + 2, size(found)), one.key)"
+    last = f"transform(array({named}), found -> filter(found, (one, i) -> {is_last}))[0]"
     # Most records have nothing but what the SDK always says, which is told without a lambda.
-    usual = " + ".join(f"int({has(name)})" for name in (PRODUCER, SCHEMA_VERSION, EVENT_TIME))
-    return f"if(size({headers}) = {usual}, {NO_PROPERTIES}, map_from_entries(filter({named}, (one, i) -> {is_last})))"
+    usual = " + ".join(
+        f"int(array_contains(headers.key, {literal(name)}))" for name in (PRODUCER, SCHEMA_VERSION, EVENT_TIME)
+    )
+    return f"if(coalesce(size(headers) = {usual}, true), {NO_PROPERTIES}, map_from_entries({last}))"
 
 
-def _is_system(name: str) -> str:
-    return f"startswith({name}, {literal(PREFIX)}) and not startswith({name}, {literal(PROPERTY_ESCAPE)})"
+def _is_theirs(name: str) -> str:
+    return f"(not startswith({name}, {literal(PREFIX)}) or startswith({name}, {literal(PROPERTY_ESCAPE)}))"
 
 
 def _property_name(name: str) -> str:
-    return f"if(startswith({name}, {literal(PROPERTY_ESCAPE)}), substring({name}, {len(PROPERTY_ESCAPE) + 1}), {name})"
+    return f"substring({name}, if(startswith({name}, {literal(PROPERTY_ESCAPE)}), {len(PROPERTY_ESCAPE) + 1}, 1))"
 
 
 def _property_text(value: str) -> str:
-    said = f"cast({value} as string)"
-    return f"coalesce(if(is_valid_utf8({said}), {said}, decode({value}, 'ISO-8859-1')), '')"
+    return f"coalesce(try_validate_utf8(cast({value} as string)), decode({value}, 'ISO-8859-1'), '')"
