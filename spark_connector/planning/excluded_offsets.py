@@ -16,7 +16,7 @@ all little endian.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from struct import iter_unpack, pack, unpack, unpack_from
 from typing import Final
@@ -182,21 +182,21 @@ def _containers(data: bytes, at: int) -> Iterator[tuple[int, int, int]]:
             bits = int.from_bytes(data[at : at + _BITMAP_BYTES], "little")
             at += _BITMAP_BYTES
         else:
-            bits = _of_members(data[at : at + 2 * (most + 1)])
+            bits = _of_members(unpack_from(f"<{most + 1}H", data, at))
             at += 2 * (most + 1)
         yield block, bits, at
 
 
 def _of_runs(data: bytes) -> int:
-    bits = 0
-    for start, more in iter_unpack("<HH", data):
-        bits |= (1 << more + 1) - 1 << start
-    return bits
+    """The bits from s to e are 2 ** (e + 1) - 2 ** s, and no run touches the next one."""
+    runs = list(iter_unpack("<HH", data))
+    return _of_members([start + more + 1 for start, more in runs]) - _of_members([start for start, _ in runs])
 
 
-def _of_members(data: bytes) -> int:
-    found = bytearray(_BITMAP_BYTES)
-    for (member,) in iter_unpack("<H", data):
+def _of_members(members: Sequence[int]) -> int:
+    """From 0 to `BLOCK`, the end of its last run."""
+    found = bytearray(_BITMAP_BYTES + 1)
+    for member in members:
         found[member >> 3] |= 1 << (member & 7)
     return int.from_bytes(found, "little")
 

@@ -64,15 +64,17 @@ class BufferEntries:
 
     Memory: what is not tombstoned: an entry of some 500 bytes for each open transaction and partition, as much and a
     compressed bitmap for each aborted one until `BufferCleaning` lets it go, an hour after the last of its records left
-    the log; some numbers for each coordinator.
+    the log; some numbers for each coordinator; what `snapshot` gave of each partition since the last record.
     """
 
     def __init__(self) -> None:
         self._partitions: dict[tuple[str, int], dict[TxnId, _Known]] = {}
         self._low_water: dict[int, dict[str, _Mark]] = {}
+        self._snapshots: dict[DataPartition, BufferSnapshot] = {}
 
     def apply(self, record: LogRecord) -> None:
         """Raises CorruptRecord; then nothing has changed. Keys of other kinds are passed over."""
+        self._snapshots.clear()
         match decode_key(record.key):
             case TransactionBufferKey() as key:
                 if record.value is None:
@@ -165,7 +167,12 @@ class BufferEntries:
         return _announced(where, self._in(where))
 
     def snapshot(self, where: DataPartition) -> BufferSnapshot:
-        """All of it at once, for readers without headers."""
+        """All of it at once, for readers without headers. The same until the next record: it is not to be changed."""
+        if where not in self._snapshots:
+            self._snapshots[where] = self._snapshot(where)
+        return self._snapshots[where]
+
+    def _snapshot(self, where: DataPartition) -> BufferSnapshot:
         excluded: list[BitMap64] = []
         unsealed: dict[TxnId, int] = {}
         others: _Transactions = []
