@@ -45,7 +45,7 @@ SPARK: Final = (
         _spark_cell("plain-headers", "read_plain", kind="transactions", headers=True),
         _spark_cell("committed", "read", kind="transactions"),
         _spark_cell("committed-headers", "read", kind="transactions", headers=True),
-        rounds=_WARM,
+        rounds=_WARM_DRIVER,
     ),
     _spark(
         "batches",
@@ -64,6 +64,7 @@ SPARK: Final = (
         _spark_cell("plain-tuned", "stream_plain", batches=4, tuned=True),
         _spark_cell("fresh", "stream", batches=4, acknowledge=False),
         _spark_cell("acknowledging", "stream", batches=4, acknowledge=True),
+        rounds=_WARM,
     ),
     _spark(
         "pruned",
