@@ -382,7 +382,14 @@ def test_a_name_that_was_made_up_is_known_again(gateway: Gateway, admin: AdminCl
             assert wire.hear()[1].message_id.ledgerId < 2**63
     with Wire(gateway) as wire:
         wire.connect()
-        again = wire.ask(Type.PRODUCER, request_id=1, producer_name=name, epoch=1, **asked)
+
+        def opened() -> Any:
+            wire.say(Type.PRODUCER, request_id=1, producer_name=name, epoch=1, **asked)
+            kind, answer = wire.hear()
+            assert kind is Type.PRODUCER_SUCCESS or answer.error == ServerError.PRODUCER_BUSY, answer
+            return answer if kind is Type.PRODUCER_SUCCESS else None
+
+        again = until(opened, "the gateway to see that the first connection is gone")
         assert (again.producer_name, again.last_sequence_id) == (name, 5)
         wire.send(1, 5, b"x")
         assert wire.hear()[1].message_id.ledgerId == 2**64 - 1  # it is there already

@@ -13,7 +13,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.appends import NewRecord, append_all
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from tests.waiting import until
+from tests.waiting import patience, until
 
 
 @pytest.fixture
@@ -139,5 +139,5 @@ def test_of_those_who_wait_for_their_appends_one_serves_all_and_another_follows(
         thread.join(30)
     assert [thread.is_alive() for thread in threads] == [False] * 12
     assert sorted("was not answered in time" in str(failure) for failure in told) == [False] * 9 + [True] * 3
-    kafka.close(Deadline.after(1))
+    kafka.close(patience())
     assert kafka.outstanding() == 0
