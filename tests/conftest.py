@@ -6,7 +6,6 @@ Tests on two clusters have theirs in `tests/clusters`.
 from __future__ import annotations
 
 import gc
-import os
 import re
 import secrets
 import signal
@@ -21,7 +20,6 @@ from hypothesis import HealthCheck, settings
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.embedded import Broker, BrokerKind, BrokerOptions, EmbeddedBroker, open_broker
-from pulsar_on_kafka.embedded.settings import JVM_VARIABLE
 from tests.brokers import available
 from tests.seeds import SHORT, SHORTENED
 from tests.steps import Missing, Process
@@ -39,9 +37,6 @@ settings.load_profile("project")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells start what runs in the background, and CI may be that
     signal.signal(signal.SIGINT, signal.default_int_handler)  # programs that tests start inherit what is ignored
-
-# Brokers of a few minutes: what the JVM's second compiler and its parallel collector would save, they cost here.
-os.environ.setdefault(JVM_VARIABLE, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 _KILLS_S = 600
 _TOGETHER = ("tests/spark/", "tests/clusters/")

@@ -38,7 +38,6 @@ from pulsar_on_kafka.embedded.settings import (
     Progress,
     free_port,
     is_free,
-    jvm_options,
     last_lines,
     node_properties,
     render_properties,
@@ -269,8 +268,7 @@ class EmbeddedBroker(Startable):
     def _command(self, java: Java, jars: KafkaJars, archive: ClassArchive, properties: Path) -> list[str]:
         logging, option = jars.log_by
         # Measured on 2 quiet cores, to the first answer: 1.9 s plain, 1.1 s with a class archive, 0.8 s with only the
-        # first compiler (-XX:TieredStopAtLevel=1), which would cost throughput for as long as the broker lives: tests
-        # say so in POK_KAFKA_JVM_OPTIONS.
+        # first compiler (-XX:TieredStopAtLevel=1), which would cost throughput for as long as the broker lives.
         return [
             java.executable,
             f"-Xmx{self._options.heap_mb}m",
@@ -281,7 +279,6 @@ class EmbeddedBroker(Startable):
             "-Djava.awt.headless=true",
             f"-Dpok.log.level={self._options.log_level}",
             f"{option}{self.data_dir / logging}",
-            *jvm_options(),
             "-cp",
             jars.class_path,
             "kafka.Kafka",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import shlex
 import socket
 import sys
 from collections import deque
@@ -19,7 +18,6 @@ from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError, PortBusy
 VERSION_VARIABLE: Final = "POK_KAFKA_VERSION"
 DEFAULT_VERSION: Final = "4.4.0"
 _OLDEST: Final = (3, 7)
-JVM_VARIABLE: Final = "POK_KAFKA_JVM_OPTIONS"
 
 
 def kafka_version() -> str:
@@ -35,23 +33,6 @@ def kafka_version() -> str:
             f"{VERSION_VARIABLE}={told!r}: a version of Kafka from 3.7.0 on, such as {DEFAULT_VERSION}"
         )
     return told
-
-
-def jvm_options() -> list[str]:
-    """Options of the broker's JVM that POK_KAFKA_JVM_OPTIONS names, as a shell would take it apart; they win.
-
-    Raises:
-        EmbeddedBrokerError: a quotation has no end, or something is no option.
-    """
-    told = os.environ.get(JVM_VARIABLE, "")
-    try:
-        found = shlex.split(told)
-    except ValueError as wrong:
-        raise EmbeddedBrokerError(f"{JVM_VARIABLE}={told!r}: {wrong}") from wrong
-    for option in found:
-        if not option.startswith("-"):
-            raise EmbeddedBrokerError(f"{JVM_VARIABLE}={told!r}: {option!r} is no option of a JVM, such as -Xmx2g")
-    return found
 
 
 # Below the ports that systems give to outgoing connections. In that range a client that keeps knocking at a

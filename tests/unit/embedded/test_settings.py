@@ -5,14 +5,7 @@ import socket
 import pytest
 
 from pulsar_on_kafka.embedded import EmbeddedBrokerError, readiness
-from pulsar_on_kafka.embedded.settings import (
-    free_port,
-    is_free,
-    jvm_options,
-    node_properties,
-    parse_properties,
-    render_properties,
-)
+from pulsar_on_kafka.embedded.settings import free_port, is_free, node_properties, parse_properties, render_properties
 
 
 def test_extra_properties_win() -> None:
@@ -50,23 +43,3 @@ def test_a_server_that_says_nothing_does_not_serve() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert readiness.ask("127.0.0.1", listener.getsockname()[1], timeout_s=0.05) is None
     assert readiness.ask("127.0.0.1", 1, timeout_s=0.05) is None
-
-
-@pytest.mark.parametrize(
-    ("told", "options"),
-    [("", []), ("-Xmx2g", ["-Xmx2g"]), ("-Da='b c'  -XX:+UseSerialGC", ["-Da=b c", "-XX:+UseSerialGC"])],
-)
-def test_options_of_the_jvm_are_taken_apart_as_by_a_shell(
-    told: str, options: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("POK_KAFKA_JVM_OPTIONS", told)
-    assert jvm_options() == options
-
-
-@pytest.mark.parametrize(
-    ("told", "wrong"), [("-Da='b", "No closing quotation"), ("-Xmx2g kafka.Kafka", "'kafka.Kafka'")]
-)
-def test_what_is_no_option_of_a_jvm_is_named(told: str, wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POK_KAFKA_JVM_OPTIONS", told)
-    with pytest.raises(EmbeddedBrokerError, match=f"POK_KAFKA_JVM_OPTIONS=.*{wrong}"):
-        jvm_options()
