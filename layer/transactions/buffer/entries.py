@@ -64,7 +64,8 @@ class BufferEntries:
 
     Memory: what is not tombstoned: an entry of some 500 bytes for each open transaction and partition, as much and a
     compressed bitmap for each aborted one until `BufferCleaning` lets it go, an hour after the last of its records left
-    the log; some numbers for each coordinator; what `snapshot` gave of each partition since the last record.
+    the log; some numbers for each coordinator; what `snapshot` gave of each partition with any of these since the last
+    record.
     """
 
     def __init__(self) -> None:
@@ -168,9 +169,12 @@ class BufferEntries:
 
     def snapshot(self, where: DataPartition) -> BufferSnapshot:
         """All of it at once, for readers without headers. The same until the next record: it is not to be changed."""
-        if where not in self._snapshots:
-            self._snapshots[where] = self._snapshot(where)
-        return self._snapshots[where]
+        found = self._snapshots.get(where)
+        if found is None:
+            found = self._snapshot(where)
+            if (where.topic, where.partition) in self._partitions:
+                self._snapshots[where] = found
+        return found
 
     def _snapshot(self, where: DataPartition) -> BufferSnapshot:
         excluded: list[BitMap64] = []

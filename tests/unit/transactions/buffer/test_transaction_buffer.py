@@ -46,6 +46,18 @@ def test_an_open_transaction_bounds_reading(entries: Entries) -> None:
     assert entries.snapshot(HERE).bound == 10
 
 
+def test_a_snapshot_is_made_once_until_the_next_record(entries: Entries) -> None:
+    entries.put(T1, aborted([11]))
+    first = entries.snapshot(HERE)
+    assert entries.snapshot(HERE) is first
+    entries.put(T2, aborted([12]))
+    assert entries.snapshot(HERE).excluded == BitMap64([11, 12])
+    assert first.excluded == BitMap64([11])
+    entries.drop(T1, aborted([11]))
+    entries.drop(T2, aborted([12]))
+    assert entries.snapshot(HERE) is not entries.snapshot(HERE), "nothing is kept where nothing is on record"
+
+
 def test_an_open_with_an_aborted_beside_it_is_void(entries: Entries) -> None:
     entries.put(T1, opened(10))
     entries.put(T1, aborted([11]), session="bb")
