@@ -19,7 +19,7 @@ from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsume
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.chaos.processes import ROOT
-from tests.chaos.stage import Stage
+from tests.chaos.stage import Publisher, Stage, Stand
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -38,6 +38,23 @@ def kill(broker: EmbeddedBroker) -> None:
     broker.start()
 
 
+def until_both_go_on(one: Stand, other: Stand, publishers: list[Publisher]) -> None:
+    """Each gets 500 messages more."""
+    before = [(each, len(each.received())) for each in (one, other)]
+
+    def come() -> list[int]:
+        return [len(each.received()) - count for each, count in before]
+
+    until(
+        lambda: min(come()) > 500,
+        lambda: (
+            f"both subscriptions go on: {come()} messages came of 500 each; "
+            f"{[(each.name, each.sent, len(each.confirmed)) for each in publishers]} were sent and confirmed"
+        ),
+        progress=come,
+    )
+
+
 def test_everybody_continues_when_the_broker_comes_back(shaky_stage: MakeStage, own_broker: EmbeddedBroker) -> None:
     on = shaky_stage(4)
     publishers = [on.publish(pace_ms=1, name=name) for name in ("p", "q")]
@@ -47,19 +64,7 @@ def test_everybody_continues_when_the_broker_comes_back(shaky_stage: MakeStage, 
     until(lambda: len(shared.received()) > 500 and len(failover.received()) > 500, "they are at work")
     for outage in (restart, kill):
         outage(own_broker)
-        before = len(shared.received()), len(failover.received())
-
-        def come() -> list[int]:
-            return [len(each.received()) - count for each, count in zip((shared, failover), before, strict=True)]  # noqa: B023
-
-        until(
-            lambda: min(come()) > 500,
-            lambda: (
-                f"both subscriptions go on: {come()} messages came of 500 each; "
-                f"{[(each.name, each.sent, len(each.confirmed)) for each in publishers]} were sent and confirmed"
-            ),
-            progress=come,
-        )
+        until_both_go_on(shared, failover, publishers)
     for publisher in publishers:
         publisher.stop()
     assert all(worker.alive for worker in workers)
