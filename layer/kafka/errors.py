@@ -35,6 +35,7 @@ _BY_CODE: Final[dict[int, type[errors.LayerError]]] = {
     KafkaError.RECORD_LIST_TOO_LARGE: errors.RecordTooLarge,
     KafkaError._MSG_TIMED_OUT: errors.AppendOutcomeUnknown,
     KafkaError._TIMED_OUT: errors.DeadlineExceeded,
+    KafkaError._TIMED_OUT_QUEUE: errors.DeadlineExceeded,
     KafkaError.REQUEST_TIMED_OUT: errors.DeadlineExceeded,
     KafkaError.ILLEGAL_GENERATION: errors.Fenced,
     KafkaError.REBALANCE_IN_PROGRESS: errors.Fenced,

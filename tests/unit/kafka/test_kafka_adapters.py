@@ -24,6 +24,7 @@ from pulsar_on_kafka.kafka.settings import KafkaSettings
         (KafkaError.MSG_SIZE_TOO_LARGE, errors.RecordTooLarge),
         (KafkaError._MSG_TIMED_OUT, errors.AppendOutcomeUnknown),
         (KafkaError._TIMED_OUT, errors.DeadlineExceeded),
+        (KafkaError._TIMED_OUT_QUEUE, errors.DeadlineExceeded),
         (KafkaError.ILLEGAL_GENERATION, errors.Fenced),
         (KafkaError.UNKNOWN_MEMBER_ID, errors.Fenced),
         (KafkaError._AUTO_OFFSET_RESET, errors.OffsetOutOfRange),
