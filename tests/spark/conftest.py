@@ -22,8 +22,11 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
-    # A JVM of a minute or two: what its second compiler and parallel collector would save, they cost here.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    # A JVM of some minutes: what its second compiler and parallel collector would save, they cost here. Without the
+    # second compiler the JVM has room for 48 MB of code: Spark's and what it generates are more, so that the JVM
+    # throws code away and compiles it anew, for a quarter of the time that all of these tests take.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC -Xms1g"
+    " -Xmn400m -Xshare:auto",
 }
 MASTER = "local[2,2]"
 """Two threads; a failed task is run once more, as on every cluster."""
