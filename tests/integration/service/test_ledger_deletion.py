@@ -297,9 +297,10 @@ def test_forged_events_delete_nothing_and_lie_among_the_dead_letters(
     deleting.starts_at(topic, 30)
     replayed = pok.json("deletions", "replay", "--yes")["replayed"]
     assert replayed == dead_before + dead
-    # The live ledger was deleted meanwhile, so that event is done; the others come back.
+    # The live ledger was deleted meanwhile, so that event is done; the other forged ones come back, and of what lay
+    # there before them what has no reason to be done.
     until(
-        lambda: admin.dead_deletions(0).count == replayed - 1,
+        lambda: admin.list_deletions().count == 0 and dead - 1 <= admin.dead_deletions(0).count < replayed,
         lambda: f"{replayed}: {deleting.counts()}, {admin.dead_deletions()}, {admin.list_deletions()}",
     )
     assert "asked for" in pok("deletions", "list").stdout
