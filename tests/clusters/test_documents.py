@@ -11,6 +11,7 @@ from tests.document_runs import PageRun
 from tests.documents import ROOT, pages_of
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("page", pages_of("two clusters"), ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_does_what_it_says(page: Path, two_brokers: dict[str, str], tmp_path: Path) -> None:
     first, second = two_brokers.values()

@@ -28,7 +28,7 @@ from tests.spark.streams import rest
 from tests.steps import SHARED, Unique, receive
 from tests.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
 
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 
@@ -101,12 +101,10 @@ class Order(Record):
     count = Integer()
 
 
-@pytest.mark.long
 def test_it_is_a_session_of_connect(connected: Connected) -> None:
     assert connected.ask("session") == "pyspark.sql.connect.session"
 
 
-@pytest.mark.long
 def test_a_read_has_the_rows_of_a_classic_session(
     connected: Connected, spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
@@ -149,7 +147,6 @@ def test_values_are_those_of_the_schema(
     assert len(found) == 3
 
 
-@pytest.mark.long
 def test_rows_are_written_and_acknowledged(
     connected: Connected, admin: AdminClient, client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
@@ -163,7 +160,6 @@ def test_rows_are_written_and_acknowledged(
     assert rest(client, topic, 10) == list(range(1, 20, 2))
 
 
-@pytest.mark.long
 def test_columns_are_widened_to_the_schema(
     connected: Connected, client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
@@ -177,7 +173,6 @@ def test_columns_are_widened_to_the_schema(
     assert "column count is bigint, the schema has int" in refused
 
 
-@pytest.mark.long
 def test_micro_batches_are_written_on_the_server(
     connected: Connected, client: pulsar.Client, service_url: str, unique: Unique, tmp_path: Path
 ) -> None:
@@ -190,7 +185,6 @@ def test_micro_batches_are_written_on_the_server(
     assert sorted(int(message.data()) for message in receive(consumer, 10)) == list(range(10))
 
 
-@pytest.mark.long
 def test_what_needs_a_jvm_is_refused(connected: Connected, service_url: str, unique: Unique) -> None:
     options = {"service_url": service_url, "topic": unique()}
     told = connected.refusal("stream", subscription="s", **options)
