@@ -26,7 +26,7 @@ async function load(url, remember) {
   try {
     underWay++;
     const found = await page(url);
-    if (number !== asked || (pressed && !remember)) return;  // nothing goes from under a finger
+    if (number !== asked || (held() && !remember)) return;  // nothing goes from under a finger, nor what was chosen
     const focused = focus();
     for (const id of ["live", "age", "news"]) {
       const fresh = found.getElementById(id), old = document.getElementById(id);
@@ -46,7 +46,8 @@ async function load(url, remember) {
 
 for (const [kind, down] of [["pointerdown", true], ["pointerup", false], ["pointercancel", false]])
   document.addEventListener(kind, () => { pressed = down; });
-const busy = () => underWay > 0 || document.hidden || pressed || !getSelection().isCollapsed || !$("#live") || $(".pick input:checked");
+const held = () => pressed || !getSelection().isCollapsed || $(".pick input:checked");
+const busy = () => underWay > 0 || document.hidden || !$("#live") || held();
 setInterval(() => { if (!busy()) load(here(), false); }, 1000 * document.body.dataset.every);
 
 // Filter
@@ -142,8 +143,8 @@ document.addEventListener("click", event => {
   } else if (open() && !event.target.closest("#panel")) close();
 });
 document.addEventListener("submit", event => {
-  const question = event.target.dataset.confirm;
-  if (question && !confirm(question)) event.preventDefault();
+  const question = event.target.dataset.confirm, what = event.submitter?.innerText;
+  if (question && !confirm(`${what}: ${question}`)) event.preventDefault();
 });
 
 const moves = {ArrowLeft: -1, ArrowRight: 1, h: -1, l: 1};

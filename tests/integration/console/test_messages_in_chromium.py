@@ -110,6 +110,33 @@ def test_a_letter_is_chosen_and_put_back(
     browser.sees(".empty", "Nothing is left in this topic.")
 
 
+_ANSWERED_LATE = """
+const {fetch} = window, done = arguments[arguments.length - 1];
+window.fetch = async (...what) => { await new Promise(go => { window.answer = go; }); return fetch(...what); };
+window.loaded = load(here(), false);
+done();
+"""
+_ANSWERED_NOW = "const done = arguments[arguments.length - 1]; window.answer(); window.loaded.then(done);"
+
+
+def test_what_is_chosen_while_the_page_is_loaded_anew_stays_chosen(
+    client: pulsar.Client, admin: AdminClient, browser: Chromium, console: Console, unique: Unique
+) -> None:
+    letters = refused_payments(client, admin, unique("payments"))
+    browser.open(console.at("/dead-letters", topic=letters))
+    browser.sees("td.why", "no such account")
+    browser.driver.execute_async_script(_ANSWERED_LATE)
+    browser.click("tbody tr:nth-child(2) [name=id]")
+    browser.driver.execute_async_script(_ANSWERED_NOW)
+    assert browser.texts("#redrive") == ["Redrive 1"]
+    assert len(browser.all("[name=id]:checked")) == 1
+    browser.click("#redrive")
+    asked = browser.driver.switch_to.alert
+    assert asked.text == "Redrive 1: put these letters back to where they came from?"
+    asked.dismiss()
+    assert len(admin.dead_letters(letters)) == 3
+
+
 def test_pictures_of_the_documentation(
     client: pulsar.Client, browser: Chromium, console: Console, lonely: Console, unique: Unique,
     tmp_path: Path,
