@@ -44,8 +44,9 @@ _BROKERS: Final = "5"
 _KILLING: Final = "3"
 """Processes of tests that kill and stop, which start a dozen more at a time: with five, on two cores, 50 wanted to run
 at once, and what a test waits for came after its deadline."""
-_BESIDE: Final = ("nice", "-n", "10")
-"""How pure tests run beside those on a broker: these have deadlines that clocks keep."""
+_BESIDE: Final = ("nice", "-n", "8")
+"""How pure tests run beside those on a broker: these have deadlines that clocks keep. With 10, pure tests are left when
+the others are over, and one core has nothing to do."""
 _BESIDE_TIMEOUT: Final = "timeout=900"
 """Of one pure test, for the same reason."""
 _NOTHING_MISSING: Final = ("--require", "kafka", "--require", "spark")
