@@ -33,7 +33,7 @@ def for_each_seed(seeds: Iterable[int]) -> Callable[[Callable[[int], None]], Cal
     return one_test
 
 
-def first_of(now: int, seeds: Sequence[int]) -> list[object]:
+def first_of(now: int, seeds: Sequence[object]) -> list[object]:
     """For `parametrize`: the first ones as they are, the others for `make chaos`."""
     return [*seeds[:now], *(pytest.param(seed, marks=pytest.mark.long) for seed in seeds[now:])]
 

@@ -27,6 +27,7 @@ def names(browser: Chromium) -> list[str]:
     return browser.texts("#rows tbody th a")
 
 
+@pytest.mark.long
 def test_ten_thousand_subscriptions_are_filtered_sorted_and_paged(browser: Chromium, lonely: Console) -> None:
     lonely.site.show(an_overview(10_000, now_ms=now_ms()))
     browser.open(lonely.at())

@@ -1,6 +1,6 @@
 """From all of a cluster's subscriptions to one message, and letters put back: on a real broker, in a real Chromium.
 
-`POK_PICTURES=docs/images make test ARGS="tests/integration/console -k pictures"` makes the documentation's pictures.
+`POK_PICTURES=docs/images make chaos ARGS="tests/integration/console -k pictures"` makes the documentation's pictures.
 """
 
 from __future__ import annotations
@@ -137,6 +137,7 @@ def test_what_is_chosen_while_the_page_is_loaded_anew_stays_chosen(
     assert len(admin.dead_letters(letters)) == 3
 
 
+@pytest.mark.long
 def test_pictures_of_the_documentation(
     client: pulsar.Client, browser: Chromium, console: Console, lonely: Console, unique: Unique,
     tmp_path: Path,

@@ -12,6 +12,7 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from tests.programs import a_program
+from tests.seeds import first_of
 from tests.steps import EARLIEST, SHARED, Unique, counted, nothing_comes, payloads, receive, receive_rest, send
 from tests.waiting import until
 
@@ -40,7 +41,7 @@ WORKER = """
 """
 
 
-@pytest.mark.parametrize("kind", [SHARED, pulsar.ConsumerType.KeyShared], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", first_of(1, [SHARED, pulsar.ConsumerType.KeyShared]), ids=lambda kind: kind.name)
 @pytest.mark.parametrize(
     ("how", "code"), [pytest.param("kill", -signal.SIGKILL, marks=pytest.mark.kills), ("raise", 1)]
 )
