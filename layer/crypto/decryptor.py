@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import lru_cache
 from typing import Final
 
 from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from pulsar_on_kafka.base.errors import CryptoFailed
@@ -22,6 +24,8 @@ from pulsar_on_kafka.mapping.records.encryption_header import (
 )
 
 MOST_DATA_KEYS: Final = 1000
+_MOST_PRIVATE_KEYS: Final = 100
+"""That a process remembers, as many small objects of OpenSSL's."""
 
 
 class Decryptor:
@@ -107,9 +111,16 @@ class Decryptor:
 
 def _private_key(pem: bytes, name: str) -> rsa.RSAPrivateKey:
     try:
-        key = serialization.load_pem_private_key(pem, password=None)
+        key = _loaded(pem)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise CryptoFailed(f"key {name!r}: what its reader gave is no private key in PEM") from None
     if not isinstance(key, rsa.RSAPrivateKey):
         raise CryptoFailed(f"key {name!r}: expected an RSA key, got {type(key).__name__}")
     return key
+
+
+@lru_cache(maxsize=_MOST_PRIVATE_KEYS)
+def _loaded(pem: bytes) -> PrivateKeyTypes:
+    """OpenSSL looks for what is wrong with a key, which takes a hundred times as long as its use, and no other thread
+    runs meanwhile. Raises as `load_pem_private_key`."""
+    return serialization.load_pem_private_key(pem, password=None)
