@@ -105,7 +105,7 @@ def compacted_ranges(
     ranges: dict[int, CompactedRange] = {}
     for partition in partitions:
         end = topic.compacted_to.get(partition, 0)
-        low, _ = services.fetcher.watermarks(topic.kafka_topic, partition, deadline)
+        low = services.fetcher.log_start(topic.kafka_topic, partition, deadline)
         if end <= low:
             continue
         ranges[partition] = folded = CompactedRange(end, Fences(services.producers.fences(topic, partition, deadline)))

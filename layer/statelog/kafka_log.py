@@ -102,16 +102,16 @@ class KafkaStateLog:
         )
 
     def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
-        return self._watermarks(topic, partition, deadline)[1]
+        return self._asked(self._fetcher.log_end, topic, partition, deadline)
 
     def start_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
-        return self._watermarks(topic, partition, deadline)[0]
+        return self._asked(self._fetcher.log_start, topic, partition, deadline)
 
-    def _watermarks(self, topic: StateTopic, partition: int, deadline: Deadline) -> tuple[int, int]:
+    def _asked(
+        self, ask: Callable[[str, int, Deadline], _T], topic: StateTopic, partition: int, deadline: Deadline
+    ) -> _T:
         self._make_ready(topic, partition, deadline)
-        return self._patiently(
-            topic, deadline, lambda: self._fetcher.watermarks(self.kafka_name(topic), partition, deadline)
-        )
+        return self._patiently(topic, deadline, lambda: ask(self.kafka_name(topic), partition, deadline))
 
     def read(
         self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
@@ -132,7 +132,7 @@ class KafkaStateLog:
     def read_at(
         self, topic: StateTopic, partition: int, offsets: Sequence[int], deadline: Deadline
     ) -> dict[int, LogRecord]:
-        start, end = self._watermarks(topic, partition, deadline)
+        start, end = self._asked(self._fetcher.watermarks, topic, partition, deadline)
         wanted = sorted({offset for offset in offsets if start <= offset < end})
         return self._patiently(
             topic, deadline, lambda: self._read_exactly(self.kafka_name(topic), partition, wanted, deadline)

@@ -166,8 +166,8 @@ class World:
     def close(self) -> None:
         """For the reader that this is, too."""
 
-    def watermarks(self, *_: object) -> tuple[int, int]:
-        return 0, self.end
+    def log_start(self, *_: object) -> int:
+        return 0
 
     def told_acknowledged(self) -> BitMap64:
         """What reports in the log acknowledge, without those from before a seek, and of who was no member: it held
@@ -437,7 +437,7 @@ class Membership:
         self.process.position = offset
 
     def watermarks(self, *_: object) -> tuple[int, int]:
-        return self.process.world.watermarks()
+        return 0, self.process.world.end
 
 
 class Process:

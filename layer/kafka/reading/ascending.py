@@ -99,8 +99,9 @@ class AscendingReader:
         for run in near_ones(offsets[len(behind) :]):
             yield from self._read_on(partition, run, deadline)
 
-    def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
-        return self._fetcher.watermarks(topic, partition, deadline)
+    def log_start(self, topic: str, partition: int, deadline: Deadline) -> int:
+        """The log start, as `Fetcher.log_start` tells it."""
+        return self._fetcher.log_start(topic, partition, deadline)
 
     def leave(self, partition: int | None = None) -> None:
         """Do not fetch this partition (None: any) ahead any more."""

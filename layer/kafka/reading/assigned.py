@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_END, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
+from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
 from pulsar_on_kafka.kafka.reading.events import Event, Gone, KafkaPartition, events_of, next_batch
@@ -81,23 +82,41 @@ class AssignedReader:
     # Offsets ------------------------------------------------------------------------------------------------------
 
     def watermarks(self, where: KafkaPartition, timeout_s: float) -> tuple[int, int]:
-        """(log start, high watermark) as the leader says now. Raises StoreError, NoSuchTopic."""
+        """(log start, high watermark) as the leader says now, for two requests. Raises StoreError, NoSuchTopic."""
         return watermarks(self.open(), where, timeout_s, _rights(where.topic))
 
     def known_end(self, where: KafkaPartition) -> int:
         """The high watermark as it came with the last fetch; -1 before the first. Costs no request."""
         return known_end(self.open(), where)
 
+    def log_start(self, where: KafkaPartition, timeout_s: float) -> int:
+        """The log start as the leader says now, for one request. Raises as `watermarks`."""
+        return self._offset(where, OFFSET_BEGINNING, f"asking for the start of {where}", timeout_s)
+
+    def log_end(self, where: KafkaPartition, timeout_s: float) -> int:
+        """The high watermark as the leader says now, for one request. Raises as `watermarks`."""
+        return self._offset(where, OFFSET_END, f"asking for the end of {where}", timeout_s)
+
+    def _offset(self, where: KafkaPartition, edge: int, what: str, timeout_s: float) -> int:
+        found = self._listed(where, edge, what, timeout_s)
+        if found < 0:  # as it was asked for
+            raise StoreError(f"{what}: the broker's answer does not tell")
+        return found
+
     def offset_at_time(self, where: KafkaPartition, timestamp_ms: int, timeout_s: float) -> int | None:
         """Offset of the first record whose timestamp is at or above `timestamp_ms`; None when there is none."""
-        what = f"looking up {timestamp_ms} ms in {where}"
+        found = self._listed(where, timestamp_ms, f"looking up {timestamp_ms} ms in {where}", timeout_s)
+        return None if found < 0 else found
+
+    def _listed(self, where: KafkaPartition, timestamp: int, what: str, timeout_s: float) -> int:
+        """What ListOffsets answers, to which librdkafka's names of a log's ends are timestamps, too."""
         try:
-            found = self.open().offsets_for_times([TopicPartition(*where, timestamp_ms)], timeout=timeout_s)[0]
+            found = self.open().offsets_for_times([TopicPartition(*where, timestamp)], timeout=timeout_s)[0]
         except KafkaException as failure:
             raise translate(failure, what, *_rights(where.topic)) from failure
         if found.error is not None:
             raise translate(found.error, what, *_rights(where.topic))
-        return None if found.offset == OFFSET_END or found.offset < 0 else int(found.offset)
+        return int(found.offset)
 
     def learn(self, topic: str, timeout_s: float) -> bool:
         """Have librdkafka ask for the leaders of a topic now, of which it goes by what it heard last, and looks for new

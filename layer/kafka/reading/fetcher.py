@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, LayerError, NoLeaderNow, NoSuchTopic
@@ -25,6 +25,8 @@ _SILENT_S: Final = 5.0
 """Longer, because a new handle first connects: on a busy machine that alone takes a second."""
 _JUST_MADE_S: Final = 2.0
 _AGAIN_S: Final = 0.02
+
+_T = TypeVar("_T")
 
 
 class Fetcher:
@@ -51,8 +53,16 @@ class Fetcher:
             raise Closed("the fetcher is closed")
         return self._consumer
 
+    def log_start(self, topic: str, partition: int, deadline: Deadline) -> int:
+        """The log start as the leader says now. Patient, and raises, as `watermarks`."""
+        return self._asked(AssignedReader.log_start, topic, partition, deadline)
+
+    def log_end(self, topic: str, partition: int, deadline: Deadline) -> int:
+        """The high watermark as the leader says now. Patient, and raises, as `watermarks`."""
+        return self._asked(AssignedReader.log_end, topic, partition, deadline)
+
     def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
-        """(log start, high watermark) as the leader says now.
+        """(log start, high watermark) as the leader says now: twice the requests of one of them.
 
         Brokers, and librdkafka, hear one after the other of a partition that was made just now: one that is not known,
         or has no leader, is asked for again for two seconds.
@@ -60,11 +70,16 @@ class Fetcher:
         Raises:
             NoSuchTopic, NoLeaderNow: so it was for two seconds, or until the deadline. Other StoreErrors at once.
         """
+        return self._asked(AssignedReader.watermarks, topic, partition, deadline)
+
+    def _asked(
+        self, ask: Callable[[AssignedReader, KafkaPartition, float], _T], topic: str, partition: int, deadline: Deadline
+    ) -> _T:
         where = KafkaPartition(topic, partition)
         patience = deadline.at_most(_JUST_MADE_S)
         while True:
             try:
-                return self._watermarks(where, deadline)
+                return self._asked_once(ask, where, deadline)
             except (NoSuchTopic, NoLeaderNow):
                 if patience.passed():
                     raise
@@ -72,11 +87,13 @@ class Fetcher:
             with self._lock:
                 self._reader().learn(topic, max(0.001, patience.remaining_s()))
 
-    def _watermarks(self, where: KafkaPartition, deadline: Deadline) -> tuple[int, int]:
+    def _asked_once(
+        self, ask: Callable[[AssignedReader, KafkaPartition, float], _T], where: KafkaPartition, deadline: Deadline
+    ) -> _T:
         with self._lock:
             began_s = time.monotonic()
             try:
-                found = self._reader().watermarks(where, _seconds(deadline))
+                found = ask(self._reader(), where, _seconds(deadline))
             except LayerError as failure:
                 if is_of_old_metadata(failure):
                     self._renew_when_stale(where.topic, began_s, _STALE_S)

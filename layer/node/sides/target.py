@@ -98,7 +98,7 @@ class Target:
     def _read(self, partition: int, copied: Copied, end: int, deadline: Deadline) -> None:
         """Find the copies in [copied.upto, end) that count."""
         topic = self.topic
-        log_start, _ = self.node.fetcher.watermarks(topic.kafka_topic, partition, deadline)
+        log_start = self.node.fetcher.log_start(topic.kafka_topic, partition, deadline)
         fences = Fences(self.node.producers.replicator_fences.of_partitions(topic, [partition], deadline)[partition])
         origin = self._origin.encode("utf-8")
         for batch in self.node.fetcher.read(topic.kafka_topic, partition, max(copied.upto, log_start), end, deadline):

@@ -87,7 +87,7 @@ class RedeliveryReads:
     def _below_log_start(self, owned: OwnedPartition, wanted: list[int]) -> int:
         """The highest wanted offset that Kafka deleted."""
         try:
-            low, _ = self._fetcher.watermarks(self._kafka_topic, owned.number, Deadline.after(_TIMEOUT_S))
+            low = self._fetcher.log_start(self._kafka_topic, owned.number, Deadline.after(_TIMEOUT_S))
         except errors.StoreError as failure:
             _log.warning("cursor=%s cannot find out where its log begins: %s", owned.identity, failure)
             return -1

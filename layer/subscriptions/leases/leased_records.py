@@ -87,7 +87,7 @@ class LeasedRecords:
             for batch in self._reader.read_at(self._kafka_topic, number, offsets, deadline):
                 records.update((record.offset(), record) for record in batch)
         except errors.OffsetOutOfRange:
-            low, _ = self._reader.watermarks(self._kafka_topic, number, deadline)
+            low = self._reader.log_start(self._kafka_topic, number, deadline)
             left = [offset for offset in offsets if offset >= low]
             for batch in self._reader.read_at(self._kafka_topic, number, left, deadline):
                 records.update((record.offset(), record) for record in batch)

@@ -165,7 +165,7 @@ class KafkaDataPartitions:
         life = self._opened(topic, deadline)
         with self._forgetting_on_failure(topic):
             before = life.end_of(partition)
-            _, end = self._fetcher.watermarks(life.topic.kafka_topic, partition, deadline)
+            end = self._fetcher.log_end(life.topic.kafka_topic, partition, deadline)
             self._note_end(life, partition, end, before)
         return end
 
@@ -302,7 +302,7 @@ class KafkaDataPartitions:
     ) -> Iterator[Met]:
         kafka_topic = self._opened(topic, deadline).topic.kafka_topic
         with self._forgetting_on_failure(topic):
-            low, _ = self._fetcher.watermarks(kafka_topic, partition, deadline)
+            low = self._fetcher.log_start(kafka_topic, partition, deadline)
             for batch in self._fetcher.read(kafka_topic, partition, max(start, low), end, deadline):
                 yield from _met(batch, txns)
 

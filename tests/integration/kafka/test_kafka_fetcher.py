@@ -7,7 +7,7 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.base.errors import LayerError, NoSuchTopic
 from pulsar_on_kafka.kafka.reading.ascending import AscendingReader
 from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher
@@ -28,7 +28,7 @@ def test_a_partition_that_is_made_while_it_is_asked_for_is_found(
 
     def end_of(partition: int) -> int | None:
         try:
-            return fetcher.watermarks(kafka_topic, partition, Deadline.after(5))[1]
+            return fetcher.log_end(kafka_topic, partition, Deadline.after(5))
         except LayerError:
             return None
 
@@ -54,9 +54,27 @@ def test_a_partition_that_was_made_a_moment_ago_is_known(
     fetcher = Fetcher(KafkaSettings(bootstrap).reader(fetch_queue_kbytes=1024))
     try:
         assert fetcher.watermarks(kafka_topic, 0, Deadline.after(20)) == (0, 0)
-        for partitions in (2, 5, 9):
+        for partitions, ask in ((2, fetcher.log_end), (5, fetcher.log_start), (9, fetcher.log_end)):
             admin.node.admin.grow_topic(kafka_topic, partitions, Deadline.after(20))
-            assert fetcher.watermarks(kafka_topic, partitions - 1, Deadline.after(20)) == (0, 0)
+            assert ask(kafka_topic, partitions - 1, Deadline.after(20)) == 0
+    finally:
+        fetcher.close()
+
+
+def test_either_end_of_a_log_is_told_alone(
+    client: pulsar.Client, admin: AdminClient, bootstrap: str, unique: Unique
+) -> None:
+    topic, soon = unique(), Deadline.after(20)
+    send(client, topic, 3)
+    where = admin.topic_stats(topic).kafka_topic, 0
+    admin.node.admin.delete_records(where[0], {0: 2}, soon)
+    fetcher = Fetcher(KafkaSettings(bootstrap).reader(fetch_queue_kbytes=1024))
+    try:
+        assert (fetcher.log_start(*where, soon), fetcher.log_end(*where, soon)) == fetcher.watermarks(*where, soon)
+        assert fetcher.watermarks(*where, soon) == (2, 3)
+        for ask in fetcher.log_start, fetcher.log_end:
+            with pytest.raises(NoSuchTopic):
+                ask(where[0], 1, Deadline.after(3))
     finally:
         fetcher.close()
 

@@ -90,7 +90,7 @@ class Served:
     def __init__(self, kind: SubscriptionType = SubscriptionType.SHARED, partitions: int = 1) -> None:
         self.clock = SetClock(1000.0)
         self.log: dict[int, dict[int, Record]] = {number: {} for number in range(partitions)}
-        self.log_start = 0
+        self.begin = 0
         self.fails = False
         self.reads: list[list[int]] = []
         self.seeks: list[tuple[int, int]] = []
@@ -121,7 +121,7 @@ class Served:
         self.reads.append(list(offsets))
         if self.fails:
             raise StoreError("no broker answers")
-        if offsets[0] < self.log_start:
+        if offsets[0] < self.begin:
             raise OffsetOutOfRange("deleted")
         found = self.log[partition]
         yield [found[offset] for offset in offsets if offset in found]
@@ -142,7 +142,12 @@ class Served:
         if self.fails:
             raise StoreError("no broker answers")
         partition = next(one for one in wanted if isinstance(one, int))
-        return self.log_start, max(self.log[partition], default=-1) + 1
+        return self.begin, max(self.log[partition], default=-1) + 1
+
+    def log_start(self, *_: object) -> int:
+        if self.fails:
+            raise StoreError("no broker answers")
+        return self.begin
 
     def seek(self, partition: int, offset: int) -> None:
         self.seeks.append((partition, offset))

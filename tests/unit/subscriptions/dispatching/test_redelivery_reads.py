@@ -96,7 +96,7 @@ def test_what_is_missing_between_others_is_gone_and_counts_as_acknowledged() -> 
 def test_what_lies_before_the_logs_beginning_is_gone_and_no_more() -> None:
     reading = Reading()
     owned = reading.served.owned[0]
-    reading.served.log_start = 5
+    reading.served.begin = 5
     assert reading.read(2, 4, 5, 8) == ([], [2, 4])
     assert owned.cursor.next_unacked == 5
     assert owned.meter.deleted_unacknowledged == 5
@@ -104,12 +104,12 @@ def test_what_lies_before_the_logs_beginning_is_gone_and_no_more() -> None:
 
 
 def test_nothing_is_gone_while_nobody_knows_where_the_log_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody_knows(*_: object) -> tuple[int, int]:
+    def nobody_knows(*_: object) -> int:
         raise StoreError("no broker answers")
 
     reading = Reading()
-    reading.served.log_start = 5
-    monkeypatch.setattr(reading.served, "watermarks", nobody_knows)
+    reading.served.begin = 5
+    monkeypatch.setattr(reading.served, "log_start", nobody_knows)
     assert reading.read(2, 8) == ([], [])
     assert reading.reads.failed
     assert reading.served.owned[0].cursor.next_unacked == 0

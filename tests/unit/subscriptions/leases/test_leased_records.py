@@ -74,8 +74,8 @@ class Member:
             raise OffsetOutOfRange("deleted")
         yield [self.records[offset] for offset in offsets if offset in self.records]
 
-    def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
-        return self.start, 100
+    def log_start(self, topic: str, partition: int, deadline: Deadline) -> int:
+        return self.start
 
     def leave(self, partition: int | None = None) -> None:
         """Nothing is fetched ahead."""

@@ -22,7 +22,7 @@ def partitions(ask: Callable[[], int]) -> KafkaDataPartitions:
     topic = SimpleNamespace(name=T, kafka_topic="t", layout=SimpleNamespace(incarnation=1))
     topics: Any = SimpleNamespace(find=lambda name, deadline: topic)
     admin: Any = SimpleNamespace(ends_now=lambda asked, deadline: {where: ask() for where in asked})
-    fetcher: Any = SimpleNamespace(watermarks=lambda name, partition, deadline: (0, ask()))
+    fetcher: Any = SimpleNamespace(log_end=lambda name, partition, deadline: ask())
     nothing: Any = None
     return KafkaDataPartitions(topics, admin, fetcher, nothing, SystemClock(), {})
 
