@@ -65,8 +65,8 @@ def transactional(service_url: str) -> Iterator[pulsar.Client]:
     made.close()
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def sockets_end_here() -> Iterator[None]:
-    """Where they are expected, not in a later test."""
+    """In the file where they are expected, not in a later one."""
     yield
     gc.collect()
