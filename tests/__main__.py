@@ -1,9 +1,9 @@
 """`python -m tests [chaos] [--second-look] [arguments of pytest]`: what `make test` and `make chaos` run, in phases,
 each to its end.
 
-Tests on a broker share five processes, a file always in one of them (all on Spark in the same one, and all on two
-clusters), each process with a broker of its own: much of their time is waiting. Pure tests take what the cores have
-left meanwhile, and say what they have to say when they are over. Those marked `long` and `kills` are left to
+Tests on a broker share four processes, a file always in one of them (all on Spark in the same one, and all on two
+clusters), each process with a broker of its own: much of their time is waiting. Pure tests run beside them in one more
+process, and say what they have to say when they are over. Those marked `long` and `kills` are left to
 `make chaos`: long ones in the same way, then those that kill and stop processes, or whole brokers, in three processes:
 each of them starts many, so they have the machine to themselves. Tests of hypothesis draw a quarter of their
 examples in `make test` (the profile `short`), and all of them in `make chaos`.
@@ -39,16 +39,13 @@ _FLAKY: Final = 2
 """Failed tests of a run that are given a second look; more than that is no accident."""
 _TESTS_FAILED: Final = 1
 """pytest's exit code when it ran to its end and something failed."""
-_BROKERS: Final = "5"
-"""Processes with a broker of their own: with four, two cores stand idle at times."""
+_BROKERS: Final = "4"
+"""Processes with a broker of their own, each of which takes a tenth of a core when it is idle."""
 _KILLING: Final = "3"
 """Processes of tests that kill and stop, which start a dozen more at a time: with five, on two cores, 50 wanted to run
 at once, and what a test waits for came after its deadline."""
-_BESIDE: Final = ("nice", "-n", "5")
-"""How pure tests run beside those on a broker: these have deadlines that clocks keep. With 10, pure tests are left when
-the others are over: one core has nothing to do, or, on a busy machine, they get a twentieth of it."""
 _BESIDE_TIMEOUT: Final = "timeout=900"
-"""Of one pure test, for the same reason."""
+"""Of one pure test, which takes turns with many processes."""
 _NOTHING_MISSING: Final = ("--require", "kafka", "--require", "spark")
 _NO_TESTS: Final = 5
 """pytest's exit code for an empty selection, such as `-k` of one phase's test in the others."""
@@ -68,7 +65,7 @@ class Phase:
     options: Sequence[str] = ()
     """More of pytest's options."""
     beside: bool = False
-    """It takes what the next phase leaves of the machine."""
+    """It runs beside the next phase."""
 
     def start(self, arguments: Sequence[str], report: Path) -> PhaseRun:
         """Begin; what failed will be in `report`, as JUnit XML."""
@@ -77,7 +74,7 @@ class Phase:
             print(f"\n=== {self.name}", flush=True)
             return PhaseRun(self, report, subprocess.Popen(self._command(options)))
         output = report.with_suffix(".out").open("w+b")
-        command = [*(_BESIDE if shutil.which(_BESIDE[0]) else ()), *self._command(options), "-o", _BESIDE_TIMEOUT]
+        command = [*self._command(options), "-o", _BESIDE_TIMEOUT]
         return PhaseRun(self, report, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT), output)
 
     def run_failed_again(self, arguments: Sequence[str]) -> int:
