@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, LayerError, NoLeaderNow, NoSuchTopic
@@ -27,6 +27,8 @@ _JUST_MADE_S: Final = 2.0
 _AGAIN_S: Final = 0.02
 
 _T = TypeVar("_T")
+_Question: TypeAlias = Callable[[AssignedReader, KafkaPartition, float], _T]
+"""With the longest time to wait, in seconds."""
 
 
 class Fetcher:
@@ -72,9 +74,7 @@ class Fetcher:
         """
         return self._asked(AssignedReader.watermarks, topic, partition, deadline)
 
-    def _asked(
-        self, ask: Callable[[AssignedReader, KafkaPartition, float], _T], topic: str, partition: int, deadline: Deadline
-    ) -> _T:
+    def _asked(self, ask: _Question[_T], topic: str, partition: int, deadline: Deadline) -> _T:
         where = KafkaPartition(topic, partition)
         patience = deadline.at_most(_JUST_MADE_S)
         while True:
@@ -87,9 +87,7 @@ class Fetcher:
             with self._lock:
                 self._reader().learn(topic, max(0.001, patience.remaining_s()))
 
-    def _asked_once(
-        self, ask: Callable[[AssignedReader, KafkaPartition, float], _T], where: KafkaPartition, deadline: Deadline
-    ) -> _T:
+    def _asked_once(self, ask: _Question[_T], where: KafkaPartition, deadline: Deadline) -> _T:
         with self._lock:
             began_s = time.monotonic()
             try:
