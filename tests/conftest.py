@@ -180,7 +180,7 @@ def own_broker(missing: Missing, tmp_path: Path) -> Iterator[EmbeddedBroker]:
     Its log lies beside what the test writes, and outlives the broker.
     """
     extra = {"log.cleaner.backoff.ms": "200"}  # chaos rounds have it compact within seconds
-    options = BrokerOptions(heap_mb=512, start_timeout_s=300, log_file=tmp_path / "broker.log", extra=extra)
+    options = BrokerOptions(heap_mb=512, log_file=tmp_path / "broker.log", extra=extra)
     with available(missing, EmbeddedBroker(options)) as broker:
         yield broker
 

@@ -16,7 +16,7 @@ _running: list[EmbeddedBroker] = []
 def second_url() -> str:
     """Started by the first call."""
     if not _running:
-        _running.append(EmbeddedBroker(BrokerOptions(heap_mb=512, start_timeout_s=300)))
+        _running.append(EmbeddedBroker(BrokerOptions(heap_mb=512)))
         _running[0].start()
         atexit.register(_running[0].stop)
     return f"kafka://{_running[0].bootstrap}"

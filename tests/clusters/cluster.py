@@ -118,4 +118,4 @@ def delete_tenant(admin: AdminClient, tenant: str) -> None:
 
 
 def embedded_broker() -> EmbeddedBroker:
-    return EmbeddedBroker(BrokerOptions(heap_mb=384, start_timeout_s=300))
+    return EmbeddedBroker(BrokerOptions(heap_mb=384))

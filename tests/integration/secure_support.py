@@ -96,7 +96,7 @@ def secure_cluster(authority: Authority) -> Iterator[SecureCluster]:
     listeners = SecureListeners(
         authority.issue("broker", address="127.0.0.1").both, authority.file, PASSWORDS, reauthenticate_ms=3000
     )
-    with EmbeddedBroker(BrokerOptions(heap_mb=512, start_timeout_s=240, security=listeners)) as broker:
+    with EmbeddedBroker(BrokerOptions(heap_mb=512, security=listeners)) as broker:
         yield SecureCluster(broker, authority)
 
 

@@ -91,7 +91,7 @@ def test_executors_read_over_tls_with_a_login(spark: SparkSession, missing: Miss
     authority = Authority(tmp_path)
     listeners = SecureListeners(authority.issue("broker", address="127.0.0.1").both, authority.file, PASSWORDS)
     try:
-        broker = EmbeddedBroker(BrokerOptions(heap_mb=512, start_timeout_s=240, security=listeners))
+        broker = EmbeddedBroker(BrokerOptions(heap_mb=512, security=listeners))
         broker.start()
     except EmbeddedBrokerError as error:
         missing("kafka", f"no broker: {error}")
