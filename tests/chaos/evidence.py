@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 NEVER = float("inf")
-_OF_THE_MEMBER = "holv"
+_OF_THE_MEMBER = "holvt"
 """What the member's thread says, not the application's."""
 
 

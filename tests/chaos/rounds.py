@@ -216,19 +216,16 @@ class Round:
 
     def _restart(self) -> None:
         self._broker.restart()
-        self._stand.outages.append(time.monotonic())
 
     def _kill_broker(self) -> None:
         self._broker.kill()
         self._pause.wait(self._random.choice([0.0, 1.0, 7.0]))
         self._broker.start()
-        self._stand.outages.append(time.monotonic())
 
     def _pause_broker(self) -> None:
         self._broker.pause()
         self._pause.wait(self._random.choice([0.5, 2.0, 8.0]))
         self._broker.resume()
-        self._stand.outages.append(time.monotonic())
 
     # Inside -------------------------------------------------------------------------------------------------------
 

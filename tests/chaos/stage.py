@@ -194,8 +194,6 @@ class Stand:
     def __init__(self, stage: Stage, type_: str, name: str) -> None:
         self.type = type_
         self.workers: list[WorkerProcess] = []
-        self.outages: list[float] = []
-        """When the broker was there again, by the monotonic clock."""
         self._stage = stage
         self._name = name
         self._states: dict[int, tuple[Sample, Entries]] = {}
@@ -287,16 +285,7 @@ class Stand:
         self.sampler.close()
         there = self._stage.everything()
         ordered, leased = self.type in ORDERED, self.type != "Exclusive"
-        case = Case(
-            self.workers,
-            there,
-            SENTINEL,
-            self.sampler.samples,
-            remaining,
-            ordered=ordered,
-            leased=leased,
-            outages=self.outages,
-        )
+        case = Case(self.workers, there, SENTINEL, self.sampler.samples, remaining, ordered=ordered, leased=leased)
         found = case.judge()
         found.samples = self.sampler.answers
         print(f"\n    {self.type}: {found}")

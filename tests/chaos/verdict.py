@@ -89,10 +89,7 @@ class Case:
         *,
         ordered: bool,
         leased: bool = False,
-        outages: Sequence[float] = (),
     ) -> None:
-        """`outages`: when the broker was there again, by the monotonic clock."""
-        self._outages = outages
         self._workers = {worker.name: worker for worker in workers}
         sent = {position for position, value in there.items() if value != sentinel}
         sentinels = there.keys() - sent
@@ -166,7 +163,7 @@ class Case:
             for line in path.read_text(errors="replace").splitlines() if path.exists() else ():
                 kind, at, *words = line.split(" ")
                 said = about.intersection(words)
-                owned = kind in "olv" and partition in (words[:1] if kind == "o" else words)
+                owned = kind in "olvt" and partition in (words[:1] if kind == "o" else words)
                 if said or owned or kind in _ABOUT_ALL:
                     told = " ".join([*said] if kind in "hd" else words)
                     found.append((float(at), f"{at} {worker.name} {kind} {told[:_LINE]}"))
@@ -328,9 +325,9 @@ class Case:
         self._break(4, "out of order (worker, before, after)", disorder)
 
     def _changes(self) -> dict[int, list[float]]:
-        """By partition: when another process than before was handed something, or began to own it; and when the broker
-        came back: what an owner leased to another process just before may be lost, which makes that one's consumer the
-        active one for a moment, and everything comes again."""
+        """By partition: when another process than before was handed something or began to own it, and when an owner
+        chose another active consumer. It may be that for a moment only, handed nothing: while a member is away, all
+        partitions are counted out anew among the others."""
         found: dict[int, list[float]] = defaultdict(list)
         last: dict[int, str] = {}
         for handed in sorted(self._hand_outs, key=lambda each: each.at):
@@ -339,7 +336,13 @@ class Case:
                 found[partition].append(handed.at)
             last[partition] = handed.worker
         for partition, turns in self._takeovers.items():
-            found[partition] = sorted([*found[partition], *(at for _, at, _ in turns), *self._outages])
+            found[partition] += (at for _, at, _ in turns)
+        for worker in self._workers.values():
+            for said in worker.testimony.of_kind("t"):
+                for partition in map(int, said.text.split()):
+                    found[partition].append(said.at)
+        for times in found.values():
+            times.sort()
         return found
 
     def _owns(self, worker: str, receipt: Receipt | HandOut) -> bool:

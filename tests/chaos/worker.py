@@ -13,6 +13,7 @@ position is partition:offset:index, index counting the messages of a batch entry
     o t partition version next      owns a partition: recovered its cursor (from the member's own log line)
     l t partition ...       lost partitions (likewise)
     v t partition ...       gave partitions back, saved
+    t t partition ...       has partitions of which another consumer than before is the active one now (Failover)
     h t position ...        put into the consumer's inbox by the member
     r t0 t position redeliveries    received, by a call that began at t0
     a t position            will be acknowledged now
@@ -51,6 +52,7 @@ from zlib import crc32
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.cursor import commit_metadata
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import MAX_METADATA_CHARS
+from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.member.ownership import Ownership
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
 from tests.chaos.cleaner import hasten
@@ -144,6 +146,18 @@ class Evidence:
 
         Ownership.revoked = said  # type: ignore[method-assign, assignment]
 
+    def watch_active_consumers(self) -> None:
+        choose = Dispatcher.choose_active
+
+        def said(dispatcher: Dispatcher) -> None:
+            owned = dict(dispatcher._owned)
+            before = {number: partition.active for number, partition in owned.items()}
+            choose(dispatcher)
+            if changed := [number for number, partition in owned.items() if partition.active is not before[number]]:
+                self.say("t", *changed)
+
+        Dispatcher.choose_active = said  # type: ignore[method-assign, assignment]
+
 
 class OwnershipLog(logging.Handler):
     """Turns the member's log lines about ownership into evidence."""
@@ -180,6 +194,7 @@ class Worker:
         self._lately: deque[pulsar.Message] = deque(maxlen=_SEEK_AMONG)
         self._evidence.watch_inboxes()
         self._evidence.watch_revocations()
+        self._evidence.watch_active_consumers()
         if orders.cut is not None:
             Cut(*orders.cut, lambda point: self._evidence.say("z", point))
         log = logging.getLogger("pulsar_on_kafka.subscriptions.member.ownership")
