@@ -57,7 +57,7 @@ def until_both_go_on(one: Stand, other: Stand, publishers: list[Publisher]) -> N
 
 def test_everybody_continues_when_the_broker_comes_back(shaky_stage: MakeStage, own_broker: EmbeddedBroker) -> None:
     on = shaky_stage(4)
-    publishers = [on.publish(pace_ms=1, name=name) for name in ("p", "q")]
+    publishers = [on.publish(pace_ms=4, name=name) for name in ("p", "q")]
     shared = on.subscription("Shared", "shared")
     failover = on.subscription("Failover", "failover")
     workers = [*shared.join_many(2, flush_every=37), *failover.join_many(2, flush_every=37)]
