@@ -156,7 +156,7 @@ class Evidence:
             if changed := [number for number, partition in owned.items() if partition.active is not before[number]]:
                 self.say("t", *changed)
 
-        Dispatcher.choose_active = said  # type: ignore[method-assign, assignment]
+        Dispatcher.choose_active = said  # type: ignore[method-assign, assignment]  # watched, as the two above
 
 
 class OwnershipLog(logging.Handler):

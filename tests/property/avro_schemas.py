@@ -190,19 +190,23 @@ def _change_fields(draw: st.DrawFn, fields: list[Json], names: Names) -> None:
 
 @dataclass
 class Examples:
-    """Values of a schema that together take every branch of every union at least once; none where a record contains
-    itself outright, since what is said of its fields is never written."""
+    """Values of a schema that together take every branch of every union at least once."""
 
     schema: Json
     named: dict[str, Json] = field(default_factory=dict)
 
-    def all(self) -> list[Json]:
+    def __post_init__(self) -> None:
         for place in places([self.schema]):
             if isinstance(place.schema, dict) and "name" in place.schema:
                 self.named[place.schema["name"]] = place.schema
-        if not all(self._of(named, ()) for named in self.named.values()):
-            return []
+
+    def all(self) -> list[Json]:
         return self._of(self.schema, ())
+
+    def reach_everything(self) -> bool:
+        """False where a record contains itself outright: it has no values, so what it says of its fields is never
+        written, also where the schema has values without it."""
+        return all(self._of(named, ()) for named in self.named.values())
 
     def _of(self, schema: Json, inside: tuple[str, ...]) -> list[Json]:
         match kind(schema):
