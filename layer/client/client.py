@@ -209,7 +209,7 @@ class Client:
         `unacked_messages_timeout_ms` is None, 0 (both: none) or 10,000 and more. Ours beyond the official arguments:
         `negative_ack_redelivery_backoff` takes the place of `negative_ack_redelivery_delay_ms`. `priority_level` is 0
         (the highest) or more: Shared gives a level messages only when no consumer of a higher one takes any, Failover
-        chooses its active consumer in the highest; it counts among the consumers of this process. Source: Java's
+        chooses its active consumer in the highest; it counts among the consumers of all processes. Source: Java's
         `ConsumerBuilder.priorityLevel`. `retry_enable` is for `Consumer.reconsume_later`: the consumer then has a
         second topic, `<topic>-<subscription>-RETRY`, is one of several topics, and has dead letters after 16
         redeliveries or retries unless `dead_letter_policy` says otherwise, by default in `<topic>-<subscription>-DLQ`,

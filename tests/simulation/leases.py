@@ -688,7 +688,7 @@ class Process:
         world.deliver_to_application(offset)
         if world.kind is SubscriptionType.FAILOVER:
             assert delivery.redeliveries == 0
-            # Whoever is not the first by name and priority any more never is again, unless others leave.
+            # Whoever is not the active one any more never is again, unless others leave.
             calm = world.troubles == 0 and not (world.moves or world.seeks or world.refuses or world.often_again)
             assert not calm or offset not in inbox.received, f"{offset} comes to {inbox.name} again"
             inbox.received.add(offset)

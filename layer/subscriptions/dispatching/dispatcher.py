@@ -449,7 +449,7 @@ class Dispatcher:
         for owned in self._owned.values():
             if owned.quiet:  # it is chosen when everybody is known
                 continue
-            chosen = active_consumer(self._endpoints, owned.number)
+            chosen = active_consumer(self._endpoints, owned.slot)
             for endpoint in self._endpoints:
                 endpoint.hear_active(active=endpoint is chosen)
             feed = chosen.feed(owned.slot) if chosen is not None else None

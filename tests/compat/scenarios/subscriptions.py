@@ -6,6 +6,7 @@ from collections import Counter
 
 from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
 from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
+from pulsar_on_kafka.subscriptions.dispatching.strategy import next_on_ring
 
 AREA = "subscriptions"
 _TYPES = ("Exclusive", "Shared", "Failover", "KeyShared")
@@ -251,6 +252,23 @@ def failover_partitions(run: ScenarioRun) -> None:
     run.send_partition_by_partition(topic, {0: ["p0-1", "p0-2"], 1: ["p1-1", "p1-2"]})
     for name, consumer in consumers.items():
         run.record_messages(name, run.rest(consumer))
+
+
+@scenario(area=AREA, title="Failover on topics without partitions: a ring of hashes shares them out")
+def failover_topics(run: ScenarioRun) -> None:
+    names = ["a", "b", "c"]
+    topics = [run.topic(f"topic-{number}") for number in range(6)]
+    consumers = {
+        topic: {name: run.consumer(topic, kind="Failover", consumer_name=name) for name in names} for topic in topics
+    }
+    run.rest(consumers[topics[-1]]["a"], 2500)  # until all of them know who is active
+    for topic in topics:
+        run.send(topic, ["1", "2"])
+        active = consumers[topic].pop(names[next_on_ring(topic, names)])
+        run.record_messages("the ring's choice", run.receive(active, 2))
+        run.record_messages(
+            "the others", [message for each in consumers[topic].values() for message in run.rest(each, 200)]
+        )
 
 
 @scenario(area=AREA, title="Priority: who has the lower level is served first", client=PulsarClient.JAVA)

@@ -176,7 +176,7 @@ def test_patterns_choose_by_domain(client: pulsar.Client, unique: Unique) -> Non
 
 _A_CONSUMER = """
     client = pulsar.Client(sys.argv[1])
-    consumer = client.subscribe(sys.argv[2], "s", consumer_type=pulsar.ConsumerType.Failover, consumer_name="a")
+    consumer = client.subscribe(sys.argv[2], "s", consumer_type=pulsar.ConsumerType.Failover)
     print("ready", flush=True)
     while True:
         print(consumer.receive(30_000).data().decode(), flush=True)
@@ -191,7 +191,7 @@ def test_another_process_goes_on_after_a_crash(
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "ready"
         until(lambda: admin.subscription_stats(topic, "s").partitions[0].owner, "the first process to be the owner")
-        ours = client.subscribe(topic, "s", FAILOVER, consumer_name="b")
+        ours = client.subscribe(topic, "s", FAILOVER, priority_level=1)
         send(client, topic, 3)
         assert [process.stdout.readline().strip() for _ in range(3)] == ["0", "1", "2"]
         process.send_signal(signal.SIGKILL)

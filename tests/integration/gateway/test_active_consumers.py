@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.mapping.wire.commands import Type
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique
@@ -36,8 +37,15 @@ def subscribe(wire: Wire, topic: str, number: int, name: str, kind: int = FAILOV
     )  # fmt: skip
 
 
-def test_who_takes_over_is_told(wire: Wire, unique: Unique) -> None:
-    topic = unique()
+@pytest.fixture
+def topic(admin: AdminClient, unique: Unique) -> str:
+    """A topic's only partition: the first by name is its active consumer."""
+    name = unique()
+    admin.create_partitioned_topic(name, 1)
+    return f"{name}-partition-0"
+
+
+def test_who_takes_over_is_told(wire: Wire, topic: str) -> None:
     wire.connect()
     subscribe(wire, topic, 1, "b")
     assert heard(wire, 2) == [("active", 1, True), ("success", 1, None)]
@@ -50,9 +58,8 @@ def test_who_takes_over_is_told(wire: Wire, unique: Unique) -> None:
 
 
 @pytest.mark.parametrize("seeking", [1, 2])
-def test_a_seek_has_the_active_consumer_alone_come_anew(wire: Wire, unique: Unique, seeking: int) -> None:
+def test_a_seek_has_the_active_consumer_alone_come_anew(wire: Wire, topic: str, seeking: int) -> None:
     """Source: Pulsar's AbstractDispatcherSingleActiveConsumer.disconnectActiveConsumers."""
-    topic = unique()
     wire.connect()
     for number, name in ((1, "a"), (2, "b")):
         subscribe(wire, topic, number, name)
@@ -74,8 +81,7 @@ def test_a_seek_has_the_active_consumer_alone_come_anew(wire: Wire, unique: Uniq
     until(done, "the acknowledgement to count")
 
 
-def test_an_exclusive_consumer_is_not_told(wire: Wire, unique: Unique) -> None:
-    topic = unique()
+def test_an_exclusive_consumer_is_not_told(wire: Wire, topic: str) -> None:
     wire.connect()
     subscribe(wire, topic, 1, "a", EXCLUSIVE)
     assert heard(wire, 1) == [("success", 1, None)]

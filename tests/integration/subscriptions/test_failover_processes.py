@@ -1,5 +1,5 @@
-"""Failover over several processes: the active consumer of a partition is chosen by priority level and name from those
-of all processes, whichever of them owns it in Kafka's group.
+"""Failover over several processes: the active consumer of a partition is chosen by priority level and name (that of a
+topic without partitions by hashes) from those of all processes, whichever of them owns it in Kafka's group.
 
 A client with settings of its own is a node of its own, as another process is.
 """
@@ -12,11 +12,20 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.subscriptions.dispatching.strategy import next_on_ring
 from tests.integration.subscriptions.test_leases import known_to_owner
 from tests.steps import EARLIEST, FAILOVER, PATIENCE_MS, Process, Unique, nothing_comes, payloads, receive, send
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def topic(admin: AdminClient, unique: Unique) -> str:
+    """Of one partition: the first by name is its active consumer."""
+    name = unique()
+    admin.create_partitioned_topic(name, 1)
+    return name
 
 
 def join(process: Process, topic: str, name: str, **options: Any) -> pulsar.Consumer:
@@ -35,8 +44,7 @@ def numbers(first: int, end: int) -> list[str]:
     return [str(number) for number in range(first, end)]
 
 
-def test_the_first_by_name_is_active_in_whatever_process(process: Process, unique: Unique) -> None:
-    topic = unique()
+def test_the_first_by_name_is_active_in_whatever_process(process: Process, topic: str) -> None:
     second = join(process, topic, "b")
     send(process(), topic, 10)
     for message in receive(second, 4):
@@ -54,8 +62,7 @@ def test_the_first_by_name_is_active_in_whatever_process(process: Process, uniqu
     assert nothing_comes(second)
 
 
-def test_a_higher_priority_level_comes_before_the_name(process: Process, unique: Unique) -> None:
-    topic = unique()
+def test_a_higher_priority_level_comes_before_the_name(process: Process, topic: str) -> None:
     low = join(process, topic, "a", priority_level=1)
     high = join(process, topic, "z")
     until_known(low, high)
@@ -92,8 +99,24 @@ def test_partitions_are_shared_out_by_name_whoever_owns_them(
     assert nothing_comes(join(process, topic, "d"))
 
 
-def test_what_is_refused_elsewhere_brings_everything_again_in_order(process: Process, unique: Unique) -> None:
-    topic = unique()
+def test_topics_without_partitions_are_shared_out_by_hashes(process: Process, unique: Unique) -> None:
+    names = ["a", "b", "c"]
+    clients = {name: process() for name in names}
+    for _ in range(4):
+        topic = unique()
+        consumers = {
+            name: client.subscribe(topic, "s", FAILOVER, consumer_name=name, initial_position=EARLIEST)
+            for name, client in clients.items()
+        }
+        until_known(*consumers.values())
+        send(process(), topic, 5)
+        active = consumers.pop(names[next_on_ring(f"persistent://public/default/{topic}", names)])
+        assert payloads(receive(active, 5)) == numbers(0, 5)
+        assert all(consumer.queue_size() == 0 for consumer in consumers.values())
+        assert nothing_comes(consumers.popitem()[1])
+
+
+def test_what_is_refused_elsewhere_brings_everything_again_in_order(process: Process, topic: str) -> None:
     owner = join(process, topic, "b")
     active = join(process, topic, "a", negative_ack_redelivery_delay_ms=100)
     until_known(owner, active)
@@ -109,8 +132,7 @@ def test_what_is_refused_elsewhere_brings_everything_again_in_order(process: Pro
     assert nothing_comes(owner)
 
 
-def test_the_active_consumer_seeks_and_its_owner_moves(process: Process, unique: Unique) -> None:
-    topic = unique()
+def test_the_active_consumer_seeks_and_its_owner_moves(process: Process, topic: str) -> None:
     owner = join(process, topic, "b")
     active = join(process, topic, "a")
     until_known(owner, active)
@@ -155,8 +177,7 @@ def test_who_joins_and_leaves_brings_nothing_again_where_the_active_consumer_sta
     assert nothing_comes(join(process, topic, "c"))
 
 
-def test_batches_chunks_and_refusals_where_the_owner_moves(process: Process, unique: Unique) -> None:
-    topic = unique()
+def test_batches_chunks_and_refusals_where_the_owner_moves(process: Process, topic: str) -> None:
     owner = join(process, topic, "b")
     active = join(process, topic, "a", negative_ack_redelivery_delay_ms=100)
     client = process()
@@ -186,8 +207,7 @@ def test_batches_chunks_and_refusals_where_the_owner_moves(process: Process, uni
     assert nothing_comes(join(process, topic, "d"))
 
 
-def test_batches_are_acknowledged_in_the_middle(process: Process, unique: Unique) -> None:
-    topic = unique()
+def test_batches_are_acknowledged_in_the_middle(process: Process, topic: str) -> None:
     owner = join(process, topic, "b")
     active = join(process, topic, "a")
     until_known(owner, active)
@@ -203,9 +223,8 @@ def test_batches_are_acknowledged_in_the_middle(process: Process, unique: Unique
 
 
 def test_a_transaction_acknowledges_up_to_a_message_of_another_process(
-    process: Process, service_url: str, unique: Unique
+    process: Process, service_url: str, topic: str
 ) -> None:
-    topic = unique()
     owner = join(process, topic, "b")
     client = pulsar.Client(service_url, enable_transaction=True, kafka_config={"client.rack": "elsewhere"})
     active = client.subscribe(topic, "s", FAILOVER, consumer_name="a", initial_position=EARLIEST)

@@ -88,8 +88,7 @@ def assert_each_once(texts: list[str], count: int) -> None:
 
 def topic_of(admin: AdminClient, unique: Unique, partitions: int) -> str:
     topic = unique()
-    if partitions > 1:
-        admin.create_partitioned_topic(topic, partitions)
+    admin.create_partitioned_topic(topic, partitions)
     return topic
 
 

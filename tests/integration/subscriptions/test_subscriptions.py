@@ -206,8 +206,11 @@ def test_failover_gives_partitions_by_consumer_name(client: pulsar.Client, admin
     assert nothing_comes(second)
 
 
-def test_a_failover_consumer_whose_name_comes_first_takes_over(client: pulsar.Client, unique: Unique) -> None:
+def test_a_failover_consumer_whose_name_comes_first_takes_over(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
     topic = unique()
+    admin.create_partitioned_topic(topic, 1)
     standby = client.subscribe(topic, "s", FAILOVER, initial_position=EARLIEST, consumer_name="z")
     send(client, topic, 4)
     assert payloads(receive(standby, 4)) == ["0", "1", "2", "3"]

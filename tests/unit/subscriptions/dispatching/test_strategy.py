@@ -4,18 +4,32 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.strategy import (
     MOST_AT_ONCE,
     ROUND_ROBIN_BATCH,
     RoundRobin,
     active_consumer,
+    next_on_ring,
 )
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
+
+TOPIC = "persistent://public/default/orders"
 
 
 def a_consumer(name: str, capacity: int = 1000, priority: int = 0) -> Endpoint:
     return Endpoint(name, capacity, delivery_type=Delivery, rules=DeliveryRules(priority))
+
+
+def partition(number: int) -> PartitionSlot:
+    return PartitionSlot(f"{TOPIC}-partition-{number}", number, number, LedgerLayout(6))
+
+
+def topic_without_partitions(number: int = 0) -> PartitionSlot:
+    return PartitionSlot(f"{TOPIC}-{number}", 0, -1, LedgerLayout(1))
 
 
 def names(endpoints: list[Endpoint], turns: int) -> list[str]:
@@ -126,22 +140,47 @@ def test_priority_comes_before_having_nothing_in_hand() -> None:
 
 def test_partitions_of_a_failover_subscription_go_to_consumers_by_name() -> None:
     consumers = [a_consumer("c"), a_consumer("a"), a_consumer("b")]
-    chosen = [active_consumer(consumers, partition) for partition in range(6)]
+    chosen = [active_consumer(consumers, partition(number)) for number in range(6)]
     assert [consumer.name for consumer in chosen if consumer is not None] == ["a", "b", "c", "a", "b", "c"]
 
 
-def test_only_the_highest_priority_level_is_active() -> None:
+def test_topics_without_partitions_go_to_the_consumers_that_pulsar_gives_them() -> None:
+    """What Murmur3Hash32, Murmur3_32Hash and a TreeMap of Pulsar 4.0.7 say."""
+    consumers = [a_consumer(name) for name in ("worker-é", "c", "a", "b")]
+    chosen = [active_consumer(consumers, topic_without_partitions(number)) for number in range(24)]
+    short = "".join(consumer.name[0] for consumer in chosen if consumer is not None)
+    assert short == "cbcwbacbwwwwwababbacwbww"
+
+
+def test_who_joins_takes_few_topics_and_gives_none_to_another() -> None:
+    few = ["a", "b", "c", "d"]
+    more = [*few, "e"]
+    topics = [f"{TOPIC}-{number}" for number in range(500)]
+    before = [few[next_on_ring(topic, few)] for topic in topics]
+    after = [more[next_on_ring(topic, more)] for topic in topics]
+    assert {now for was, now in zip(before, after, strict=True) if was != now} == {"e"}
+    assert all(50 <= count <= 200 for count in Counter(after).values())
+
+
+def test_of_two_with_the_same_name_the_later_one_is_active() -> None:
+    consumers = [a_consumer("a"), a_consumer("a")]
+    assert active_consumer(consumers, topic_without_partitions()) is consumers[1]
+    assert active_consumer(consumers, partition(0)) is consumers[0]
+
+
+@pytest.mark.parametrize("slot", [partition(0), partition(1), topic_without_partitions()])
+def test_only_the_highest_priority_level_is_active(slot: PartitionSlot) -> None:
     consumers = [a_consumer("a", priority=5), a_consumer("z", priority=1)]
-    chosen = [active_consumer(consumers, partition) for partition in range(2)]
-    assert [consumer.name for consumer in chosen if consumer is not None] == ["z", "z"]
+    assert active_consumer(consumers, slot) is consumers[1]
 
 
-def test_a_closed_consumer_is_never_active() -> None:
+@pytest.mark.parametrize("slot", [partition(0), topic_without_partitions()])
+def test_a_closed_consumer_is_never_active(slot: PartitionSlot) -> None:
     a, b = a_consumer("a"), a_consumer("b")
     a.close()
-    assert active_consumer([a, b], 0) is b
+    assert active_consumer([a, b], slot) is b
     b.close()
-    assert active_consumer([a, b], 0) is None
+    assert active_consumer([a, b], slot) is None
 
 
 def test_which_types_share_a_partition() -> None:

@@ -759,7 +759,7 @@ def taken_over(*, theirs_is_active: bool) -> Owner:
     """By an owner that asks; the member has said that its consumer holds 3 and 4, and everybody else was heard."""
     owner = Owner(SubscriptionType.FAILOVER)
     for endpoint in owner.process.consumers:
-        endpoint.priority = int(theirs_is_active)
+        endpoint.priority = 1 if theirs_is_active else -1
         endpoint.resize(100)
     owner.owned.active = None
     owner.owned.cursor.leased_from = 0
