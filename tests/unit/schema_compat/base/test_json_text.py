@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.schema_compat.base.json_text import MAX_DEPTH, NotJson, canonical, parse_json
+from pulsar_on_kafka.schema_compat.base.json_text import MAX_DEPTH, MAX_NUMBER_DIGITS, NotJson, canonical, parse_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),
@@ -20,7 +20,15 @@ VALUES = st.recursive(
 
 
 def standard(text: str) -> Any:
-    return json.loads(text, parse_float=Decimal)
+    """Raises ValueError, ArithmeticError: it is no JSON, or has a number that is too large for us."""
+    return json.loads(text, parse_float=in_range)
+
+
+def in_range(text: str) -> Decimal:
+    value = Decimal(text)
+    if value and abs(value.adjusted()) > MAX_NUMBER_DIGITS:
+        raise ValueError(text)
+    return value
 
 
 @given(value=VALUES, indent=st.sampled_from([None, 1]), ascii_only=st.booleans())
@@ -55,6 +63,7 @@ def test_refuses_what_the_standard_parser_refuses(value: Any, data: st.DataObjec
         (b"NaN", "expected a value"),
         (b"\xff", "not UTF-8"),
         (b"1e999999999", "out of range"),
+        (b"1.34e1540", "out of range"),
         (b"1" * 2000, "more than"),
         (b"[" * (MAX_DEPTH + 2), "nested deeper"),
     ],
