@@ -82,21 +82,23 @@ def _place(topic: Topic, partition: str, offset: str, end: int) -> list[str]:
 def _ledger(topic: Topic, partition: str, index: str, last: int) -> list[str]:
     """Binaries of the ledger id, with its tag and the entry's. `last`: the highest index of a ledger."""
     tag, entry_tag = bytes([_LEDGER_TAG]), bytes([_ENTRY_TAG])
-    if not topic.layout.incarnation:  # ids of the first topic of all differ in length
+    low = _low_groups(last, topic.partitions)
+    if low and not topic.layout.incarnation:  # ids of the first topic of all differ in length, their low groups, too
         ledger = f"(shiftleft(cast({partition} as bigint), {RANGE_BITS}) | {index})"
         return [binary(tag), *_varint(ledger, _LEDGER_GROUPS), binary(entry_tag)]
-    low = _low_groups(last, topic.partitions)
     parts = [binary(tag)] if low else []
     for group in range(low):  # all of them are followed by others
         parts.append(f"substring({_BYTES}, 129 + cast(shiftright({index}, {_GROUP * group}) & 127 as int), 1)")
     shift = _GROUP * low
+    steps = (last >> shift) + 1
     rest = [
         (b"" if low else tag) + varint(topic.layout.ledger_id(number, step << shift) >> shift) + entry_tag
-        for step in range((last >> shift) + 1)
         for number in range(topic.partitions)
+        for step in range(steps)
     ]
     step = f"shiftright({index}, {shift})" if low else index
-    return [*parts, _looked_up(rest, _by_partition(topic, partition, f"cast({step} as int)"))]
+    # In the order of the ids, so that those of one length are in a row.
+    return [*parts, _looked_up(rest, f"({partition} * {steps} + cast({step} as int))")]
 
 
 def _entry_and_partition(topic: Topic, partition: str, entry: str, last: int) -> list[str]:
@@ -114,7 +116,7 @@ def _entry_and_partition(topic: Topic, partition: str, entry: str, last: int) ->
         for field in with_entry
     ]
     step = f"shiftright({entry}, {shift})" if low else entry
-    which = _by_partition(topic, partition, step) if len(with_entry) > 1 else step
+    which = f"({step} * {topic.partitions} + {partition})" if len(with_entry) > 1 else step
     parts = [*_varint(entry, low + 1)[:low], _looked_up(rest, which)]
     return parts if together else [*parts, _looked_up(fields, partition)]
 
@@ -126,10 +128,6 @@ def _low_groups(last: int, partitions: int) -> int:
     while (rest := last >> _GROUP * low) and (rest + 1) * partitions > _MOST_LISTED and low < _LOW_GROUPS:
         low += 1
     return low
-
-
-def _by_partition(topic: Topic, partition: str, step: str) -> str:
-    return f"({step} * {topic.partitions} + {partition})"
 
 
 def _looked_up(values: Sequence[bytes], index: str) -> str:

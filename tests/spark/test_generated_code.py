@@ -10,6 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.state_topics import TOPICS
 from pulsar_on_kafka.spark import read_pulsar
 from tests.seeds import first_of
 from tests.steps import EARLIEST, SHARED, Unique, receive
@@ -19,10 +22,15 @@ HUGE_METHOD_BYTES = 8000
 
 
 @pytest.fixture
-def topic(client: pulsar.Client, admin: AdminClient, unique: Unique) -> str:
-    """Of batches and single messages, some of each acknowledged on `s`."""
-    name = unique()
-    admin.create_partitioned_topic(name, 4)
+def place(service_url: str, unique: Unique) -> dict[str, str]:
+    """Of a topic of batches and single messages, some of each acknowledged on `s`. It is the first one of its instance,
+    whose ledger ids differ in length, as no other's do, which takes more code."""
+    instance = "i" + unique()[-9:]
+    name = next(name for name in iter(unique, "") if TOPICS.partition_for(str(TopicName.parse(name))) == 0)
+    with AdminClient(service_url, instance=instance) as admin:
+        admin.create_partitioned_topic(name, 4)
+        assert admin.node.topics.open(TopicName.parse(name), Deadline.after(60)).layout.incarnation == 0
+    client = pulsar.Client(service_url, instance=instance)
     consumer = client.subscribe(name, "s", SHARED, initial_position=EARLIEST)
     for batching in (True, False):
         producer = client.create_producer(name, batching_enabled=batching, batching_max_publish_delay_ms=1000)
@@ -31,8 +39,8 @@ def topic(client: pulsar.Client, admin: AdminClient, unique: Unique) -> str:
         producer.flush()
     for message in receive(consumer, 200)[::2]:
         consumer.acknowledge(message)
-    consumer.close()
-    return name
+    client.close()
+    return {"service_url": service_url, "instance": instance, "topic": name}
 
 
 @pytest.fixture
@@ -61,10 +69,10 @@ def planned_at_once(spark: SparkSession) -> Iterator[None]:
 )
 @pytest.mark.parametrize("columns", first_of(1, ["all", None]))
 def test_no_method_is_longer_than_the_jvm_compiles(
-    spark: SparkSession, service_url: str, topic: str, options: dict[str, Any], columns: str | None
+    spark: SparkSession, place: dict[str, str], options: dict[str, Any], columns: str | None
 ) -> None:
-    wanted = {} if columns is None else {"columns": columns}
-    frame = read_pulsar(spark, service_url=service_url, topic=topic, **options, **wanted)
+    wanted: dict[str, Any] = {} if columns is None else {"columns": columns}
+    frame = read_pulsar(spark, **place, **options, **wanted)
     chosen = [frame, *(frame.select(*{"value", name}) for name in frame.columns)]
     sizes = {", ".join(each.columns): longest_method(spark, each) for each in chosen}
     assert max(sizes.values()) > 0
