@@ -44,7 +44,7 @@ def fencing(run: ScenarioRun) -> None:
         run.attempt("the new one sends", lambda: second.send(b"2"))
     run.attempt("the old one sends", lambda: first.send(b"3"))
     consumer = run.consumer(topic, initial_position=run.sdk.InitialPosition.Earliest)
-    run.record_messages("stored", run.rest(consumer))
+    run.record_messages("stored", [*run.receive(consumer, 2), *run.rest(consumer)])
 
 
 @scenario(area=AREA, title="WaitForExclusive waits for its turn")
@@ -67,6 +67,17 @@ def waiting(run: ScenarioRun) -> None:
     first.close()
     thread.join(20)
     run.attempt("then it is its turn", lambda: made[0].send(b"2"))
+
+
+@scenario(area=AREA, title="WaitForExclusive gives up after the operation timeout")
+def waiting_in_vain(run: ScenarioRun) -> None:
+    topic = run.topic()
+    first = _producer(run, topic, "Exclusive")
+    other, mode = run.client(operation_timeout_seconds=2), run.sdk.ProducerAccessMode.WaitForExclusive
+    run.attempt("the second one", lambda: other.create_producer(topic, access_mode=mode))
+    run.attempt("the first sends", lambda: first.send(b"1"))
+    first.close()
+    run.attempt("the second one, then", lambda: other.create_producer(topic, access_mode=mode).send(b"2"))
 
 
 @scenario(area=AREA, title="Exclusive producers of a partitioned topic")
