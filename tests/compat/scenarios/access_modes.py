@@ -77,7 +77,7 @@ def waiting_in_vain(run: ScenarioRun) -> None:
     run.attempt("the second one", lambda: other.create_producer(topic, access_mode=mode))
     run.attempt("the first sends", lambda: first.send(b"1"))
     first.close()
-    run.attempt("the second one, then", lambda: other.create_producer(topic, access_mode=mode).send(b"2"))
+    run.attempt("the next one", lambda: _producer(run, topic, "WaitForExclusive").send(b"2"))
 
 
 @scenario(area=AREA, title="Exclusive producers of a partitioned topic")
