@@ -48,7 +48,7 @@ def next_on_ring(topic_name: str, names: Sequence[str]) -> int:
         return 0
     topic = _murmur3(topic_name.encode())
     distances = [min((point - topic) % _RING for point in _points(name)) for name in names]
-    return max(range(len(names)), key=lambda number: (-distances[number], number))
+    return min(range(len(names)), key=lambda number: (distances[number], -number))
 
 
 @lru_cache(maxsize=1000)
