@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial as bound
 from itertools import islice
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException
 
@@ -21,7 +21,6 @@ from pulsar_on_kafka.base.errors import (
     RecordTooLarge,
 )
 from pulsar_on_kafka.kafka.producer import Headers, KafkaProducer, Waiting
-from pulsar_on_kafka.kafka.records import KafkaRecord
 
 _QUEUE_FULL_PAUSE_S: Final = 0.05
 _CERTAINLY_NOT_WRITTEN: Final = (AppendFailed, NoSuchTopic, NotAuthenticated, NotAuthorized, RecordTooLarge)
@@ -145,6 +144,16 @@ def _hand_over(
             return used
 
 
+class _Stored(Protocol):
+    """What a delivery report says of a record."""
+
+    def offset(self) -> int | None:
+        """None when Kafka does not tell."""
+        ...
+
+    def timestamp(self) -> tuple[int, int]: ...
+
+
 class _Appends(Waiting):
     """Outcomes of records that were handed over together. Callbacks come one at a time."""
 
@@ -160,17 +169,20 @@ class _Appends(Waiting):
         if not self._topics:
             self.settle()
 
-    def delivered(self, index: int, producer: KafkaProducer, error: Any, record: KafkaRecord) -> None:
-        if error is None:
-            self._offsets[index] = record.offset() or 0
-        else:
+    def delivered(self, index: int, producer: KafkaProducer, error: Any, record: _Stored) -> None:
+        offset = record.offset()
+        if error is not None:
             self._failures.append(producer.why_refused(error, self._topics[index], self.what))
+        elif offset is None:  # a repeated request that a broker has long answered
+            self._failures.append(AppendOutcomeUnknown(f"{self.what}: Kafka has it and does not say where"))
+        else:
+            self._offsets[index] = offset
         self._open -= 1
         if self._open == 0:
             self._tell_time(error, record)
             self.settle()
 
-    def _tell_time(self, error: Any, record: KafkaRecord) -> None:
+    def _tell_time(self, error: Any, record: _Stored) -> None:
         if error is None:
             kind, stored_ms = record.timestamp()
             if kind == TIMESTAMP_LOG_APPEND_TIME:

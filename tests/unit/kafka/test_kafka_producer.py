@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -117,6 +118,21 @@ def test_an_append_that_nobody_answers_has_an_unknown_outcome(nobody_listens: st
     with pytest.raises(errors.AppendOutcomeUnknown, match="append to t-0 was not answered in time"):
         kafka.append("t", 0, None, b"x", Deadline.after(0.1))
     kafka.close(Deadline.after(0))
+
+
+def test_an_append_of_which_kafka_does_not_say_where_it_is_has_an_unknown_outcome() -> None:
+    """Kafka has had the request before, and remembers the places of the last five alone."""
+
+    class Repeated:
+        def produce(self, topic: str, value: Any, key: Any, partition: int, callback: Any, *more: Any) -> None:
+            callback(None, SimpleNamespace(offset=lambda: None, timestamp=lambda: (0, 0)))
+
+        def wait_for(self, waiting: Any, deadline: Deadline) -> bool:
+            return True
+
+    repeated: Any = Repeated()
+    with pytest.raises(errors.AppendOutcomeUnknown, match="append to t-0: Kafka has it and does not say where"):
+        append_all(lambda: repeated, "t", 0, [NewRecord(None, b"x")], Deadline.after(1))
 
 
 def test_of_those_who_wait_for_their_appends_one_serves_all_and_another_follows(nobody_listens: str) -> None:
