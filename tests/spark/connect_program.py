@@ -18,10 +18,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import pulsar_on_kafka.spark
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.spark import acknowledge, read_pulsar, stream_pulsar, write_pulsar
 from pulsar_on_kafka.spark.base.errors import SparkConnectorError
 
-_STARTS: Final = 20
+_COMES_UP_S: Final = 480.0
 
 
 def shown(rows: list[Row]) -> list[list[Any]]:
@@ -88,14 +89,15 @@ def _batches(spark: SparkSession, copies: str, checkpoint: str, **options: Any) 
 
 
 def _started(query: DataStreamWriter) -> StreamingQuery:
-    """Spark gives the Python that runs `foreachBatch` ten seconds to come up, which on a busy machine are too few."""
-    for _ in range(_STARTS):
+    """Spark gives the Python that runs `foreachBatch` ten seconds to come up, and it needs three of a processor's: it
+    imports pandas. On a busy machine ten are too few again and again."""
+    patience = Deadline.after(_COMES_UP_S)
+    while True:
         try:
             return query.start()
         except PySparkException as failure:
-            if "Python worker failed to connect back" not in str(failure):
+            if "Python worker failed to connect back" not in str(failure) or patience.passed():
                 raise
-    raise TimeoutError(f"the server's Python did not come up {_STARTS} times")
 
 
 _STEPS: Final[dict[str, Callable[..., Any]]] = {
