@@ -60,6 +60,9 @@ class MemoryStateLog:
             log.end = first + len(records)
             return list(range(first, log.end))
 
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
     def kafka_name(self, topic: StateTopic) -> str:
         return EVERYBODYS.state_topic(topic)
 

@@ -131,7 +131,7 @@ class Services:
         self.idle_offsets = IdleOffsets(self.admin, lambda author: OffsetWriter(settings.offset_writer(), author))
         self.departures = Departures(self.admin, GoodByes(settings.common()), self.clock)
         self.log = KafkaStateLog(
-            log_fetcher, self.state_producer, self.admin, self.cluster_clock.heard, instance=settings.instance
+            log_fetcher, self.state_producer, self.admin, self.cluster_clock, instance=settings.instance
         )
 
     def _open_metadata(self) -> None:

@@ -106,6 +106,10 @@ class StateLog(Protocol):
         """The records at exactly these offsets (any order); what compaction or retention took is missing."""
         ...
 
+    def now_ms(self) -> int:
+        """The time that records are stored with, Unix milliseconds: the brokers', as their answers to appends tell."""
+        ...
+
     def kafka_name(self, topic: StateTopic) -> str:
         """The Kafka topic that holds a state topic here."""
         ...

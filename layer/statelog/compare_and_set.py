@@ -14,12 +14,20 @@ import logging
 import secrets
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from math import inf
 from typing import Final, Generic
 
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, Closed, NotAuthorized, StoreError
+from pulsar_on_kafka.base.errors import (
+    AppendFailed,
+    AppendOutcomeUnknown,
+    Closed,
+    LayerError,
+    NotAuthorized,
+    StoreError,
+)
 from pulsar_on_kafka.mapping.state.state_keys import EpochKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import StateLog, tombstone
@@ -37,7 +45,7 @@ from pulsar_on_kafka.statelog.versioned import (
     Won,
     judge,
 )
-from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.statelog.view import LogEnd, LogView
 
 __all__ = [
     "CompareAndSet",
@@ -131,11 +139,12 @@ class CompareAndSet(Generic[E]):
             return overtaken
         version = expected_version + 1 if expected_version else self._first_version(deadline)
         key = self._keys.encode(entity, version, attempt)
+        at: LogEnd | None = None
         try:
-            self._log.append(self._topic, self._partition, key, value, deadline)
+            at = self._view.append([(key, value)], deadline)
         except AppendOutcomeUnknown as unknown:
             _log.info("entity=%s version=%d append outcome unknown, reading: %s", entity, version, unknown)
-        outcome = self._judged(entity, version, attempt, deadline)
+        outcome = self._judged(entity, version, attempt, deadline, at)
         if isinstance(outcome, Lost):
             self._tombstone(entity, [key], deadline)
         elif isinstance(outcome, Won):
@@ -156,13 +165,13 @@ class CompareAndSet(Generic[E]):
         known = self._view.glance(lambda entities: entities.first_version)
         return self._view.ask(lambda entities: entities.first_version, deadline) if known is None else known
 
-    def _judged(self, entity: E, version: int, attempt: str, deadline: Deadline) -> Outcome:
+    def _judged(self, entity: E, version: int, attempt: str, deadline: Deadline, at: LogEnd | None) -> Outcome:
         def judged(entities: VersionedEntities[E]) -> Outcome:
             winner = entities.winner(entity, version) if self._keep_winners else None
             return judge(version, attempt, entities.state(entity), winner)
 
         try:
-            return self._view.ask(judged, deadline)
+            return self._view.ask(judged, deadline, at)
         except (StoreError, Closed) as failure:
             kind = NotAuthorized if isinstance(failure, NotAuthorized) else AppendOutcomeUnknown
             raise kind(
@@ -250,6 +259,9 @@ class CompareAndSet(Generic[E]):
     def _tombstone(self, entity: E, keys: list[bytes], deadline: Deadline) -> None:
         patience = deadline.at_most(_CLEANING_S)
         try:
-            tombstone(self._log, self._topic, self._partition, keys, patience)
+            at = self._view.append([(key, None) for key in keys], patience)
         except (StoreError, Closed) as failure:
             _log.info("entity=%s left %d records to clean: %s", entity, len(keys), failure)
+            return
+        with suppress(LayerError):  # then the next question reads them
+            self._view.refresh(patience, at)

@@ -134,6 +134,9 @@ class FollowedLog:
     def append_apart(self, groups: Sequence[Group], deadline: Deadline) -> None:
         self._log.append_apart(groups, deadline)
 
+    def now_ms(self) -> int:
+        return self._log.now_ms()
+
     def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
         return self._log.end_offset(topic, partition, deadline)
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, TypeVar
 
+from pulsar_on_kafka.base.clock import ClusterClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import (
     Closed,
@@ -60,15 +61,15 @@ class KafkaStateLog:
         fetcher: Fetcher,
         producer: Callable[[], KafkaProducer],
         admin: KafkaAdmin,
-        stamped: Callable[[int], None] = lambda stored_ms: None,
+        clock: ClusterClock,
         *,
         instance: Instance,
     ) -> None:
-        """`stamped` is told the brokers' time with each append, where the topic has it (`ClusterClock.heard`).
-        `instance`: whose state it is."""
+        """`clock` is told the brokers' time with each append, where the topic has it. `instance`: whose state it
+        is."""
         self._instance = instance
         self._producer = producer
-        self._stamped = stamped
+        self._clock = clock
         self._admin = admin
         self._fetcher = fetcher
         self._there: set[str] = set()
@@ -86,7 +87,7 @@ class KafkaStateLog:
     ) -> list[int]:
         self._make_ready(topic, partition, deadline)
         new = [NewRecord(key, value) for key, value in records]
-        return append_all(self._producer, self.kafka_name(topic), partition, new, deadline, self._stamped)
+        return append_all(self._producer, self.kafka_name(topic), partition, new, deadline, self._clock.heard)
 
     def append_apart(self, groups: Sequence[Group], deadline: Deadline) -> None:
         for topic, partition, _ in groups:
@@ -98,8 +99,11 @@ class KafkaStateLog:
                 for topic, partition, records in groups
             ],
             deadline,
-            self._stamped,
+            self._clock.heard,
         )
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
 
     def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
         return self._asked(self._fetcher.log_end, topic, partition, deadline)

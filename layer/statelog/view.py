@@ -123,11 +123,11 @@ class LogView(Generic[F]):
 
         What it gives makes `ask` answer as soon as these records have been applied, without asking for the end; where
         their offsets say that they stand right behind what was read, so that nobody else's are between, without
-        reading them (and with this process's time instead of the broker's).
+        reading them.
         """
         asked, position = self._now(), self._position
         offsets = self._log.append_many(self._topic, self._partition, records, deadline)
-        now_ms = self._clock.now_ms()
+        now_ms = self._log.now_ms()
         own = [LogRecord(offset, key, value, now_ms) for offset, (key, value) in zip(offsets, records, strict=True)]
         return LogEnd(asked, max(offsets) + 1, position, own)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.clock import ClusterClock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import Broker
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
@@ -43,7 +43,8 @@ def connect(bootstrap: str, message_timeout_ms: int = 30_000) -> Connected:
     producer = KafkaProducer(config, served_by_waiting=True)
     admin = KafkaAdmin(settings.common())
     fetcher = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
-    return Connected(KafkaStateLog(fetcher, lambda: producer, admin, instance=Instance()), producer, admin)
+    log = KafkaStateLog(fetcher, lambda: producer, admin, ClusterClock(SystemClock()), instance=Instance())
+    return Connected(log, producer, admin)
 
 
 def following(connected: Connected, bootstrap: str, *topics: StateTopic) -> FollowedLog:

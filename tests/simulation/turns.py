@@ -194,6 +194,9 @@ class ActorsLog:
         if failures:
             raise failures[0] if len(failures) == len(groups) else AppendOutcomeUnknown("simulated")
 
+    def now_ms(self) -> int:
+        return self._log.now_ms()
+
     def kafka_name(self, topic: StateTopic) -> str:
         return self._log.kafka_name(topic)
 

@@ -1,0 +1,82 @@
+"""What a proposal costs: it is judged by its own record where nobody else's are between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pulsar_on_kafka.base.clock import Clock, SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state.state_topics import TOPICS, StateTopic
+from pulsar_on_kafka.metadata.topics import TOPIC_KEYS
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Lost, Won
+from tests.clocks import PacedClock
+from tests.memory_log import MemoryStateLog
+
+DAY_MS = 86_400_000
+
+
+class CountedLog(MemoryStateLog):
+    """Counts what is asked of it."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__(clock)
+        self.ends_asked = 0
+        self.readings = 0
+
+    def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
+        self.ends_asked += 1
+        return super().end_offset(topic, partition, deadline)
+
+    def read(
+        self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
+    ) -> Iterator[list[LogRecord]]:
+        self.readings += 1
+        return super().read(topic, partition, start, end, deadline)
+
+
+def soon() -> Deadline:
+    return Deadline.after(10)
+
+
+def store(log: MemoryStateLog, clock: Clock | None = None) -> CompareAndSet[str]:
+    return CompareAndSet(log, TOPICS, 0, TOPIC_KEYS, clock=clock)
+
+
+def test_an_undisturbed_proposal_asks_for_nothing_and_reads_nothing() -> None:
+    log = CountedLog()
+    mine = store(log)
+    assert mine.read("orders", soon()) is None
+    asked = log.ends_asked
+    assert mine.propose("orders", 0, b"one", soon()) == Won(1, 0)
+    assert mine.propose("orders", 1, b"two", soon()) == Won(2, 1)
+    assert (log.ends_asked, log.readings) == (asked, 0)
+    assert log.end_offset(TOPICS, 0, soon()) == 3, "version 1 was cleaned"
+    assert mine.read("orders", soon()) == mine.cached("orders")
+    assert log.readings == 0
+
+
+def test_what_others_wrote_before_it_is_read_and_decides() -> None:
+    log = CountedLog()
+    mine, other = store(log), store(log)
+    assert mine.read("orders", soon()) is None
+    assert other.propose("orders", 0, b"theirs", soon()) == Won(1, 0)
+    asked, readings = log.ends_asked, log.readings
+    lost = mine.propose("orders", 0, b"mine", soon())
+    assert isinstance(lost, Lost)
+    assert lost.state.value == b"theirs"
+    assert (log.ends_asked, log.readings) == (asked, readings + 1)
+
+
+def test_a_record_of_ones_own_was_written_when_the_log_says_so() -> None:
+    """Whoever cleans goes by it, on a machine whose clock may be wrong."""
+    clock = PacedClock()
+    log = MemoryStateLog(clock)
+    mine, other = store(log, SystemClock()), store(log, SystemClock())
+    clock.ms = 20_000 * DAY_MS
+    mine.read("orders", soon())
+    mine.propose("orders", 0, b"one", soon())
+    (own, read) = (each.read("orders", soon()) for each in (mine, other))
+    assert own is not None
+    assert read is not None
+    assert own.written_ms == read.written_ms
