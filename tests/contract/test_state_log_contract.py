@@ -10,6 +10,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from tests.contract.conftest import a_state_topic
+from tests.steps import Unique
 
 
 def soon() -> Deadline:
@@ -36,6 +38,13 @@ def test_appended_records_are_read_back_in_order(log: StateLog, state_topic: Sta
         (n, b"k%d" % n, b"v%d" % n) for n in range(5)
     ]
     assert all(record.timestamp_ms > 0 for record in found)
+
+
+def test_its_time_is_that_of_its_records(log: StateLog, unique: Unique) -> None:
+    topic = a_state_topic(unique("state"), message_timestamp_type="LogAppendTime")
+    log.append(topic, 0, b"k", b"v", soon())
+    (found,) = everything(log, topic)
+    assert abs(log.now_ms() - found.timestamp_ms) < 3_600_000
 
 
 def test_partitions_are_logs_of_their_own(log: StateLog, state_topic: StateTopic) -> None:
