@@ -161,6 +161,23 @@ class MemoryStateLog:
         return self._partitions.setdefault((topic.name, partition), _Partition())
 
 
+class CountedLog(MemoryStateLog):
+    """Counts what is asked of it."""
+
+    ends_asked = 0
+    readings = 0
+
+    def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
+        self.ends_asked += 1
+        return super().end_offset(topic, partition, deadline)
+
+    def read(
+        self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
+    ) -> Iterator[list[LogRecord]]:
+        self.readings += 1
+        yield from super().read(topic, partition, start, end, deadline)
+
+
 def _slice(records: list[LogRecord], start: int, end: int) -> list[LogRecord]:
     """The records in [start, end), found by bisection."""
     return records[_first_at(records, start) : _first_at(records, end)]

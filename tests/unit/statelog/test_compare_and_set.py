@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.state_topics import TOPICS, StateTopic
+from pulsar_on_kafka.mapping.state.state_topics import TOPICS
 from pulsar_on_kafka.metadata.topics import TOPIC_KEYS
-from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Lost, Won
 from tests.clocks import PacedClock
-from tests.memory_log import MemoryStateLog
-
-DAY_MS = 86_400_000
-
-
-class CountedLog(MemoryStateLog):
-    """Counts what is asked of it."""
-
-    def __init__(self, clock: Clock | None = None) -> None:
-        super().__init__(clock)
-        self.ends_asked = 0
-        self.readings = 0
-
-    def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
-        self.ends_asked += 1
-        return super().end_offset(topic, partition, deadline)
-
-    def read(
-        self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
-    ) -> Iterator[list[LogRecord]]:
-        self.readings += 1
-        return super().read(topic, partition, start, end, deadline)
+from tests.memory_log import CountedLog, MemoryStateLog
 
 
 def soon() -> Deadline:
     return Deadline.after(10)
 
 
-def store(log: MemoryStateLog, clock: Clock | None = None) -> CompareAndSet[str]:
-    return CompareAndSet(log, TOPICS, 0, TOPIC_KEYS, clock=clock)
+def store(log: MemoryStateLog) -> CompareAndSet[str]:
+    return CompareAndSet(log, TOPICS, 0, TOPIC_KEYS)
 
 
 def test_an_undisturbed_proposal_asks_for_nothing_and_reads_nothing() -> None:
@@ -70,10 +45,8 @@ def test_what_others_wrote_before_it_is_read_and_decides() -> None:
 
 def test_a_record_of_ones_own_was_written_when_the_log_says_so() -> None:
     """Whoever cleans goes by it, on a machine whose clock may be wrong."""
-    clock = PacedClock()
-    log = MemoryStateLog(clock)
-    mine, other = store(log, SystemClock()), store(log, SystemClock())
-    clock.ms = 20_000 * DAY_MS
+    log = MemoryStateLog(PacedClock())  # of 1970
+    mine, other = store(log), store(log)
     mine.read("orders", soon())
     mine.propose("orders", 0, b"one", soon())
     (own, read) = (each.read("orders", soon()) for each in (mine, other))

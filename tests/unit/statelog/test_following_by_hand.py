@@ -17,7 +17,7 @@ from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.followed_log import FollowedLog
 from tests.clocks import PacedClock
 from tests.kafka_records import LoggedRecord
-from tests.memory_log import MemoryStateLog
+from tests.memory_log import CountedLog, MemoryStateLog
 
 
 class Reader:
@@ -65,16 +65,6 @@ class Reader:
             self._world.followed.clear()
             self._world.readers = 0
             self._world.changed.notify_all()
-
-
-class CountedLog(MemoryStateLog):
-    readings = 0
-
-    def read(
-        self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
-    ) -> Iterator[list[LogRecord]]:
-        self.readings += 1
-        yield from super().read(topic, partition, start, end, deadline)
 
 
 class World:

@@ -19,7 +19,7 @@ from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES, TOPICS, State
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.view import LogView, unreadable
 from tests.clocks import PacedClock
-from tests.memory_log import MemoryStateLog
+from tests.memory_log import CountedLog, MemoryStateLog
 from tests.waiting import until
 
 
@@ -42,18 +42,13 @@ class Picky(Keys):
         super().apply(record)
 
 
-class GatedLog(MemoryStateLog):
-    """Readings wait at a gate, after the end was asked for; `ends_asked` counts."""
+class GatedLog(CountedLog):
+    """Readings wait at a gate, after the end was asked for."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gate = threading.Semaphore(0)
         self.reading = threading.Semaphore(0)
-        self.ends_asked = 0
-
-    def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
-        self.ends_asked += 1
-        return super().end_offset(topic, partition, deadline)
 
     def read(
         self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
