@@ -303,6 +303,10 @@ class Connection(asyncio.Protocol):
     def _error(self, number: int, code: ServerError, reason: str) -> None:
         self._say(Type.ERROR, request_id=number, error=code, message=reason)
 
+    def _not_opened(self, what: str, number: int, code: ServerError, reason: str) -> None:
+        _log.info("connection=%s %s is not opened: %s", self._name, what, reason)
+        self._error(number, code, reason)
+
     def _asks_too_much(self, refused: Callable[[ServerError, str], None]) -> bool:
         if self._asked < MOST_ASKED:
             return False
@@ -614,7 +618,7 @@ class Connection(asyncio.Protocol):
             self._wait_no_more(number)
             if not self._is_dropped(number):
                 self._producers.pop(number, None)
-                self._error(asked.request_id, code, reason)
+                self._not_opened(f"producer {asked.producer_name} of {asked.topic}", asked.request_id, code, reason)
 
         def here(bundle: int) -> None:
             name = str(TopicName.parse(asked.topic))
@@ -646,6 +650,7 @@ class Connection(asyncio.Protocol):
         if mode is AccessMode.EXCLUSIVE_WITH_FENCING:
             self._serving.waiting.fence(name)
         self._producers[number] = producer
+        _log.info("connection=%s %s is open", self._name, found.sender.outlet)
         self._serving.policies.watch(found.sender.outlet.admitted.topic, producer)
         self._opened(producer, asked.request_id, found.schema_version)
         self._follow_if_moved(bundle)
@@ -874,6 +879,7 @@ class Connection(asyncio.Protocol):
             self._error(request, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} consumers at most")
             return
         self._consumers[number] = None
+        what = f"consumer of {asked.topic}/{asked.subscription}"
         goes_on_at = self._going_on.pop(number, None)
 
         def opened(consumer: WireConsumer) -> None:
@@ -883,13 +889,14 @@ class Connection(asyncio.Protocol):
                 self._serving.pool.submit(_closed, partial(consumer.close, Deadline.after(_CLOSE_S)))
                 return
             self._consumers[number] = consumer
+            _log.info("connection=%s %s is open", self._name, what)
             self._say(Type.SUCCESS, request_id=request)
             self._follow_if_moved(consumer.endpoint.bundle)
 
         def refused(code: ServerError, reason: str) -> None:
             self._consumers.pop(number, None)
             self._ended.discard(("consumer", number))
-            self._error(request, code, reason)
+            self._not_opened(what, request, code, reason)
 
         def here(bundle: int) -> None:
             lost = partial(self._consumer_lost, number)
@@ -1136,13 +1143,14 @@ class Connection(asyncio.Protocol):
             if producer is not None and (url := sharing.elsewhere(producer.bundle)):
                 del self._producers[number]
                 self._former_producers.append(number)
-                self._move(producer.close, url, Type.CLOSE_PRODUCER, producer_id=number)
+                what = str(producer.sender.outlet)
+                self._move(what, producer.close, url, Type.CLOSE_PRODUCER, producer_id=number)
         for number, consumer in list(self._consumers.items()):
             if consumer is not None and (url := sharing.elsewhere(consumer.endpoint.bundle)):
                 del self._consumers[number]
                 consumer.endpoint.close()
-                close = partial(consumer.close, Deadline.after(_CLOSE_S))
-                self._move(close, url, Type.CLOSE_CONSUMER, consumer_id=number)
+                what, close = f"consumer of {consumer.endpoint.topic}", partial(consumer.close, Deadline.after(_CLOSE_S))
+                self._move(what, close, url, Type.CLOSE_CONSUMER, consumer_id=number)
         if (self._producers or self._consumers) and sharing.cut_off():
             self.end("this gateway is cut off from Kafka, and others serve its topics")
 
@@ -1167,9 +1175,10 @@ class Connection(asyncio.Protocol):
         if self._serving.sharing.elsewhere(bundle):
             self.follow()
 
-    def _move(self, close: Callable[[], object], url: str, kind: Type, **which: int) -> None:
+    def _move(self, what: str, close: Callable[[], object], url: str, kind: Type, **which: int) -> None:
         async def move() -> None:
             await self._serving.loop.run_in_executor(self._serving.pool, _closed, close)
+            _log.info("connection=%s %s goes to %s", self._name, what, url)
             self._say(kind, request_id=_ANY, **which, **lookups.addressed("assignedBrokerServiceUrl", url))
 
         moving = self._serving.loop.create_task(move())

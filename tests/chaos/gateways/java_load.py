@@ -29,6 +29,7 @@ from tests.integration.gateway.languages import java_program
 from tests.waiting import until
 
 SOURCE: Final = Path(__file__).with_name("Load.java")
+_LOG: Final = Path(__file__).with_name("log4j2.xml")
 _SWITCHES: Final = 8
 """Of the active consumer, by one fault: its topic goes elsewhere and comes back, with what waits in clients."""
 _RARER: Final = 20
@@ -54,7 +55,7 @@ class JavaProgram:
         told = [f"{kind}={topic}" for kind, topic in topics.items()]
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
-                [*java_program(SOURCE), address, *told],
+                [*java_program(SOURCE, f"-Dlog4j2.configurationFile={_LOG}"), address, *told],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
             )  # fmt: skip
         self._listening = threading.Thread(target=self._listen, daemon=True)

@@ -83,9 +83,9 @@ def _java() -> list[str]:
     return java_program(_PROGRAMS / "java" / "Program.java")
 
 
-def java_program(source: Path) -> list[str]:
-    """With Pulsar's jars, from its source. Raises Missing."""
-    return [_compiling_java(), "-Xmx256m", "-cp", f"{pulsar_jars()}/*", str(source)]
+def java_program(source: Path, *options: str) -> list[str]:
+    """With Pulsar's jars and these options of Java's, from its source. Raises Missing."""
+    return [_compiling_java(), "-Xmx256m", *options, "-cp", f"{pulsar_jars()}/*", str(source)]
 
 
 def _compiling_java() -> str:
