@@ -29,7 +29,7 @@ from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.consumers import Wire, WireConsumer, open_consumer
 from pulsar_on_kafka.gateway.entries import OutgoingEntries
 from pulsar_on_kafka.gateway.outgoing import Outgoing
-from pulsar_on_kafka.gateway.producers import EntryLeft, Heard, Opened, WireProducer, access_mode, open_producer
+from pulsar_on_kafka.gateway.producers import Heard, Left, Opened, WireProducer, access_mode, open_producer
 from pulsar_on_kafka.gateway.sharing import Sharing
 from pulsar_on_kafka.gateway.traffic import Meter, time_text
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_fields, txn_of
@@ -72,9 +72,9 @@ _MOST_CLIENT: Final = 100
 _OPERATION_S: Final = 30.0
 _CLOSE_S: Final = 30.0
 _BUSY_AGAIN_S: Final = 0.3
-_ROOM_AGAIN_S: Final = 0.02
-"""After that it is tried whether librdkafka has room for a message again, then after twice that, and so on."""
-_MOST_ROOM_AGAIN_S: Final = 1.0
+_LEFT_AGAIN_S: Final = 0.02
+"""After that what is left of an entry is tried again, then after twice that, and so on."""
+_MOST_LEFT_AGAIN_S: Final = 1.0
 _ANY: Final = 2**64 - 1
 _OUTWAITED: Final = {
     AccessMode.SHARED: ServerError.PRODUCER_BUSY,
@@ -733,8 +733,8 @@ class Connection(asyncio.Protocol):
             return  # it was closed just now; as in Pulsar its client sends again what is not answered
         self._sent += 1
         left = producer.send(asked, each.entry)
-        if isinstance(left, EntryLeft):
-            self._wait_for_room(left)
+        if isinstance(left, Left):
+            self._finish(left)
         elif left is not None:
             self._sent -= 1
             self._stall(left, producer, asked, each)
@@ -759,22 +759,25 @@ class Connection(asyncio.Protocol):
 
         def failed(code: ServerError, reason: str) -> None:
             self._sent += 1
-            producer.refuse(asked, code, reason)
-            self._go_on()
+            left = producer.refuse(asked, code, reason)
+            if left is None:
+                self._go_on()
+            else:
+                self._finish(left)
 
         self._ask(first, done, failed)
 
-    def _wait_for_room(self, left: EntryLeft) -> None:
-        """Everything that comes waits until librdkafka has taken the rest of an entry; other connections are served."""
+    def _finish(self, left: Left) -> None:
+        """Everything that comes waits until nothing is left to do of an entry; other connections are served."""
         self._stop_reading()
 
         def again(pause_s: float) -> None:
             if left.go_on(closing=self._closing):
                 self._go_on()
             else:
-                self._serving.loop.call_later(pause_s, again, min(2 * pause_s, _MOST_ROOM_AGAIN_S))
+                self._serving.loop.call_later(pause_s, again, min(2 * pause_s, _MOST_LEFT_AGAIN_S))
 
-        self._serving.loop.call_later(_ROOM_AGAIN_S, again, 2 * _ROOM_AGAIN_S)
+        self._serving.loop.call_later(_LEFT_AGAIN_S, again, 2 * _LEFT_AGAIN_S)
 
     def _stop_reading(self) -> None:
         self._stalled = True
@@ -1149,7 +1152,8 @@ class Connection(asyncio.Protocol):
             if consumer is not None and (url := sharing.elsewhere(consumer.endpoint.bundle)):
                 del self._consumers[number]
                 consumer.endpoint.close()
-                what, close = f"consumer of {consumer.endpoint.topic}", partial(consumer.close, Deadline.after(_CLOSE_S))
+                what = f"consumer of {consumer.endpoint.topic}"
+                close = partial(consumer.close, Deadline.after(_CLOSE_S))
                 self._move(what, close, url, Type.CLOSE_CONSUMER, consumer_id=number)
         if (self._producers or self._consumers) and sharing.cut_off():
             self.end("this gateway is cut off from Kafka, and others serve its topics")

@@ -85,6 +85,7 @@ again that has no receipt. Source: `ClientCnx.handleSendError` of the Java clien
 _MOST_SEQUENCE_ID: Final = 2**63 - 1
 """Clients are told of the last one as a signed number."""
 _OPERATION_S: Final = 30.0
+_ENDED: Final = told(AlreadyClosed("the producer has ended"))
 _NOWHERE: Final = 2**64 - 1
 """Ledger and entry id of a message that was stored before (Pulsar's -1)."""
 
@@ -264,10 +265,10 @@ class WireProducer:
         meter.bytes += len(entry)
         return True
 
-    def send(self, asked: Any, entry: bytes) -> Callable[[], None] | EntryLeft | None:
+    def send(self, asked: Any, entry: bytes) -> Callable[[], None] | Left | None:
         """Have one entry stored; its client hears of that. Or give what has to be done first, which may block: then
         nothing has happened, and the entry is to be sent again after it. It raises LayerError, PulsarException. Or give
-        what is left of the entry, because librdkafka has no room."""
+        what is left to do, because librdkafka has no room, or the entry is refused and others are not answered yet."""
         if self._over:
             self.answered(1)
             return None
@@ -275,17 +276,14 @@ class WireProducer:
         highest = asked.highest_sequence_id if asked.HasField("highest_sequence_id") else None
         sent = _Sent(self, asked.sequence_id, number, highest)
         if asked.sequence_id > _MOST_SEQUENCE_ID:
-            refused = f"sequence id is {asked.sequence_id}, expected up to {_MOST_SEQUENCE_ID}"
-            sent.refused(ServerError.NOT_ALLOWED, refused)
-            return None
+            reason = f"sequence id is {asked.sequence_id}, expected up to {_MOST_SEQUENCE_ID}"
+            return Refusal(self, sent.refused, ServerError.NOT_ALLOWED, reason).given()
         try:
             records, txn, plain = self._records(asked, entry)
         except CorruptRecord as failure:
-            sent.refused(ServerError.CHECKSUM, str(failure))
-            return None
+            return Refusal(self, sent.refused, ServerError.CHECKSUM, str(failure)).given()
         except (MappingError, PulsarException) as failure:
-            sent.refused(*told(failure))
-            return None
+            return Refusal(self, sent.refused, *told(failure)).given()
         part = None if txn is None else self._transactions.known(txn)
         first = self._first(records, txn, part) or self.look_first(records, txn)
         if first is not None or self._outlet.refuses(sent):
@@ -301,8 +299,7 @@ class WireProducer:
                 part.begin_operation()
                 sent.part = part
         except (LayerError, PulsarException) as failure:
-            sent.refused(*told(failure))
-            return None
+            return Refusal(self, sent.refused, *told(failure)).given()
         self._under_way(len(records) - 1)
         sent.records = len(records)
         left = EntryLeft(self, records, txn, part, sent)
@@ -335,8 +332,14 @@ class WireProducer:
             )
         )
 
-    def refuse(self, asked: Any, code: ServerError, reason: str) -> None:
-        _Sent(self, asked.sequence_id, varint(asked.sequence_id), None).refused(code, reason)
+    def refuse(self, asked: Any, code: ServerError, reason: str) -> Refusal | None:
+        """Of one entry. Gives what is left to do, as `send`."""
+        sent = _Sent(self, asked.sequence_id, varint(asked.sequence_id), None)
+        return Refusal(self, sent.refused, code, reason).given()
+
+    def has_unanswered(self) -> bool:
+        """Records of it are under way."""
+        return self._outlet.send_counts().pending > 0
 
     def _stamp(self, record: EntryRecord, part: ClientTransaction | None) -> int:
         """The record's time. In a transaction it is not later than now, and taken before the transaction's time is
@@ -532,6 +535,36 @@ class _Sent(OwnCallback):
             part.end_operation()
 
 
+class Refusal:
+    """An entry's refusal, which its client may not hear before it has heard of all entries before it: Java's client
+    passes over one that is not of the oldest entry it waits for, and that entry is never answered; C++'s closes its
+    connection. For the loop. Source: `ProducerImpl.recoverNotAllowedError` of the Java client,
+    `ProducerImpl::removeCorruptMessage` of C++."""
+
+    def __init__(
+        self, producer: WireProducer, refused: Callable[[ServerError, str], None], code: ServerError, reason: str
+    ) -> None:
+        self._producer = producer
+        self._refused = refused
+        self._code = code
+        self._reason = reason
+
+    def given(self) -> Refusal | None:
+        """None: at once; else it is left to do."""
+        return None if self.go_on(closing=False) else self
+
+    def go_on(self, *, closing: bool) -> bool:
+        """Whether the client was told, or is not to be (`closing`); else it is to be called again."""
+        producer = self._producer
+        if closing or producer.is_over():
+            self._refused(*_ENDED)
+        elif producer.has_unanswered():
+            return False
+        else:
+            self._refused(self._code, self._reason)
+        return True
+
+
 class EntryLeft:
     """What of an entry librdkafka is to take yet, in its order: behind a record that is refused nothing more of it is
     sent. For the loop."""
@@ -552,9 +585,11 @@ class EntryLeft:
         self._sent = sent
         self._together = _Together(sent, len(records)) if len(records) > 1 else None
         self._at = 0
+        self._refusal: Refusal | None = None
 
     def hand_over(self) -> bool:
-        """Whether nothing is left; else there is no room, and it is to be called again."""
+        """Whether nothing is left; else there is no room, or others are to be answered first, and it is to be called
+        again."""
         together, part = self._together, self._part
         for at in range(self._at, len(self._records)):
             self._at = at
@@ -569,24 +604,30 @@ class EntryLeft:
             except BufferError:
                 return False
             except (LayerError, PulsarException) as failure:
-                self._refuse(failure)
-                return True
+                self._refusal = Refusal(self._producer, self._refuse, *told(failure))
+                return self._refusal.go_on(closing=False)
         return True
 
     def go_on(self, *, closing: bool) -> bool:
         """`hand_over` again, unless the producer, or (`closing`) its connection, has ended meanwhile. The producer does
         where Kafka would have to be asked by now whether a message is stored already."""
         producer = self._producer
+        if self._refusal is not None:
+            return self._refusal.go_on(closing=closing)
         if closing or producer.is_over() or producer.look_first(self._records[self._at :], self._txn) is not None:
-            self._refuse(AlreadyClosed("the producer has ended"))
+            self._refuse(*_ENDED)
             return True
         return self.hand_over()
 
-    def _refuse(self, failure: Exception) -> None:
+    def _refuse(self, code: ServerError, reason: str) -> None:
         if self._together is None:
-            self._sent.refused(*told(failure))
+            self._sent.refused(code, reason)
         else:
-            self._together.refused(told(failure), len(self._records) - self._at)
+            self._together.refused((code, reason), len(self._records) - self._at)
+
+
+Left = EntryLeft | Refusal
+"""Of an entry, to go on with while nothing else of its connection is read."""
 
 
 class _Together:

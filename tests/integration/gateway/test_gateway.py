@@ -6,7 +6,7 @@ import re
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from confluent_kafka import KafkaError
@@ -31,6 +31,8 @@ PATIENCE_MS = 60_000
 EARLIEST = pulsar.InitialPosition.Earliest
 SHARED = pulsar.ConsumerType.Shared
 CODECS = [pulsar.CompressionType.NONE, pulsar.CompressionType.LZ4, pulsar.CompressionType.ZSTD]
+CHANGED: Final = b"\x0e\x01" + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x02ab" + b"payload"
+"""An entry that is not what its checksum says."""
 TYPES = [pulsar.ConsumerType.Exclusive, SHARED, pulsar.ConsumerType.Failover, pulsar.ConsumerType.KeyShared]
 
 
@@ -551,7 +553,21 @@ def test_a_message_that_was_changed_on_its_way_is_refused(wire: Wire, unique: Un
     wire.connect()
     wire.say(Type.PRODUCER, topic=unique(), producer_id=1, request_id=1)
     assert wire.hear()[0] is Type.PRODUCER_SUCCESS
-    entry = b"\x0e\x01" + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x02ab" + b"payload"
-    wire.write(frame(command(Type.SEND, producer_id=1, sequence_id=5), entry))
+    wire.write(frame(command(Type.SEND, producer_id=1, sequence_id=5), CHANGED))
     kind, said = wire.hear()
     assert (kind, said.sequence_id, said.error) == (Type.SEND_ERROR, 5, ServerError.CHECKSUM)
+
+
+def test_a_refusal_is_heard_in_its_turn(wire: Wire, unique: Unique) -> None:
+    """Java's client passes over one that is heard before the receipts of the messages before it."""
+    wire.connect()
+    wire.say(Type.PRODUCER, topic=unique(), producer_id=1, request_id=1)
+    assert wire.hear()[0] is Type.PRODUCER_SUCCESS
+    for number, is_changed in enumerate([False, False, True, True, False]):
+        if is_changed:
+            wire.write(frame(command(Type.SEND, producer_id=1, sequence_id=number), CHANGED))
+        else:
+            wire.send(1, number, b"good")
+    heard = [wire.hear() for _ in range(5)]
+    assert [said.sequence_id for _, said in heard] == [0, 1, 2, 3, 4]
+    assert [kind for kind, _ in heard] == [Type.SEND_RECEIPT] * 2 + [Type.SEND_ERROR] * 2 + [Type.SEND_RECEIPT]
