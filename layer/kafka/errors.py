@@ -60,6 +60,7 @@ _NO_LEADER_NOW: Final = frozenset(
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError._NOENT,  # librdkafka's, of all partitions that it is asked about, when none of them has a leader
     }
 )
 

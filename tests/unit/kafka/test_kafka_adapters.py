@@ -56,6 +56,7 @@ def test_a_commit_that_is_refused_because_the_group_is_gone_can_be_tried_again()
 
 def test_what_passes_by_itself_is_told_from_what_does_not() -> None:
     assert has_no_leader_now(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+    assert has_no_leader_now(KafkaError(KafkaError._NOENT))
     assert not has_no_leader_now(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
     assert is_no_such_topic(KafkaError(KafkaError._UNKNOWN_PARTITION))
 
