@@ -304,7 +304,8 @@ class Connection(asyncio.Protocol):
         self._say(Type.ERROR, request_id=number, error=code, message=reason)
 
     def _not_opened(self, what: str, number: int, code: ServerError, reason: str) -> None:
-        _log.info("connection=%s %s is not opened: %s", self._name, what, reason)
+        """`what` and `reason` have words of the client's, whatever these are."""
+        _log.info("connection=%s %.300r is not opened: %.600r", self._name, what, reason)
         self._error(number, code, reason)
 
     def _asks_too_much(self, refused: Callable[[ServerError, str], None]) -> bool:
@@ -650,7 +651,7 @@ class Connection(asyncio.Protocol):
         if mode is AccessMode.EXCLUSIVE_WITH_FENCING:
             self._serving.waiting.fence(name)
         self._producers[number] = producer
-        _log.info("connection=%s %s is open", self._name, found.sender.outlet)
+        _log.info("connection=%s %.300r is open", self._name, str(found.sender.outlet))
         self._serving.policies.watch(found.sender.outlet.admitted.topic, producer)
         self._opened(producer, asked.request_id, found.schema_version)
         self._follow_if_moved(bundle)
@@ -892,7 +893,7 @@ class Connection(asyncio.Protocol):
                 self._serving.pool.submit(_closed, partial(consumer.close, Deadline.after(_CLOSE_S)))
                 return
             self._consumers[number] = consumer
-            _log.info("connection=%s %s is open", self._name, what)
+            _log.info("connection=%s %.300r is open", self._name, what)
             self._say(Type.SUCCESS, request_id=request)
             self._follow_if_moved(consumer.endpoint.bundle)
 
@@ -1182,7 +1183,7 @@ class Connection(asyncio.Protocol):
     def _move(self, what: str, close: Callable[[], object], url: str, kind: Type, **which: int) -> None:
         async def move() -> None:
             await self._serving.loop.run_in_executor(self._serving.pool, _closed, close)
-            _log.info("connection=%s %s goes to %s", self._name, what, url)
+            _log.info("connection=%s %.300r goes to %s", self._name, what, url)
             self._say(kind, request_id=_ANY, **which, **lookups.addressed("assignedBrokerServiceUrl", url))
 
         moving = self._serving.loop.create_task(move())
