@@ -303,10 +303,9 @@ class Connection(asyncio.Protocol):
     def _error(self, number: int, code: ServerError, reason: str) -> None:
         self._say(Type.ERROR, request_id=number, error=code, message=reason)
 
-    def _not_opened(self, what: str, number: int, code: ServerError, reason: str) -> None:
-        """`what` and `reason` have words of the client's, whatever these are."""
-        _log.info("connection=%s %.300r is not opened: %.600r", self._name, what, reason)
-        self._error(number, code, reason)
+    def _not_opened(self, asked: Any, code: ServerError, reason: str) -> None:
+        _log.info("connection=%s %.300r is not opened: %.600r", self._name, _wanted(asked), reason)
+        self._error(asked.request_id, code, reason)
 
     def _asks_too_much(self, refused: Callable[[ServerError, str], None]) -> bool:
         if self._asked < MOST_ASKED:
@@ -589,17 +588,17 @@ class Connection(asyncio.Protocol):
         if number in self._producers:
             known = self._producers[number]
             if known is None:
-                self._error(request, ServerError.SERVICE_NOT_READY, f"producer {number} is being opened")
+                self._not_opened(asked, ServerError.SERVICE_NOT_READY, f"producer {number} is being opened")
             else:
                 self._opened(known, request, None)
             return
         if len(self._producers) >= MOST_OPEN:
-            self._error(request, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} producers at most")
+            self._not_opened(asked, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} producers at most")
             return
         try:
             mode = access_mode(asked)
         except LayerError as failure:
-            self._error(request, *told(failure))
+            self._not_opened(asked, *told(failure))
         else:
             self._producers[number] = None
             self._open_producer(asked, mode)
@@ -619,7 +618,7 @@ class Connection(asyncio.Protocol):
             self._wait_no_more(number)
             if not self._is_dropped(number):
                 self._producers.pop(number, None)
-                self._not_opened(f"producer {asked.producer_name} of {asked.topic}", asked.request_id, code, reason)
+                self._not_opened(asked, code, reason)
 
         def here(bundle: int) -> None:
             name = str(TopicName.parse(asked.topic))
@@ -688,7 +687,7 @@ class Connection(asyncio.Protocol):
 
         def fenced() -> None:
             self._end_waiting(number)
-            self._error(request, ServerError.PRODUCER_FENCED, f"a producer has taken {topic} from all others")
+            self._not_opened(asked, ServerError.PRODUCER_FENCED, f"a producer has taken {topic} from all others")
 
         waits = self._waiting_producers[number] = WaitingProducer(topic, begin, queued, fenced)
         self._serving.waiting.come(waits)
@@ -875,15 +874,14 @@ class Connection(asyncio.Protocol):
         number, request = asked.consumer_id, asked.request_id
         if number in self._consumers:
             if self._consumers[number] is None:
-                self._error(request, ServerError.SERVICE_NOT_READY, f"consumer {number} is being opened")
+                self._not_opened(asked, ServerError.SERVICE_NOT_READY, f"consumer {number} is being opened")
             else:
                 self._say(Type.SUCCESS, request_id=request)
             return
         if len(self._consumers) >= MOST_OPEN:
-            self._error(request, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} consumers at most")
+            self._not_opened(asked, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} consumers at most")
             return
         self._consumers[number] = None
-        what = f"consumer of {asked.topic}/{asked.subscription}"
         goes_on_at = self._going_on.pop(number, None)
 
         def opened(consumer: WireConsumer) -> None:
@@ -893,14 +891,14 @@ class Connection(asyncio.Protocol):
                 self._serving.pool.submit(_closed, partial(consumer.close, Deadline.after(_CLOSE_S)))
                 return
             self._consumers[number] = consumer
-            _log.info("connection=%s %.300r is open", self._name, what)
+            _log.info("connection=%s %.300r is open", self._name, _wanted(asked))
             self._say(Type.SUCCESS, request_id=request)
             self._follow_if_moved(consumer.endpoint.bundle)
 
         def refused(code: ServerError, reason: str) -> None:
             self._consumers.pop(number, None)
             self._ended.discard(("consumer", number))
-            self._not_opened(what, request, code, reason)
+            self._not_opened(asked, code, reason)
 
         def here(bundle: int) -> None:
             lost = partial(self._consumer_lost, number)
@@ -1197,6 +1195,13 @@ class Connection(asyncio.Protocol):
 def operation_deadline() -> Deadline:
     """For one thing that Kafka is asked."""
     return Deadline.after(_OPERATION_S)
+
+
+def _wanted(asked: Any) -> str:
+    """A consumer or producer in the words of its client, whatever these are."""
+    if hasattr(asked, "subscription"):
+        return f"consumer of {asked.topic}/{asked.subscription}"
+    return f"producer {asked.producer_name} of {asked.topic}"
 
 
 def _id(message_id: NativeMessageId) -> dict[str, int]:
