@@ -26,10 +26,11 @@ from tests.chaos.evidence import Position
 from tests.chaos.gateways.fleet import Fleet, Loads, Receipt, check_none_again, longest_gap_s
 from tests.chaos.outside import Sampler, read_topic
 from tests.integration.gateway.languages import java_program
+from tests.programs import ROOT
 from tests.waiting import until
 
 SOURCE: Final = Path(__file__).with_name("Load.java")
-_LOG: Final = Path(__file__).with_name("log4j2.xml")
+_LOGGING: Final = ROOT / "tests" / "compat" / "pulsar_standalone" / "log4j2.xml"
 _SWITCHES: Final = 8
 """Of the active consumer, by one fault: its topic goes elsewhere and comes back, with what waits in clients."""
 _RARER: Final = 20
@@ -55,7 +56,7 @@ class JavaProgram:
         told = [f"{kind}={topic}" for kind, topic in topics.items()]
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
-                [*java_program(SOURCE, f"-Dlog4j2.configurationFile={_LOG}"), address, *told],
+                [*java_program(SOURCE, f"-Dlog4j2.configurationFile={_LOGGING}"), address, *told],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
             )  # fmt: skip
         self._listening = threading.Thread(target=self._listen, daemon=True)
