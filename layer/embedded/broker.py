@@ -7,8 +7,10 @@ with EmbeddedBroker() as broker:
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,16 +39,18 @@ from pulsar_on_kafka.embedded.settings import (
     HOST,
     Progress,
     free_port,
+    hold_port,
     is_free,
     last_lines,
     node_properties,
+    port_busy,
     render_properties,
-    require_free,
     to_stderr,
 )
 from pulsar_on_kafka.embedded.storage import ensure_formatted, wait_unlocked
 
 _PORT_ATTEMPTS: Final = 3
+_BUSY: Final = re.compile(r"failed to bind to \S+:(\d+): Address already in use")
 _ROOM_BYTES: Final = 100_000_000
 _LOG_LIMIT_BYTES: Final = 20_000_000
 _LOCK_PATIENCE_S: Final = 3.0  # a broker whose program was just killed needs a moment to be gone
@@ -98,6 +102,8 @@ class EmbeddedBroker(Startable):
         self._secure_ports: dict[str, int] = {}
         self._temporary: Path | None = None
         self._process: _Process | None = None
+        self._held: socket.socket | None = None
+        """The port, while it is killed and not started again, too."""
 
     @property
     def bootstrap(self) -> str:
@@ -176,6 +182,7 @@ class EmbeddedBroker(Startable):
         if self._temporary is not None and self._process is not None and not self._process.leaves_archive:
             self._process.kill()
         self._end_process()
+        self._let_port_go()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
@@ -226,15 +233,21 @@ class EmbeddedBroker(Startable):
     def _start_on_some_port(self, java: Java, jars: KafkaJars) -> None:
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             port = self._port or free_port()
-            require_free(port)
+            self._let_port_go()
+            self._held = hold_port(port)
             try:
                 self._start_once(java, jars, port)
-            except PortBusy:  # taken between our look and the broker's bind
-                if self._port or attempt == _PORT_ATTEMPTS:
+            except PortBusy:  # that one, or the controller's, was taken between our look and the broker's bind
+                if attempt == _PORT_ATTEMPTS or (self._port and not is_free(port)):
                     raise
             else:
                 self._port = port
                 return
+
+    def _let_port_go(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     def _start_once(self, java: Java, jars: KafkaJars, port: int) -> None:
         if self._options.data_dir is None and self._temporary is None:
@@ -312,8 +325,9 @@ class EmbeddedBroker(Startable):
 
     def _why_it_ended(self, port: int) -> EmbeddedBrokerError:
         end = last_lines(self.log_file, 60)
-        if "Address already in use" in end or not is_free(port):
-            return PortBusy(f"port {port} of {HOST} is in use: stop what listens there, or choose another port")
+        busy = _BUSY.findall(end)
+        if busy or not is_free(port):
+            return port_busy(int(busy[-1]) if busy else port)
         if "Failed to acquire lock" in end:
             return DataDirBusy(f"another broker works on {self.data_dir}: stop it, or choose another data directory")
         if "No space left on device" in end:

@@ -45,27 +45,56 @@ _given: deque[int] = deque(maxlen=_REMEMBERED)
 
 
 def free_port() -> int:
-    """A port that nobody listens on now, and none of the last 100 given out. Somebody may take it before it is used."""
+    """A port that nobody listens on or holds now, and none of the last 100 given out. Somebody may take it before it is
+    used. Raises PortBusy: there is none."""
     for port in random.sample(_CHOICE, _ATTEMPTS):
-        if port not in _given and is_free(port):
+        if port not in _given and _can_be_bound(port):
             _given.append(port)
             return port
     raise PortBusy(f"none of {_ATTEMPTS} random ports of {HOST} is free")
 
 
-def require_free(port: int) -> None:
-    if not is_free(port):
-        raise PortBusy(f"port {port} of {HOST} is in use: stop what listens there, or choose another port")
-
-
-def is_free(port: int) -> bool:
+def _can_be_bound(port: int) -> bool:
     with socket.socket() as probe:
-        # As the JVM does: a port whose last connections merely linger is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except OSError:
             return False
+    return True
+
+
+def hold_port(port: int) -> socket.socket:
+    """Keep `free_port`, in whatever process, from giving out the port of a server that is not there yet, or not again,
+    until what this gives is closed. A server with SO_REUSEADDR, as each JVM's is, can listen meanwhile: that is so on
+    Linux, and elsewhere nothing is held. Raises PortBusy: somebody listens there."""
+    held = socket.socket()
+    # As the JVM does: a port whose last connections merely linger is free.
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        held.bind((HOST, port))
+    except OSError:
+        held.close()
+        raise port_busy(port) from None
+    if sys.platform != "linux":
+        held.close()
+    return held
+
+
+def port_busy(port: int) -> PortBusy:
+    return PortBusy(f"port {port} of {HOST} is in use: stop what listens there, or choose another port")
+
+
+def require_free(port: int) -> None:
+    """Raises PortBusy: somebody listens there."""
+    hold_port(port).close()
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody listens there."""
+    try:
+        require_free(port)
+    except PortBusy:
+        return False
     return True
 
 

@@ -227,22 +227,23 @@ def test_a_consumer_dies_while_the_broker_is_away(shaky_stage: MakeStage, own_br
 def test_questions_about_groups_outlive_a_broker(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
     """librdkafka's own requests abort the process here (see `kafka.consumer_groups`)."""
     answers = tmp_path / "answers"
-    with answers.open("wb") as said:
-        asker = subprocess.Popen(
-            [sys.executable, "-m", "tests.chaos.group_asker", own_broker.bootstrap],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=said,
-        )
+    command = [sys.executable, "-m", "tests.chaos.group_asker", own_broker.bootstrap]
+    with (
+        answers.open("wb") as said,
+        subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=said) as asker,
+    ):
 
-    def answered() -> int:
-        assert asker.poll() is None, f"the asking process ended with {asker.returncode}"
-        return answers.read_text().split().count("yes")
+        def answered() -> int:
+            assert asker.poll() is None, f"the asking process ended with {asker.returncode}"
+            return answers.read_text().split().count("yes")
 
-    until(answered, "it gets answers")
-    own_broker.kill()
-    own_broker.start()
-    before = answered()
-    until(lambda: answered() > before + 20, "it gets answers again")
-    asker.communicate(timeout=60)
+        try:
+            until(answered, "it gets answers")
+            own_broker.kill()
+            own_broker.start()
+            before = answered()
+            until(lambda: answered() > before + 20, "it gets answers again")
+            asker.communicate(timeout=60)
+        finally:
+            asker.kill()
     assert asker.returncode == 0

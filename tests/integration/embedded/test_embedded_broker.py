@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, jar_cache, readiness
+from pulsar_on_kafka.embedded import broker as embedded_broker
 from pulsar_on_kafka.embedded.errors import (
     BrokerDidNotStart,
     DataDirBusy,
@@ -182,6 +183,23 @@ def test_a_busy_port_is_named_before_anything_starts() -> None:
         port = listener.getsockname()[1]
         with pytest.raises(PortBusy, match=f"port {port} of 127.0.0.1 is in use"):
             EmbeddedBroker(BrokerOptions(port=port), silent).start()
+
+
+def test_a_controller_s_port_that_is_taken_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is another one at each start; where all that are tried are taken, it is named."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken = listener.getsockname()[1]
+        options = BrokerOptions(port=free_port(), heap_mb=512)
+        with monkeypatch.context() as once:
+            once.setattr(embedded_broker, "free_port", lambda: taken)
+            once.setattr(embedded_broker, "_PORT_ATTEMPTS", 1)
+            with pytest.raises(PortBusy, match=f"port {taken} of 127.0.0.1 is in use"):
+                EmbeddedBroker(options, silent).start()
+        chosen = iter([taken])
+        monkeypatch.setattr(embedded_broker, "free_port", lambda: next(chosen, 0) or free_port())
+        with EmbeddedBroker(options, silent) as broker:
+            assert broker.bootstrap == f"127.0.0.1:{options.port}"
+            assert serves(broker.bootstrap)
 
 
 @pytest.mark.kills

@@ -1,11 +1,21 @@
 from __future__ import annotations
 
 import socket
+import sys
+from collections import deque
 
 import pytest
 
-from pulsar_on_kafka.embedded import EmbeddedBrokerError, readiness
-from pulsar_on_kafka.embedded.settings import free_port, is_free, node_properties, parse_properties, render_properties
+from pulsar_on_kafka.embedded import EmbeddedBrokerError, readiness, settings
+from pulsar_on_kafka.embedded.errors import PortBusy
+from pulsar_on_kafka.embedded.settings import (
+    free_port,
+    hold_port,
+    is_free,
+    node_properties,
+    parse_properties,
+    render_properties,
+)
 
 
 def test_extra_properties_win() -> None:
@@ -37,6 +47,20 @@ def test_a_port_somebody_listens_on_is_not_free() -> None:
     with socket.create_server(("127.0.0.1", port)):
         assert not is_free(port)
     assert is_free(port)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing is held")
+def test_a_port_that_is_held_is_not_given_out_and_a_server_can_listen_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setattr(settings, "_CHOICE", range(port, port + 1))
+    monkeypatch.setattr(settings, "_ATTEMPTS", 1)
+    monkeypatch.setattr(settings, "_given", deque())
+    with hold_port(port):
+        with pytest.raises(PortBusy, match="none of 1 random ports"):
+            free_port()
+        with socket.create_server(("127.0.0.1", port)), pytest.raises(PortBusy, match=f"port {port} of 127.0.0.1"):
+            hold_port(port)
+    assert free_port() == port
 
 
 def test_a_server_that_says_nothing_does_not_serve() -> None:
