@@ -29,12 +29,14 @@ class ServedConnection:
     def __init__(self) -> None:
         self.said: list[tuple[Type, Any]] = []
         self.closed = False
+        self.cut_off = False
+        """Its gateway is, from Kafka."""
         self._cutter = FrameCutter()
         self._soon: deque[Callable[[], object]] = deque()
         node: Any = SimpleNamespace(clock=SystemClock(), transactions=SimpleNamespace(join=None))
         pool: Any = SimpleNamespace(submit=_refuse)
         sharing: Any = SimpleNamespace(
-            ask=lambda bundle, then: then(ADDRESS), elsewhere=lambda bundle: None, cut_off=lambda: False,
+            ask=lambda bundle, then: then(ADDRESS), elsewhere=lambda bundle: None, cut_off=lambda: self.cut_off,
             is_new=lambda bundle: False,
         )  # fmt: skip
         nothing: Any = None
@@ -60,6 +62,12 @@ class ServedConnection:
             self._connection.data_received(data)
         while self._soon:
             self._soon.popleft()()
+        if self.closed:
+            self._connection.connection_lost(None)
+
+    def follow(self) -> None:
+        """Its gateway's fleet has changed."""
+        self._connection.follow()
         if self.closed:
             self._connection.connection_lost(None)
 

@@ -1154,7 +1154,7 @@ class Connection(asyncio.Protocol):
                 what = f"consumer of {consumer.endpoint.topic}"
                 close = partial(consumer.close, Deadline.after(_CLOSE_S))
                 self._move(what, close, url, Type.CLOSE_CONSUMER, consumer_id=number)
-        if (self._producers or self._consumers) and sharing.cut_off():
+        if self._login is not None and sharing.cut_off():  # also of one that only asks for transactions
             self.end("this gateway is cut off from Kafka, and others serve its topics")
 
     def unload(self, topics: AbstractSet[str]) -> list[Future[None]]:

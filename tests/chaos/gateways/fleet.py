@@ -70,6 +70,9 @@ class Load(Protocol):
     def finish(self) -> None:
         """Produce no more, and consume what is left."""
 
+    def latest(self) -> object:
+        """What it did last, for whoever asks why it does no more."""
+
     def judge(self, since: float, faults: int) -> str:
         """Nothing is lost, and nothing comes again that may not. Gives the figures; `since` then something failed."""
 
@@ -179,7 +182,9 @@ class Fleet:
         until(lambda: all(load.has_done(messages, since) for load in self.loads), self._who_does_not)
 
     def _who_does_not(self) -> str:
-        return f"all to be at work: {[(load.topic, load.has_done(0, time.monotonic() - 5)) for load in self.loads]}"
+        now = time.monotonic()
+        idle = {load.topic: load.latest() for load in self.loads if not load.has_done(0, now - 5)}
+        return f"all to be at work; idle for 5 s at {now:.1f}: {idle}"
 
     def judge(self, what: str, since: float) -> None:
         for load in self.loads:

@@ -139,12 +139,12 @@ class JavaLoad:
     def _until_none(self, missing: Callable[[], Sequence[object]]) -> None:
         until(
             lambda: not missing(),
-            lambda: f"{self._kind}: {missing()[:20]} to come; last was {self._latest()}",
+            lambda: f"{self._kind}: {missing()[:20]} to come; last was {self.latest()}",
             progress=lambda: len(missing()),
         )
 
-    def _latest(self) -> list[Event]:
-        """Of each kind."""
+    def latest(self) -> list[Event]:
+        """Of each kind of event."""
         return [events[-1] for events in list(self._events.values()) if events]
 
     def _backlog_is_gone(self, topic: str) -> None:

@@ -74,6 +74,10 @@ class PythonLoad:
     def has_done(self, messages: int, since: float) -> bool:
         return sum(each.at > since for each in self._received) > messages
 
+    def latest(self) -> str:
+        answered, received = len(self._with_receipt), len(self._received)
+        return f"{len(self._sent)} sent, {answered} with a receipt, {received} received, {self._failed} failed"
+
     def finish(self) -> None:
         self._produces.set()
         self._threads[0].join(60)

@@ -58,6 +58,18 @@ def test_a_message_of_a_producer_that_was_never_opened_ends_the_connection() -> 
     assert served.closed
 
 
+def test_a_gateway_that_is_cut_off_ends_connections_that_only_ask_for_transactions() -> None:
+    """Else coordinators would be asked there without an answer, until Kafka is back."""
+    served = ServedConnection()
+    served.hear(CONNECT)
+    served.hear(frame(command(Type.TC_CLIENT_CONNECT_REQUEST, request_id=1, tc_id=0)))
+    served.follow()
+    assert not served.closed
+    served.cut_off = True
+    served.follow()
+    assert served.closed
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_whatever_a_changed_bit_says_is_answered_or_ends_the_connection(client: str) -> None:
     for said in connections(client):
