@@ -254,28 +254,30 @@ _A_HOLDER = """
 """
 _AN_OFFICIAL_HOLDER = """
     import pulsar
+    told = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # the client's log goes to standard output, into the middle of a line
     client = pulsar.Client(sys.argv[1])
     consumer = client.subscribe(sys.argv[2], "s", consumer_type=pulsar.ConsumerType.Shared,
                                 initial_position=pulsar.InitialPosition.Earliest)
-    print("known", flush=True)
+    print("known", file=told)
     for _ in range(5):
-        print(consumer.receive(60_000).data().decode(), flush=True)
+        print(consumer.receive(60_000).data().decode(), file=told)
     sys.stdin.readline()
 """
 
 
 def held_by(program: subprocess.Popen[str], then: Callable[[], None]) -> set[int]:
     """What a holder has got; `then` is done when it consumes."""
-    assert program.stdout is not None
-    while (line := program.stdout.readline().strip()) != "known":
-        assert program.poll() is None, line
+    out, errors = program.stdout, program.stderr
+    assert out is not None
+    assert errors is not None
+
+    def said() -> str:
+        return out.readline().strip() or pytest.fail(f"the holder has ended: {errors.read()}")
+
+    assert said() == "known"
     then()
-    held: set[int] = set()
-    while len(held) < 5:
-        line = program.stdout.readline().strip()
-        assert program.poll() is None, line
-        held |= {int(line)} if line.isdigit() else set()  # or the official client's log
-    return held
+    return {int(said()) for _ in range(5)}
 
 
 @pytest.fixture
