@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.embedded.settings import free_port
 from pulsar_on_kafka.schema import AvroSchema, Integer, Record, String
 from pulsar_on_kafka.spark import read_pulsar
 from pulsar_on_kafka.spark.base.spark_java import java_home
@@ -61,7 +62,7 @@ def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Connected]:
     """Of a server that has none of the connector's jars: the session brings them."""
     pytest.importorskip("grpc")
     directory = tmp_path_factory.mktemp("connect")
-    port = _free_port()
+    port = str(free_port())
     settings = {**SETTINGS, "spark.connect.grpc.binding.address": "127.0.0.1", "spark.connect.grpc.binding.port": port}
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     said = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
@@ -83,11 +84,6 @@ def _program(environment: dict[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
     )
-
-
-def _free_port() -> str:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        return str(listener.getsockname()[1])
 
 
 def _listens(port: str, server: subprocess.Popen[bytes]) -> bool:

@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.embedded.settings import free_port
 from pulsar_on_kafka.metadata.policies import POLICIES
 from tests.steps import Unique
 from tests.waiting import until
@@ -598,7 +599,7 @@ def test_an_unknown_librdkafka_option_is_named(refused: Pok) -> None:
 
 @pytest.mark.long
 def test_standalone_keeps_its_data_until_it_is_wiped(tmp_path: Path, refused: Pok) -> None:
-    port = _free_port()
+    port = free_port()
     where = ("--data-dir", str(tmp_path / "data"), "--port", str(port))
 
     def topics_of_a_run(*arguments: str, then: Callable[[str], None] = lambda url: None) -> list[str]:
@@ -623,12 +624,6 @@ def test_standalone_keeps_its_data_until_it_is_wiped(tmp_path: Path, refused: Po
     assert topics_of_a_run(then=create) == []
     assert topics_of_a_run() == ["persistent://public/default/kept"]
     assert topics_of_a_run("--wipe", "--yes") == []
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def test_policies(done: Pok, refused: Pok, unique: Unique) -> None:
