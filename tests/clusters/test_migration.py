@@ -90,6 +90,7 @@ def test_a_tenant_moves_and_comes_back(
     assert west.tenant_place(tenant).cluster == "west"  # type: ignore[union-attr]
 
 
+@pytest.mark.long
 def test_deliveries_are_counted_on_and_put_off_on_the_next_cluster(clusters: dict[str, Cluster], tenant: str) -> None:
     west, east = clusters["west"].admin, clusters["east"].admin
     topic = f"persistent://{tenant}/eu/orders"

@@ -223,6 +223,7 @@ def test_what_is_copied_after_it_was_acknowledged_is_left_out(sides: tuple[Side,
     there.close()
 
 
+@pytest.mark.long
 def test_deliveries_are_counted_on_and_put_off_in_another_cluster(sides: tuple[Side, Side], topic: str) -> None:
     west, east = sides
     policy = pulsar.ConsumerDeadLetterPolicy(3, f"{topic}-dead", "dead")

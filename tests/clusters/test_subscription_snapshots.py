@@ -147,6 +147,7 @@ def test_a_seek_is_local_and_what_was_kept_from_the_source_stays(west: Cluster, 
     there.close()
 
 
+@pytest.mark.long
 def test_services_that_begin_anew_go_on_from_what_the_logs_say(
     west: Cluster, east: Cluster, namespace: str, topic: str
 ) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import LEFT
@@ -35,6 +37,7 @@ def everywhere(west: Cluster, east: Cluster, namespace: str) -> None:
         each.admin.set_policy(namespace, "replication_clusters", ["west", "east"])
 
 
+@pytest.mark.long
 def test_what_lies_below_a_beginning_is_acknowledged_by_nobody(
     west: Cluster, east: Cluster, namespace: str, topic: str
 ) -> None:

@@ -162,6 +162,7 @@ def test_nobody_waits_for_an_application_that_holds_messages_back(
     client.close()
 
 
+@pytest.mark.long
 def test_late_cumulative_acknowledgements_and_chunks_take_effect_on_the_copies(
     clusters: dict[str, Cluster], lookup_port: int, tenant: str
 ) -> None:

@@ -51,6 +51,7 @@ def test_rows_by_place(read: Callable[..., DataFrame], client: pulsar.Client, se
     assert rest(client, topic, 10) == list(range(10))
 
 
+@pytest.mark.long
 def test_messages_of_batches(
     read: Callable[..., DataFrame], client: pulsar.Client, service_url: str, topic: str
 ) -> None:

@@ -347,6 +347,7 @@ def test_key_values(spark: SparkSession, encoding: KeyValueEncodingType) -> None
     assert values(found, "key", "value") == expected
 
 
+@pytest.mark.long
 def test_key_values_that_are_cut_short(spark: SparkSession) -> None:
     schema = KeyValueSchema(StringSchema(), StringSchema())
     whole = schema.encode(KeyValue("key", "value")) or b""

@@ -28,6 +28,7 @@ class Order(Record):
     amount = Integer()
 
 
+@pytest.mark.long
 def test_large_holes_are_not_fetched(
     spark: SparkSession,
     client: pulsar.Client,

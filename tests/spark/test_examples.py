@@ -73,6 +73,7 @@ def _topic(client: pulsar.Client, admin: AdminClient, topic: str, subscription: 
     consumer.close()
 
 
+@pytest.mark.long
 def test_a_notebook_looks_at_what_is_left_and_writes_some_off(
     spark: SparkSession, service_url: str, unique: Unique, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -101,6 +102,7 @@ def test_parquet_is_loaded_once_in_spite_of_a_batch_that_runs_again(
     assert admin.subscription_stats(topic, "lake").backlog == 0
 
 
+@pytest.mark.long
 def test_a_database_is_loaded_once_in_spite_of_a_batch_that_runs_again(
     spark: SparkSession, client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique, tmp_path: Path
 ) -> None:

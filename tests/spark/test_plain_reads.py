@@ -171,6 +171,7 @@ def test_topics_of_transactions_are_read_without_headers_but_for_what_was_aborte
     assert values() == [*expected, b"open", b"behind"]
 
 
+@pytest.mark.long
 def test_every_kind_of_record_that_headers_tell_of_is_announced(
     spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Unique
 ) -> None:

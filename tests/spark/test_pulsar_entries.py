@@ -114,6 +114,7 @@ def test_rows_are_what_a_reader_gets(
     assert not told
 
 
+@pytest.mark.long
 def test_what_nobody_announced_is_refused_unless_it_is_asked_for(
     spark: SparkSession, client: pulsar.Client, service_url: str, put: Put
 ) -> None:
@@ -126,6 +127,7 @@ def test_what_nobody_announced_is_refused_unless_it_is_asked_for(
     assert rows_of(frame) == shown(read(client, topic))
 
 
+@pytest.mark.long
 def test_what_is_encrypted_is_refused_or_left_out_without_its_key(
     spark: SparkSession, client: pulsar.Client, service_url: str, put: Put
 ) -> None:
@@ -151,6 +153,7 @@ def test_what_cannot_be_read_is_left_out_as_readers_do(
     assert rows_of(found) == shown(expected)
 
 
+@pytest.mark.long
 def test_a_subscription_and_its_stream_give_what_its_next_consumer_would_get(
     spark: SparkSession,
     transactional: pulsar.Client,

@@ -70,6 +70,7 @@ def test_available_now_keeps_to_the_limit_and_ends_at_the_end(
     assert admin.subscription_stats(topic, "s").backlog == 0
 
 
+@pytest.mark.long
 def test_bytes_limit_a_batch(over: Stream, client: pulsar.Client, topic: str) -> None:
     producer = client.create_producer(topic)
     for number in range(100):
@@ -132,6 +133,7 @@ def test_a_live_consumer_goes_on_beside_a_stream(over: Stream, client: pulsar.Cl
     assert rest(client, topic, 10) == list(range(200, 210))
 
 
+@pytest.mark.long
 def test_what_fn_refuses_comes_again_with_the_next_start(over: Stream, client: pulsar.Client, topic: str) -> None:
     produce(client, topic, range(60))
 
@@ -177,6 +179,7 @@ def test_what_fn_refuses_comes_again_in_a_later_batch(
     assert rest(client, topic, 0) == []
 
 
+@pytest.mark.long
 def test_messages_of_a_batch_are_refused_one_by_one(over: Stream, client: pulsar.Client, topic: str) -> None:
     options = {"batching_enabled": True, "batching_max_messages": 8, "batching_max_publish_delay_ms": 60_000}
     produce(client, topic, range(64), **options)
@@ -216,6 +219,7 @@ def test_a_batch_that_failed_comes_again_as_it_was(over: Stream, client: pulsar.
     assert rest(client, topic, 0) == []
 
 
+@pytest.mark.long
 def test_acknowledgements_are_made_up_for_without_another_delivery(
     over: Stream, client: pulsar.Client, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ def test_a_job_that_takes_longer_than_its_transaction_leaves_nothing(
     assert texts(client, topic) == [7]
 
 
+@pytest.mark.long
 def test_a_task_that_is_run_again_writes_nothing_twice(
     spark: SparkSession,
     client: pulsar.Client,
@@ -218,6 +219,7 @@ def test_a_batch_whose_transaction_was_aborted_is_written(
     assert texts(client, topic) == list(range(5))
 
 
+@pytest.mark.long
 def test_a_stream_that_loses_its_last_commit_writes_nothing_twice(
     spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique, tmp_path: Path
 ) -> None:

@@ -191,6 +191,7 @@ def test_one_is_not_told_as_many(done: Pok, unique: Unique) -> None:
     assert "with 3 entries in 1 partition," in done("topics", "delete", topic, "--force", "--yes").err
 
 
+@pytest.mark.long
 def test_an_interruption_ends_with_130(service_url: str, done: Pok, unique: Unique) -> None:
     topic = unique()
     done("produce", topic, "-m", "a", "-q")

@@ -144,6 +144,7 @@ def test_a_profile_serves_the_command_line_and_the_sdk(
     assert f"persistent://public/default/{topic}\n" in _pok("--profile", "here", "topics", "list", "--output", "table")
 
 
+@pytest.mark.long
 def test_a_map_of_tenants_serves_the_command_line(service_url: str, unique: Unique, tmp_path: Path) -> None:
     tenants, topic = tmp_path / "tenants.json", unique()
     tenants.write_text(json.dumps({"clusters": {"here": service_url}, "tenants": {"public": "here"}}))
@@ -182,6 +183,7 @@ def test_a_service_tells_its_manager_when_it_serves_and_logs_as_it_is_asked(serv
     assert "stopping ..." in [line["message"] for line in lines]
 
 
+@pytest.mark.long
 def test_stats_are_read_at_80_columns_and_an_id_is_taken_as_it_is_shown(
     client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:

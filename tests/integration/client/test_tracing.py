@@ -193,6 +193,7 @@ def test_a_process_span_tells_how_it_ended(
     assert how(spans, topic) == said
 
 
+@pytest.mark.long
 def test_an_acknowledgement_timeout_ends_a_span_and_the_redelivery_has_its_own(
     traced: pulsar.Client, spans: Spans, unique: Unique
 ) -> None:

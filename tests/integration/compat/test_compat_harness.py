@@ -67,6 +67,7 @@ def report(service_url: str, tmp_path: Path) -> CompatReport:
     return Session(target, target, [tmp_path], jobs=4).run(chosen, known, {})
 
 
+@pytest.mark.long
 def test_each_scenario_has_its_ending(report: CompatReport) -> None:
     diffs = [found.diff for found in report.comparisons]
     endings = {found.scenario.name: (found.verdict, found.kafka.ending) for found in report.comparisons}

@@ -53,6 +53,7 @@ def test_ten_thousand_subscriptions_are_filtered_sorted_and_paged(browser: Chrom
     browser.sees(".chip[aria-current]", "unconsumed")
 
 
+@pytest.mark.long
 def test_keys_alone_lead_everywhere(browser: Chromium, lonely: Console) -> None:
     lonely.site.show(an_overview(50, now_ms=now_ms()))
     browser.open(lonely.at())
@@ -149,6 +150,7 @@ def test_a_cluster_that_goes_away_leaves_its_last_data_with_their_age(browser: C
     browser.sees(".banner", "The cluster did not answer.")
 
 
+@pytest.mark.long
 def test_a_command_is_copied(browser: Chromium, lonely: Console) -> None:
     lonely.site.show(an_overview(3, now_ms=now_ms()))
     browser.open(lonely.at("/replication"))

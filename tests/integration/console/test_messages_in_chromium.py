@@ -87,6 +87,7 @@ def test_from_all_of_a_subscription_to_one_message(
     browser.sees(".scale", "10 offsets a cell")
 
 
+@pytest.mark.long
 def test_a_letter_is_chosen_and_put_back(
     client: pulsar.Client, admin: AdminClient, browser: Chromium, console: Console, unique: Unique
 ) -> None:

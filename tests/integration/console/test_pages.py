@@ -66,6 +66,7 @@ def test_a_subscription_its_holes_its_consumers_and_a_message(
     assert "The log of partition 0 has 0 to 39." in console.text("/message", partition=0, offset=40, **where)
 
 
+@pytest.mark.long
 def test_a_leased_message_names_who_holds_it(
     process: Process, admin: AdminClient, console: Console, unique: Unique
 ) -> None:

@@ -59,6 +59,7 @@ def test_it_shows_the_cluster_to_those_with_the_token_and_ends_well(
         until(lambda: f"billing Exclusive {topic}" in page(), lambda: f"the subscription in {page()}")
 
 
+@pytest.mark.long
 def test_a_cluster_that_is_away_is_waited_for_and_the_page_says_so(tmp_path: Path) -> None:
     with serving(tmp_path / "log", "kafka://127.0.0.1:1") as address:
 

@@ -130,7 +130,7 @@ def test_few_holes_ride_in_the_commit(
 
 
 @pytest.mark.timeout(170)
-@pytest.mark.parametrize("entries_per_ledger", [50_000, 500])
+@pytest.mark.parametrize("entries_per_ledger", [pytest.param(50_000, marks=pytest.mark.long), 500])
 def test_holes_beyond_the_metadata_go_to_segments_and_come_back(
     client: pulsar.Client, bootstrap: str, admin: AdminClient, unique: Unique, entries_per_ledger: int
 ) -> None:
@@ -182,6 +182,7 @@ def test_holes_beyond_the_metadata_go_to_segments_and_come_back(
     assert live(records_of_cursor(bootstrap, topic)) == set()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(170)
 def test_holes_that_are_out_of_memory_count_as_ever(
     service_url: str, admin: AdminClient, unique: Unique, bootstrap: str

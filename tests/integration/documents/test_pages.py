@@ -13,9 +13,16 @@ from tests.documents import ROOT, pages_of
 _INSTEAD = {"examples/first_steps.py": "examples/first_steps.py {url} {topic}"}
 _PORTS = ("6650", "6651", "8080", "8081")
 """Of a gateway in the pages; here others are free."""
+_LONG = ("docs/cli.md", "docs/gateway.md", "layer/embedded/README.md")
+"""Pages with many commands, or with brokers of their own."""
 
 
-@pytest.mark.parametrize("page", pages_of("broker"), ids=lambda page: str(page.relative_to(ROOT)))
+def marked(page: Path) -> object:
+    name = str(page.relative_to(ROOT))
+    return pytest.param(page, id=name, marks=pytest.mark.long if name in _LONG else ())
+
+
+@pytest.mark.parametrize("page", map(marked, pages_of("broker")))
 def test_a_page_does_what_it_says(page: Path, service_url: str, tmp_path: Path) -> None:
     ports = {port: free_port() for port in _PORTS}
     instead = {f"{before}{port}": f"{before}{free}" for port, free in ports.items() for before in (":", "port ")}

@@ -185,6 +185,7 @@ def test_a_busy_port_is_named_before_anything_starts() -> None:
             EmbeddedBroker(BrokerOptions(port=port), silent).start()
 
 
+@pytest.mark.long
 def test_a_controller_s_port_that_is_taken_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is another one at each start; where all that are tried are taken, it is named."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -135,6 +135,7 @@ def test_an_administrator_logs_in_too(cluster: SecureCluster) -> None:
         assert f"persistent://public/default/{TOPIC}" in admin.list_topics()
 
 
+@pytest.mark.long
 def test_a_token_is_renewed_while_it_is_used(cluster: SecureCluster, unique: Unique) -> None:
     asked: list[float] = []
 

@@ -91,6 +91,7 @@ def without_processes(gatherer: Gatherer, topic: str, name: str) -> Subscription
     return None if told.processes else told
 
 
+@pytest.mark.long
 def test_holes_that_do_not_fit_a_commit_are_counted(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
     topic, name, count = unique(), unique("holey"), 60_000
     consumer = client.subscribe(topic, name, pulsar.ConsumerType.Shared, receiver_queue_size=5_000)

@@ -67,6 +67,7 @@ def test_rates_take_a_second_look(client: pulsar.Client, pok: CommandLine, names
     consumer.close()
 
 
+@pytest.mark.long
 def test_the_table_fits_80_columns_and_what_is_worst_comes_first(
     client: pulsar.Client, service_url: str, namespace: str
 ) -> None:

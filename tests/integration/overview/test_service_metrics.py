@@ -25,6 +25,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.kafka
 
 
+@pytest.mark.long
 def test_one_service_gathers_and_another_one_takes_over(
     client: pulsar.Client, admin: AdminClient, admin_elsewhere: AdminClient, unique: Unique
 ) -> None:

@@ -198,6 +198,7 @@ def test_what_every_subscription_acknowledged_goes_and_what_anybody_needs_stays(
     assert "remove retention_size_in_mb first" in refused
 
 
+@pytest.mark.long
 def test_retention_by_time_counts_the_age_of_messages_and_kafka_keeps_what_is_bound(
     bootstrap: str, client: pulsar.Client, admin: AdminClient, deleting: Deleting, unique: Unique
 ) -> None:
@@ -234,6 +235,7 @@ def test_retention_by_time_counts_the_age_of_messages_and_kafka_keeps_what_is_bo
     assert consumer.receive(30_000).message_id().entry_id() == 49_990
 
 
+@pytest.mark.long
 def test_forged_events_delete_nothing_and_lie_among_the_dead_letters(
     client: pulsar.Client, admin: AdminClient, deleting: Deleting, service_url: str, unique: Unique
 ) -> None:
@@ -307,6 +309,7 @@ def test_forged_events_delete_nothing_and_lie_among_the_dead_letters(
         assert len(admin.list_partitions(name)) == 4
 
 
+@pytest.mark.long
 def test_what_is_off_its_list_is_not_deleted_while_somebody_needs_it(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
@@ -412,6 +415,7 @@ def test_a_topic_goes_ledger_by_ledger_and_its_name_is_free_at_once(
     assert admin.dead_deletions(0).count == dead_before
 
 
+@pytest.mark.long
 def test_a_topic_whose_deletion_was_cut_short_is_deleted_by_whoever_comes(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:

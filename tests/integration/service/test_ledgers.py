@@ -192,6 +192,7 @@ def test_pok_lists_and_shows_ledgers(
     assert "has no ledger" in pok.refused("show", str(closed["ledger_id"] + 7))
 
 
+@pytest.mark.long
 def test_pok_serve_keeps_lists_until_it_is_told_to_stop(
     client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique
 ) -> None:

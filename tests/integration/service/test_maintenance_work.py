@@ -15,6 +15,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from tests.integration.command_line import CommandLine
+from tests.seeds import first_of
 from tests.steps import Unique, payloads, receive, receive_rest
 from tests.waiting import until
 from tests.watched_rounds import WatchedMaintenance
@@ -46,7 +47,7 @@ def _fails_to_send(producer: pulsar.Producer, kind: type[Exception]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("batching", [False, True])
+@pytest.mark.parametrize("batching", first_of(1, [False, True]))
 def test_producers_are_refused_then_held_then_let_go_on(
     client: pulsar.Client,
     admin: AdminClient,
@@ -109,6 +110,7 @@ def test_producers_are_refused_then_held_then_let_go_on(
     client.create_producer(topic).send(b"again")
 
 
+@pytest.mark.long
 def test_eviction_by_size_and_by_time_and_a_limit_of_the_cluster(
     client: pulsar.Client,
     admin: AdminClient,
@@ -156,6 +158,7 @@ def test_eviction_by_size_and_by_time_and_a_limit_of_the_cluster(
     pok("policy", "remove", "backlog_quota_limit_time")
 
 
+@pytest.mark.long
 def test_what_nobody_uses_goes(
     client: pulsar.Client, admin: AdminClient, maintenance: WatchedMaintenance, unique: Unique
 ) -> None:

@@ -63,6 +63,7 @@ def test_what_is_too_old_is_acknowledged_everywhere(
     assert [message.data() for message in receive(late, 3)] == [b"0"] * 3
 
 
+@pytest.mark.long
 def test_a_namespace_gives_its_topics_a_ttl_which_a_topic_may_refuse(
     bootstrap: str, admin: AdminClient, maintenance: WatchedMaintenance, service_url: str, unique: Unique
 ) -> None:

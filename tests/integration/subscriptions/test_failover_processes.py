@@ -99,6 +99,7 @@ def test_partitions_are_shared_out_by_name_whoever_owns_them(
     assert nothing_comes(join(process, topic, "d"))
 
 
+@pytest.mark.long
 def test_topics_without_partitions_are_shared_out_by_hashes(process: Process, unique: Unique) -> None:
     names = ["a", "b", "c"]
     clients = {name: process() for name in names}

@@ -51,6 +51,7 @@ def test_exclusive_stays_with_who_has_it(client: pulsar.Client, service_url: str
         process.communicate()
 
 
+@pytest.mark.long
 def test_messages_of_a_living_process_are_nobody_else_s(
     client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:

@@ -165,6 +165,7 @@ def test_a_dead_letter_topic_that_cannot_be_written_keeps_the_message(
     assert payloads(dead_letters(client, f"persistent://{namespace}/dead", 2)) == ["0", "1"]
 
 
+@pytest.mark.long
 def test_dead_letters_of_many_consumers_come_in_order_each_once(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
     consumers = [
@@ -215,6 +216,7 @@ def test_what_is_not_acknowledged_in_time_comes_again(client: pulsar.Client, uni
     assert nothing_comes(consumer)
 
 
+@pytest.mark.long
 def test_a_redelivery_storm_of_100_000_messages_takes_bounded_memory(client: pulsar.Client, unique: Unique) -> None:
     topic, count = unique(), 100_000
     consumers = [

@@ -233,6 +233,7 @@ def test_keys_stay_when_one_of_three_leaves_and_another_joins(
     assert_each_once(texts + [text for holder in holders for text in holder.finish()], 800)
 
 
+@pytest.mark.long
 def test_everything_that_is_done_with_a_message_works_where_its_partition_has_moved(
     process: Process, admin: AdminClient, unique: Unique
 ) -> None:

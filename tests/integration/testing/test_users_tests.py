@@ -37,6 +37,7 @@ def test_the_pytest_example_passes_on_a_broker_of_its_own(tmp_path: Path) -> Non
     assert "1 passed" in run(tmp_path, "pytest", "-q", POK_BOOTSTRAP="")
 
 
+@pytest.mark.long
 def test_xdist_workers_share_the_cluster_that_is_named(tmp_path: Path, bootstrap: str) -> None:
     (tmp_path / "test_orders.py").write_text(OF_PYTEST)
     (tmp_path / "test_cluster.py").write_text(

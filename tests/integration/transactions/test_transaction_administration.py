@@ -242,6 +242,7 @@ def test_a_buffer_that_agrees_with_its_log(pok: CommandLine, admin: AdminClient,
     assert "0" in pok("verify", by_hand.name).stdout
 
 
+@pytest.mark.long
 def test_what_programs_left_agrees_with_its_log(pok: CommandLine, service_url: str, topic: str) -> None:
     with closing(pulsar.Client(service_url, enable_transaction=True)) as client:
         consumer = client.subscribe(topic, "audit", pulsar.ConsumerType.Shared)

@@ -98,6 +98,7 @@ def test_a_topic_that_is_gone_refuses_a_transaction_at_once(
     assert txn.state is pulsar.TransactionState.ABORTED
 
 
+@pytest.mark.long
 def test_what_is_left_of_a_deleted_topic_does_not_keep_its_transaction_from_ending(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 from dataclasses import replace
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from pulsar_on_kafka.metrics.overview import MOST_SUBSCRIPTIONS, page_of
@@ -64,6 +65,7 @@ def test_names_with_quotes_and_line_breaks_are_escaped() -> None:
     assert ("pok_subscription_holes", name) in samples(page_of(overview(subscription(name))).text)
 
 
+@pytest.mark.long
 def test_what_is_beyond_the_bound_is_counted_and_the_greatest_backlogs_stay() -> None:
     small = subscription("small")
     many = tuple(replace(small, subscription=f"s{number}") for number in range(MOST_SUBSCRIPTIONS))
