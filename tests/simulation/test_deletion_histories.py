@@ -465,7 +465,7 @@ def _first_kept_of(place: LedgerPlace) -> Callable[[LedgerLists], int]:
     return lambda lists: first_kept(lists.ledgers(place))
 
 
-@pytest.mark.parametrize("seeds", in_two(20, range(110)), ids=str)
+@pytest.mark.parametrize("seeds", in_two(8, range(110)), ids=str)
 def test_data_is_deleted_only_when_nobody_needs_it_and_then_it_is(seeds: range) -> None:
     assert sum(History(seed).run() for seed in seeds) > 9 * len(seeds)
 

@@ -66,6 +66,7 @@ def test_messages_of_batches(
     assert rest(client, topic, 0) == []
 
 
+@pytest.mark.long
 def test_what_cannot_be_found_is_refused(
     read: Callable[..., DataFrame],
     spark: SparkSession,

@@ -14,7 +14,6 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import TOPICS
 from pulsar_on_kafka.spark import read_pulsar
-from tests.seeds import first_of
 from tests.steps import EARLIEST, SHARED, Unique, receive
 
 HUGE_METHOD_BYTES = 8000
@@ -53,21 +52,19 @@ def planned_at_once(spark: SparkSession) -> Iterator[None]:
     spark.conf.set(adaptive, str(before))
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("planned_at_once")
 @pytest.mark.parametrize(
     "options",
-    first_of(
-        1,
-        [
-            {"subscription": "s", "pulsarEntries": True, "chunkedMessages": True},
-            {"subscription": "s"},
-            {"pulsarEntries": True},
-            {"chunkedMessages": True},
-            {},
-        ],
-    ),
+    [
+        {"subscription": "s", "pulsarEntries": True, "chunkedMessages": True},
+        {"subscription": "s"},
+        {"pulsarEntries": True},
+        {"chunkedMessages": True},
+        {},
+    ],
 )
-@pytest.mark.parametrize("columns", first_of(1, ["all", None]))
+@pytest.mark.parametrize("columns", ["all", None])
 def test_no_method_is_longer_than_the_jvm_compiles(
     spark: SparkSession, place: dict[str, str], options: dict[str, Any], columns: str | None
 ) -> None:

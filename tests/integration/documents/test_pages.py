@@ -22,7 +22,7 @@ def marked(page: Path) -> object:
     return pytest.param(page, id=name, marks=pytest.mark.long if name in _LONG else ())
 
 
-@pytest.mark.parametrize("page", map(marked, pages_of("broker")))
+@pytest.mark.parametrize("page", [marked(page) for page in pages_of("broker")])
 def test_a_page_does_what_it_says(page: Path, service_url: str, tmp_path: Path) -> None:
     ports = {port: free_port() for port in _PORTS}
     instead = {f"{before}{port}": f"{before}{free}" for port, free in ports.items() for before in (":", "port ")}

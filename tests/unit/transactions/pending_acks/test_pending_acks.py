@@ -467,6 +467,7 @@ def test_what_may_be_on_its_way_is_held_until_its_transaction_ends(owner: Cursor
     assert owner.left() == 1
 
 
+@pytest.mark.long
 def test_a_large_request_is_held_when_all_of_its_records_are_there(owner: CursorOwner, log: MemoryStateLog) -> None:
     offsets = BitMap64(range(0, 300_000_000, 70))
     cursor = CursorState(0, 1 << 22)
