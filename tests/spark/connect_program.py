@@ -89,7 +89,7 @@ def _batches(spark: SparkSession, copies: str, checkpoint: str, **options: Any) 
 
 
 def _started(query: DataStreamWriter) -> StreamingQuery:
-    """Spark gives the Python that runs `foreachBatch` ten seconds to come up, and it needs three of a processor's: it
+    """Spark gives the Python that runs `foreachBatch` ten seconds to come up, and it needs one of a processor's: it
     imports pandas. On a busy machine ten are too few again and again."""
     patience = Deadline.after(_COMES_UP_S)
     while True:
