@@ -4,7 +4,7 @@ each to its end.
 Tests on a broker share four processes, a file always in one of them (all on Spark in the same one, and all on two
 clusters), each process with a broker of its own: much of their time is waiting. Pure tests run beside them in one more
 process, and say what they have to say when they are over. Those marked `long` and `kills` are left to
-`make chaos`: long ones in the same way, then those that kill and stop processes, or whole brokers, in three processes:
+`make chaos`: long ones in the same way, then those that kill and stop processes, or whole brokers, in two processes:
 each of them starts many, so they have the machine to themselves. Tests of hypothesis draw a quarter of their
 examples in `make test` (the profile `short`), and all of them in `make chaos`.
 
@@ -41,9 +41,9 @@ _TESTS_FAILED: Final = 1
 """pytest's exit code when it ran to its end and something failed."""
 _BROKERS: Final = "4"
 """Processes with a broker of their own: one takes a twentieth of a core when it is idle, at some 460 topics."""
-_KILLING: Final = "3"
-"""Processes of tests that kill and stop, which start a dozen more at a time: with five, on two cores, 50 wanted to run
-at once, and what a test waits for came after its deadline."""
+_KILLING: Final = "2"
+"""Processes of tests that kill and stop, which start a dozen more at a time: with three, on two slow cores and beside a
+busy loop, the load went up to 115, and what a test waits for came after its deadline."""
 _BESIDE_TIMEOUT: Final = "timeout=900"
 """Of one pure test, which takes turns with many processes."""
 _NOTHING_MISSING: Final = ("--require", "kafka", "--require", "spark")

@@ -64,8 +64,8 @@ class Load(Protocol):
 
     topic: str
 
-    def has_done(self, messages: int, since: float) -> bool:
-        """More than so many since then."""
+    def done(self, since: float) -> int:
+        """Messages since then."""
 
     def finish(self) -> None:
         """Produce no more, and consume what is left."""
@@ -134,7 +134,7 @@ class Fleet:
             stack.callback(self._end_gateways)
             for number, to_kafka in enumerate((first_url or url, url)):
                 self.gateways.append(GatewayProcess(directory / f"gateway-{number}", to_kafka, self.name, apart=apart))
-            until(lambda: len(self.owners()) == BUNDLES and len(set(self.owners().values())) == 2, "both to share")
+            self._shared()
             self.address = ",".join(gateway.address for gateway in self.gateways).replace(",pulsar://", ",")
             self.loads = loads(self)
             for load in self.loads:
@@ -154,9 +154,18 @@ class Fleet:
         members = self.admin.node.admin.describe_group(group, Deadline.after(60)).members
         return {bundle: url_of(member.client_id) for member in members for _, bundle in member.assigned}
 
+    def _shared(self) -> dict[int, str]:
+        """Owners of all bundles, as soon as each gateway has some."""
+
+        def found() -> dict[int, str] | None:
+            owners = self.owners()
+            return owners if len(owners) == BUNDLES and len(set(owners.values())) == 2 else None
+
+        return until(found, "both to share")
+
     def topic(self) -> str:
         """A new one's name, of the first gateway's share."""
-        owners = self.owners()
+        owners = self._shared()
         topic = self.unique()
         while owners[bundle_of(topic)] != self.gateways[0].address:
             topic = self.unique()
@@ -179,11 +188,16 @@ class Fleet:
         self.gateways[self.gateways.index(gateway)] = gateway.successor()
 
     def work(self, messages: int, since: float = 0.0) -> None:
-        until(lambda: all(load.has_done(messages, since) for load in self.loads), self._who_does_not)
+        """Wait until each load has done more than so many since then."""
+
+        def behind() -> list[int]:
+            return [done for load in self.loads if (done := load.done(since)) <= messages]
+
+        until(lambda: not behind(), self._who_does_not, progress=behind)
 
     def _who_does_not(self) -> str:
         now = time.monotonic()
-        idle = {load.topic: load.latest() for load in self.loads if not load.has_done(0, now - 5)}
+        idle = {load.topic: load.latest() for load in self.loads if not load.done(now - 5)}
         return f"all to be at work; idle for 5 s at {now:.1f}: {idle}"
 
     def judge(self, what: str, since: float) -> None:
