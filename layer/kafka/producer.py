@@ -36,6 +36,9 @@ _MANY: Final = 1_000
 _TURN_S: Final = 0.02
 """How long at most: a callback may wait for what the sender holds."""
 _GIVE_UP_S: Final = 5.0
+_ASLEEP_S: Final = 10.0
+"""After which the polling thread hears librdkafka though nothing is sent: while no broker answers, it has some seven
+things a second to say, and keeps them until somebody asks."""
 
 
 class Waiting:
@@ -223,7 +226,7 @@ class KafkaProducer:
     def _poll_forever(self) -> None:
         while not self._closing:
             if self.asleep:
-                self._work.wait()
+                self._work.wait(_ASLEEP_S)
                 self._work.clear()
                 self.asleep = False
             busy_sender = time.monotonic() - self._last_inline_s < _INLINE_IS_RECENT_S

@@ -29,6 +29,18 @@ def producer(address: str) -> KafkaProducer:
     return KafkaProducer(settings.producer(compression="none", message_timeout_ms=60_000, linger_ms=0.0))
 
 
+def test_what_librdkafka_has_to_say_does_not_pile_up_while_nothing_is_sent(
+    nobody_listens: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("pulsar_on_kafka.kafka.producer._ASLEEP_S", 0.1)
+    kafka = producer(nobody_listens)
+    until(lambda: kafka.asleep, "the polling thread to have nothing to do")
+    for _ in range(3):  # every few attempts to connect say something
+        caplog.clear()
+        until(lambda: "Connect" in caplog.text, "a failed attempt to connect to be told")
+    kafka.close(patience())
+
+
 def test_closing_tells_every_record_that_it_was_given_up(nobody_listens: str) -> None:
     kafka = producer(nobody_listens)
     heard: list[Any] = []
@@ -155,5 +167,4 @@ def test_of_those_who_wait_for_their_appends_one_serves_all_and_another_follows(
         thread.join(30)
     assert [thread.is_alive() for thread in threads] == [False] * 12
     assert sorted("was not answered in time" in str(failure) for failure in told) == [False] * 9 + [True] * 3
-    kafka.close(patience())
-    assert kafka.outstanding() == 0
+    assert kafka.close(patience()) == 0
