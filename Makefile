@@ -20,7 +20,7 @@ demo: $(INSTALLED) ## the flights of 2013, through a Pulsar program, on a real K
 test: $(INSTALLED) ## in ten to fifteen minutes what proves most: pure tests, and those on a broker; ARGS="-k name" goes to pytest
 	@$(BIN)/python -m tests $(ARGS)
 
-chaos: $(INSTALLED) ## tests that kill processes and brokers, and those that take minutes
+chaos: $(INSTALLED) ## tests that kill processes and brokers, and those that take long
 	@$(BIN)/python -m tests chaos $(ARGS)
 
 matrix: $(INSTALLED) ## each Python of the machine, each Kafka, each Spark; ARGS="--kafka 3.9 --spark 4.1"
