@@ -43,6 +43,9 @@ MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
 RECORD_OVERHEAD_BYTES: Final = 512 * 1024
 """Room for key, headers and record framing on top of the payload."""
 
+SESSION_TIMEOUT_MS: Final = 6000
+"""When Kafka takes a member out of its group that it does not hear."""
+
 _SAMPLER_QUEUE_KBYTES: Final = 256
 _SAMPLER_FETCH_BYTES: Final = 64 * 1024
 
@@ -187,7 +190,7 @@ class KafkaSettings:
             # KIP-848 groups take 5 s to rejoin after a clean close and 45 s after a crash.
             "group.protocol": "classic",
             "partition.assignment.strategy": "cooperative-sticky",
-            "session.timeout.ms": 6000,
+            "session.timeout.ms": SESSION_TIMEOUT_MS,
             "heartbeat.interval.ms": 500,
             "enable.auto.commit": False,
             "enable.auto.offset.store": False,

@@ -82,6 +82,10 @@ class WorkerProcess:
         self.tell("close")
         self.until(lambda: self.count("c") > before, "closed")
 
+    def said_good_byes(self) -> bool:
+        """Whether it had members leave their group that Kafka still counted."""
+        return "said good-bye for" in self.log.read_text()
+
     def kill(self) -> None:
         """SIGKILL, and nothing of it is left when this returns."""
         self._signal(signal.SIGKILL)

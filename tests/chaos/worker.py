@@ -395,6 +395,7 @@ def main() -> None:
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(relativeCreated)d %(levelname)s %(name)s %(message)s"
     )
+    logging.getLogger("pulsar_on_kafka.kafka.groups.departures").setLevel(logging.INFO)  # who says good-bye for whom
     faulthandler.register(signal.SIGUSR1)  # what all threads are at, on standard error
     orders = json.loads(sys.argv[1])
     orders["residues"] = tuple(orders.get("residues", Orders.residues))

@@ -15,6 +15,7 @@ from pulsar_on_kafka.cli.shared.connection import require_listener
 from pulsar_on_kafka.cli.shared.output import CommandFailed, one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.groups.membership import MAX_COMMIT_BYTES
+from pulsar_on_kafka.kafka.settings import SESSION_TIMEOUT_MS
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import MAX_METADATA_CHARS
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import (
@@ -76,7 +77,6 @@ def advice(failure: errors.LayerError, grant: str) -> str:
 
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 10.0
-SESSION_TIMEOUT_MS: Final = 6000
 WEEK_MINUTES: Final = 7 * 24 * 60
 KAFKA_DEFAULT_MESSAGE_BYTES: Final = 1_048_588
 _SLOW_MS: Final = 50.0

@@ -20,6 +20,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_dead_process, is_of_this_machine, is_over, process_of, this_process
 from pulsar_on_kafka.base.worker import Retry, Worker
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
+from pulsar_on_kafka.kafka.settings import SESSION_TIMEOUT_MS
 
 _log: Final = logging.getLogger(__name__)
 
@@ -29,6 +30,7 @@ NEXT: Final = 3
 """How many of a group's processes on this machine each one watches: those behind it, by name, in a ring. If all three
 die, who watches them sees to everybody else that died."""
 _ANSWER_S: Final = 2.0
+_SESSION_S: Final = SESSION_TIMEOUT_MS / 1000
 _SETTLED_S: Final = 0.5
 """How long after a rebalance the group is looked at: others may join or leave at the same moment."""
 _AGAIN_S: Final = 0.3
@@ -85,15 +87,17 @@ class Departures:
     def see_off(self, group_id: str, *, besides: str = "") -> tuple[GroupMember, ...]:
         """Have who is over leave the group, `besides` a member with that client id. Gives who stays.
 
+        Kafka has 2 s to tell the members, and then 6 s to let them go, after which it does so unasked.
+
         Raises:
             LayerError: the group cannot be asked, or does not let them go.
         """
-        deadline = Deadline.after(_ANSWER_S)
-        members = self._groups.describe_group(group_id, deadline).members
+        members = self._groups.describe_group(group_id, Deadline.after(_ANSWER_S)).members
         over = [member for member in members if member.client_id == besides or is_over(member.client_id)]
         if over and not self._unable:
             try:
-                self._good_byes.send(group_id, [member.member_id for member in over], deadline)
+                self._good_byes.prepare()  # which takes seconds on a busy machine
+                self._good_byes.send(group_id, [member.member_id for member in over], Deadline.after(_SESSION_S))
             except (errors.NotSupportedYet, errors.NotAuthorized) as failure:
                 self._cannot(failure)
             else:
