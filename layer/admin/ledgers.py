@@ -22,7 +22,6 @@ from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import Topic
 
 _log: Final = logging.getLogger(__name__)
-_FENCED_MOST: Final = 3
 
 
 @raising_pulsar_errors
@@ -91,19 +90,20 @@ class LedgerAdmin(AdminContext):
 
     def _rebuild(self, owner: LedgerOwner, data: KafkaDataTopics) -> int:
         """Of one partition of `ledgers`; whoever keeps it meanwhile may take it back, so it is tried again."""
-        for attempt in range(1, _FENCED_MOST + 1):
+        patience = self._deadline()
+        while True:
             deadline = self._deadline()
             try:
                 owner.take_over(deadline)
                 data.look([owner.state_partition], deadline)
                 done = owner.rebuild(deadline)
-                if done.more:
-                    _log.warning("ledgers=%d some could not be measured now: maintenance will", owner.state_partition)
-                return done.written
             except errors.Fenced:
-                if attempt == _FENCED_MOST:
+                if patience.passed():
                     raise
-        raise AssertionError("not reached")
+                continue
+            if done.more:
+                _log.warning("ledgers=%d some could not be measured now: maintenance will", owner.state_partition)
+            return done.written
 
     def _infos(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> list[LedgerInfo]:
         if not topic.name.is_persistent:
