@@ -25,11 +25,14 @@ class GoodByes:
         Raises:
             NotSupportedYet: kafka-python is not installed, or lacks what these options ask for.
         """
+        self._connection()
+
+    def _connection(self) -> dict[str, Any]:
         try:
             from pulsar_on_kafka.kafka.groups.leaving import connection
         except ImportError as missing:
             raise NotSupportedYet(f"kafka-python 3 is not there: {missing}") from missing
-        connection(self._options)
+        return connection(self._options)
 
     def send(self, group_id: str, member_ids: Sequence[str], deadline: Deadline) -> None:
         """Have the group go on without these members. Who is no member any more is passed over.
@@ -39,7 +42,7 @@ class GoodByes:
             NotAuthorized: this client may not read the group.
             StoreError: Kafka did not answer, or said no.
         """
-        self.prepare()
-        from pulsar_on_kafka.kafka.groups.leaving import connection, leave
+        reached = self._connection()
+        from pulsar_on_kafka.kafka.groups.leaving import leave
 
-        leave(connection(self._options), group_id, member_ids, deadline)
+        leave(reached, group_id, member_ids, deadline)
