@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
-from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.base.errors import LayerError, StoreError
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
 from pulsar_on_kafka.kafka.reading.events import Event, Gone, KafkaPartition, events_of, next_batch
 from pulsar_on_kafka.kafka.rights import Right, on_topic
 
 _NOWHERE: Final = KafkaPartition("", -1)
+LOG_START: Final = OFFSET_BEGINNING
+LOG_END: Final = OFFSET_END
+"""The high watermark. librdkafka asks for either as if it were a timestamp."""
+_EDGES: Final = {LOG_START: "the start", LOG_END: "the end"}
 
 
 class AssignedReader:
@@ -30,8 +35,9 @@ class AssignedReader:
         self._what = what
         self._handle: Consumer | None = None
         self._errors = ErrorEvents(what)
-        self._topics: set[str] = set()
-        """Those of which something was assigned to the handle."""
+        self._assigned: set[KafkaPartition] = set()
+        self._topic: str | None = None
+        """Of all that is assigned; None where there are several, or none."""
 
     def open(self) -> Consumer:
         """Make the handle, unless it is there."""
@@ -43,18 +49,29 @@ class AssignedReader:
 
     def assign(self, starts: Mapping[KafkaPartition, int]) -> None:
         """Read these partitions from these offsets on, and no others; none: not even a handle is made for that."""
-        self._topics = {where.topic for where in starts}
         if starts:
             self.open().assign([TopicPartition(*where, offset) for where, offset in starts.items()])
-        elif self._handle is not None and handles.is_ours(self._handle):
-            self._handle.unassign()
+        elif self._is_open():
+            self.open().unassign()
+        self._note(set(starts))
 
     def add(self, starts: Mapping[KafkaPartition, int]) -> None:
-        self._topics.update(where.topic for where in starts)
         self.open().incremental_assign([TopicPartition(*where, offset) for where, offset in starts.items()])
+        self._note(self._assigned.union(starts))
 
     def drop(self, partitions: Iterable[KafkaPartition]) -> None:
-        self.open().incremental_unassign([TopicPartition(*where) for where in partitions])
+        """Read these, which are being read, no more."""
+        dropped = list(partitions)
+        if self._is_open():
+            self.open().incremental_unassign([TopicPartition(*where) for where in dropped])
+        self._note(self._assigned.difference(dropped))
+
+    def _is_open(self) -> bool:
+        return self._handle is not None and handles.is_ours(self._handle)
+
+    def _note(self, assigned: set[KafkaPartition]) -> None:
+        topics = {where.topic for where in assigned}
+        self._assigned, self._topic = assigned, topics.pop() if len(topics) == 1 else None
 
     def seek(self, offsets: Mapping[KafkaPartition, int]) -> None:
         """Go on at other offsets of partitions that are being read; what was fetched ahead is dropped."""
@@ -76,8 +93,7 @@ class AssignedReader:
         batch = next_batch(self.open(), limit, timeout_s)
         if not batch and self._errors.no_topic is not None:
             return [Gone(_NOWHERE, self._errors.no_topic)]
-        topic = next(iter(self._topics)) if len(self._topics) == 1 else None
-        return events_of(batch, topic, _rights)
+        return events_of(batch, self._topic, _rights)
 
     # Offsets ------------------------------------------------------------------------------------------------------
 
@@ -89,34 +105,19 @@ class AssignedReader:
         """The high watermark as it came with the last fetch; -1 before the first. Costs no request."""
         return known_end(self.open(), where)
 
-    def log_start(self, where: KafkaPartition, timeout_s: float) -> int:
-        """The log start as the leader says now, for one request. Raises as `watermarks`."""
-        return self._offset(where, OFFSET_BEGINNING, f"asking for the start of {where}", timeout_s)
+    def offsets(self, wanted: Mapping[KafkaPartition, int], timeout_s: float) -> dict[KafkaPartition, int | LayerError]:
+        """Offsets as the leaders say now, for one request to each: of LOG_START and LOG_END these, else that of the
+        first record whose timestamp is at or above the wanted one, which is in ms; -1 where there is none.
 
-    def log_end(self, where: KafkaPartition, timeout_s: float) -> int:
-        """The high watermark as the leader says now, for one request. Raises as `watermarks`."""
-        return self._offset(where, OFFSET_END, f"asking for the end of {where}", timeout_s)
-
-    def _offset(self, where: KafkaPartition, edge: int, what: str, timeout_s: float) -> int:
-        found = self._listed(where, edge, what, timeout_s)
-        if found < 0:  # as it was asked for
-            raise StoreError(f"{what}: the broker's answer does not tell")
-        return found
-
-    def offset_at_time(self, where: KafkaPartition, timestamp_ms: int, timeout_s: float) -> int | None:
-        """Offset of the first record whose timestamp is at or above `timestamp_ms`; None when there is none."""
-        found = self._listed(where, timestamp_ms, f"looking up {timestamp_ms} ms in {where}", timeout_s)
-        return None if found < 0 else found
-
-    def _listed(self, where: KafkaPartition, timestamp: int, what: str, timeout_s: float) -> int:
-        """What ListOffsets answers, to which librdkafka's names of a log's ends are timestamps, too."""
+        A partition's own error is its answer. Raises StoreError, NoSuchTopic: what went wrong with all.
+        """
+        asked = [TopicPartition(*where, timestamp) for where, timestamp in wanted.items()]
         try:
-            found = self.open().offsets_for_times([TopicPartition(*where, timestamp)], timeout=timeout_s)[0]
+            answers = self.open().offsets_for_times(asked, timeout=timeout_s)
         except KafkaException as failure:
-            raise translate(failure, what, *_rights(where.topic)) from failure
-        if found.error is not None:
-            raise translate(found.error, what, *_rights(where.topic))
-        return int(found.offset)
+            rights = chain.from_iterable(_rights(topic) for topic in dict.fromkeys(where.topic for where in wanted))
+            raise translate(failure, f"asking for {_named(wanted)}", *rights) from failure
+        return {where: _offset(where, wanted[where], each) for where, each in zip(wanted, answers, strict=True)}
 
     def learn(self, topic: str, timeout_s: float) -> bool:
         """Have librdkafka ask for the leaders of a topic now, of which it goes by what it heard last, and looks for new
@@ -129,10 +130,25 @@ class AssignedReader:
     def release(self) -> None:
         """Give the handle up, and with it what is assigned; a second call does nothing."""
         handle, self._handle = self._handle, None
-        self._topics = set()
+        self._note(set())
         if handle is not None and handles.is_ours(handle):
             handle.close()
             handles.release(handle)
+
+
+def _named(wanted: Mapping[KafkaPartition, int]) -> str:
+    return ", ".join(f"{_EDGES.get(timestamp, f'{timestamp} ms')} of {where}" for where, timestamp in wanted.items())
+
+
+def _offset(where: KafkaPartition, timestamp: int, answer: TopicPartition) -> int | LayerError:
+    what = f"asking for {_named({where: timestamp})}"
+    if answer.error is not None:
+        failure = translate(answer.error, what, *_rights(where.topic))
+        failure.__cause__ = KafkaException(answer.error)
+        return failure
+    if answer.offset < 0 and timestamp in _EDGES:
+        return StoreError(f"{what}: the broker's answer does not tell")
+    return int(answer.offset)
 
 
 def _rights(topic: str) -> tuple[Right, ...]:

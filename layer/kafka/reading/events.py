@@ -132,7 +132,7 @@ def events_of(batch: list[Any], topic: str | None, needed: Callable[[str], tuple
             continue
         for failed, some in groupby(run, _is_no_record):
             if failed:
-                events += filter(None, (_event(where, record.error(), record.offset(), needed) for record in some))
+                events += filter(None, (_event(where, record, needed) for record in some))
             else:
                 events.append(Records(where, list(some)))
     return events
@@ -146,9 +146,10 @@ def _is_no_record(record: Any) -> bool:
     return record.error() is not None
 
 
-def _event(
-    where: KafkaPartition, error: KafkaError, offset: Any, needed: Callable[[str], tuple[Right, ...]]
-) -> Event | None:
+def _event(where: KafkaPartition, record: Any, needed: Callable[[str], tuple[Right, ...]]) -> Event | None:
+    error, offset = record.error(), record.offset()
+    if record.topic() is not None:  # perhaps one that was read before
+        where = KafkaPartition(*_place(record))
     if error.code() == KafkaError._PARTITION_EOF:
         return End(where, offset)
     rights = needed(where.topic)

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
 
 from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, LayerError, NoLeaderNow, NoSuchTopic
 from pulsar_on_kafka.kafka.errors import is_of_old_metadata
-from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.assigned import LOG_END, LOG_START, AssignedReader
 from pulsar_on_kafka.kafka.reading.events import End, Failed, KafkaPartition, Records
+from pulsar_on_kafka.kafka.reading.fair_lock import FairLock
 from pulsar_on_kafka.kafka.records import KafkaRecord
 
 _log = logging.getLogger(__name__)
 
 _BATCH: Final = 1000
+_POLL_S: Final = 0.1
+"""Questions wait so long for a reading for which nothing comes."""
 READ_THROUGH: Final = 2000
 """A gap below so many records is read through."""
 _STALE_S: Final = 2.0
@@ -26,47 +32,101 @@ _SILENT_S: Final = 5.0
 _JUST_MADE_S: Final = 2.0
 _AGAIN_S: Final = 0.02
 
-_T = TypeVar("_T")
-_Question: TypeAlias = Callable[[AssignedReader, KafkaPartition, float], _T]
-"""With the longest time to wait, in seconds."""
+
+@dataclass(eq=False, slots=True)
+class _Question:
+    """For an offset of a partition, by `AssignedReader.offsets`."""
+
+    where: KafkaPartition
+    timestamp: int
+    answer: int | LayerError | None = None
+    alone: bool = False
+    """It was asked together with others, and nobody knows of which of them that failed."""
+
+    def is_answered(self) -> bool:
+        return self.answer is not None
+
+
+@dataclass(eq=False, slots=True)
+class _Reading:
+    where: KafkaPartition
+    position: int
+    """Of what comes next."""
+    end: int
+    arrived: list[KafkaRecord] = field(default_factory=list)
+    failure: LayerError | None = None
+
+    def has_news(self) -> bool:
+        return bool(self.arrived) or self.position >= self.end or self.failure is not None
 
 
 class Fetcher:
-    """Used by one thread at a time (callers queue on a lock), also for questions: a hundred threads that asked one
-    handle for offsets at a time were seen to wake each other a thousand times a second, for half an hour
-    (librdkafka 2.16).
+    """One librdkafka handle, which one thread uses at a time, in the order in which they came, and for all: it asks
+    what all of them want to know with one request, and what it polls is handed to whoever reads that.
 
-    Memory: one librdkafka fetch queue, bounded by the `queued.max.messages.kbytes` of its configuration.
+    All readings are assigned at once. (Readings that took the assignment from each other also threw away what was under
+    way to the other: while a broker took half a second to answer, two of them were seen to go on like that until their
+    deadlines.) Questions are not asked side by side: a hundred threads that did so were seen to wake each other a
+    thousand times a second, for half an hour (librdkafka 2.16).
+
+    Memory: one librdkafka fetch queue, bounded by the `queued.max.messages.kbytes` of its configuration, and as much
+    for each reading whose batch has come and was not taken yet: what comes behind that is dropped, and fetched again.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._consumer = AssignedReader(config, "fetcher")
+        self._lock = FairLock()
         self._closed = False
-        self._assigned_to: object | None = None  # which reading the assignment belongs to
+        self._renew = False
+        """The handle is to be given up."""
         self._unknown_since_s: dict[str, float] = {}
         """By topic: since when librdkafka does not know a partition that is asked for, or its leader, or is silent."""
-        self._lock = threading.RLock()  # reentrant: an abandoned iterator may be finalized in here
+        self._questions: list[_Question] = []
+        self._readings: list[_Reading] = []
+        """Those that wait."""
+        self._assigned: dict[KafkaPartition, _Reading] = {}
+        """For who has the lock."""
+        self._left: list[_Reading] = []
+        """Which may still be assigned."""
 
     def open(self) -> None:
         """Make the librdkafka handle, which the first reading else does."""
-        with self._lock:
-            self._reader().open()
+        if self._lock.take_unless(lambda: False, Deadline.never()):
+            with self._releasing():
+                self._reader().open()
 
     def _reader(self) -> AssignedReader:
         if self._closed:
             raise Closed("the fetcher is closed")
         return self._consumer
 
+    @contextmanager
+    def _releasing(self) -> Iterator[None]:
+        """For who has taken the lock."""
+        try:
+            if self._renew:
+                self._give_handle_up()
+            yield
+        finally:
+            self._drop_what_was_left()
+            while not self._lock.release(unless=lambda: bool(self._left)):
+                self._drop_what_was_left()
+
+    def _give_handle_up(self) -> None:
+        self._renew = False
+        self._assigned.clear()
+        self._consumer.release()
+
+    def close(self) -> None:
+        if self._lock.take_unless(lambda: False, Deadline.never()):
+            with self._releasing():
+                self._give_handle_up()
+                self._closed = True
+
+    # Questions ----------------------------------------------------------------------------------------------------
+
     def log_start(self, topic: str, partition: int, deadline: Deadline) -> int:
-        """The log start as the leader says now. Patient, and raises, as `watermarks`."""
-        return self._asked(AssignedReader.log_start, topic, partition, deadline)
-
-    def log_end(self, topic: str, partition: int, deadline: Deadline) -> int:
-        """The high watermark as the leader says now. Patient, and raises, as `watermarks`."""
-        return self._asked(AssignedReader.log_end, topic, partition, deadline)
-
-    def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
-        """(log start, high watermark) as the leader says now: twice the requests of one of them.
+        """The log start as the leader says now.
 
         Brokers, and librdkafka, hear one after the other of a partition that was made just now: one that is not known,
         or has no leader, is asked for again for two seconds.
@@ -74,34 +134,86 @@ class Fetcher:
         Raises:
             NoSuchTopic, NoLeaderNow: so it was for two seconds, or until the deadline. Other StoreErrors at once.
         """
-        return self._asked(AssignedReader.watermarks, topic, partition, deadline)
+        return self._asked(topic, partition, LOG_START, deadline)
 
-    def _asked(self, ask: _Question[_T], topic: str, partition: int, deadline: Deadline) -> _T:
+    def log_end(self, topic: str, partition: int, deadline: Deadline) -> int:
+        """The high watermark as the leader says now. Patient, and raises, as `log_start`."""
+        return self._asked(topic, partition, LOG_END, deadline)
+
+    def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
+        """(log start, high watermark), asked for one after the other, as they are by themselves."""
+        return self.log_start(topic, partition, deadline), self.log_end(topic, partition, deadline)
+
+    def offset_at_time(self, topic: str, partition: int, timestamp_ms: int, deadline: Deadline) -> int | None:
+        """Offset of the first record whose timestamp is at or above `timestamp_ms`; None when there is none. Patient,
+        and raises, as `log_start`."""
+        found = self._asked(topic, partition, timestamp_ms, deadline)
+        return None if found < 0 else found
+
+    def _asked(self, topic: str, partition: int, timestamp: int, deadline: Deadline) -> int:
         where = KafkaPartition(topic, partition)
         patience = deadline.at_most(_JUST_MADE_S)
         while True:
             try:
-                return self._asked_once(ask, where, deadline)
+                return self._asked_once(where, timestamp, deadline)
             except (NoSuchTopic, NoLeaderNow):
+                pause(min(_AGAIN_S, patience.remaining_s()))
                 if patience.passed():
                     raise
-            pause(min(_AGAIN_S, patience.remaining_s()))
-            with self._lock:
-                self._reader().learn(topic, max(0.001, patience.remaining_s()))
+            if self._lock.take_unless(lambda: False, patience):
+                with self._releasing():
+                    self._reader().learn(topic, max(0.001, patience.remaining_s()))
 
-    def _asked_once(self, ask: _Question[_T], where: KafkaPartition, deadline: Deadline) -> _T:
-        with self._lock:
-            began_s = time.monotonic()
-            try:
-                found = ask(self._reader(), where, _seconds(deadline))
-            except LayerError as failure:
-                if is_of_old_metadata(failure):
-                    self._renew_when_stale(where.topic, began_s, _STALE_S)
-                elif isinstance(failure, DeadlineExceeded):
-                    self._renew_when_stale(where.topic, began_s, _SILENT_S)
-                raise
-            self._unknown_since_s.pop(where.topic, None)
-            return found
+    def _asked_once(self, where: KafkaPartition, timestamp: int, deadline: Deadline) -> int:
+        began_s = time.monotonic()
+        try:
+            answer = self._answer(_Question(where, timestamp), deadline)
+        except LayerError as failure:
+            if is_of_old_metadata(failure):
+                self._renew_when_stale(where.topic, began_s, _STALE_S)
+            elif isinstance(failure, DeadlineExceeded):
+                self._renew_when_stale(where.topic, began_s, _SILENT_S)
+            raise
+        self._unknown_since_s.pop(where.topic, None)
+        return answer
+
+    def _answer(self, question: _Question, deadline: Deadline) -> int:
+        with self._lock.mutex:
+            self._questions.append(question)
+        try:
+            while (answer := question.answer) is None:
+                if self._lock.take_unless(question.is_answered, deadline):
+                    with self._releasing():
+                        self._ask(question, deadline)
+                elif not question.is_answered():
+                    raise DeadlineExceeded(f"time ran out while others asked, before {question.where} was asked for")
+        finally:
+            with self._lock.mutex:
+                self._questions.remove(question)
+        if isinstance(answer, LayerError):
+            raise answer
+        return answer
+
+    def _ask(self, mine: _Question, deadline: Deadline) -> None:
+        """Ask what all want to know who wait, of each partition one thing."""
+        together = {mine.where: mine}
+        if not mine.alone:
+            with self._lock.mutex:
+                others = [each for each in self._questions if not each.alone and not each.is_answered()]
+            for each in others:
+                together.setdefault(each.where, each)
+        time_s = max(0.001, min(deadline.remaining_s(), 3600))
+        try:
+            wanted = {where: each.timestamp for where, each in together.items()}
+            answers = self._reader().offsets(wanted, time_s if len(wanted) == 1 else time_s / 2)
+        except LayerError as failure:
+            if len(together) == 1:
+                mine.answer = failure
+            for each in together.values():
+                each.alone = True
+            return
+        for where, each in together.items():
+            each.answer = answers[where]
 
     def _renew_when_stale(self, topic: str, since_s: float, after_s: float) -> None:
         """Go on with another handle once this one has not known a partition of `topic`, or its leader, or not answered,
@@ -115,63 +227,111 @@ class Fetcher:
             return
         self._unknown_since_s.clear()
         _log.info("librdkafka does not know %s or its leaders, or does not answer: asking with a new handle", topic)
-        self._release()
+        self._renew = True
 
-    def _release(self) -> None:
-        self._consumer.release()
-        self._assigned_to = None
+    # Reading ------------------------------------------------------------------------------------------------------
 
     def read(self, topic: str, partition: int, start: int, end: int, deadline: Deadline) -> Iterator[list[KafkaRecord]]:
         """Batches of the records in [start, end), in offset order; compacted offsets are simply missing.
 
-        The fetcher is taken for one batch at a time, never while the caller works on one: an iterator that is left
-        unfinished blocks nobody, and one that takes turns with others only fetches again what it had prefetched.
+        An iterator that is left unfinished blocks nobody. Two of the same partition take turns, batch by batch, and
+        fetch again what they had prefetched.
 
         Raises:
             OffsetOutOfRange: `start` lies below the log start.
             DeadlineExceeded: the position did not reach `end` in time.
         """
-        where = KafkaPartition(topic, partition)
-        position = start
-        reading = object()
+        reading = _Reading(KafkaPartition(topic, partition), start, end)
         began_s = time.monotonic()
-        asked = False
         try:
-            while position < end:
-                if asked and position == start and deadline.passed():  # nothing came at all
-                    with self._lock:
+            while reading.position < end:
+                if not self._wait_for_news(reading, deadline):
+                    if reading.position == start:  # nothing came at all
                         self._renew_when_stale(topic, began_s, _SILENT_S)
-                asked = True
-                deadline.check(f"{where} to be read to {end}, now at {position}")
-                with self._lock:
-                    if self._assigned_to is not reading:
-                        self._assigned_to = reading  # first, so that no finalizer takes the assignment away
-                        self._reader().assign({where: position})
-                    records, position = self._next(position, end, deadline)
-                    if position > start:
-                        self._unknown_since_s.pop(topic, None)
+                    deadline.check(f"{reading.where} to be read to {end}, now at {reading.position}")
+                if reading.failure is not None:
+                    raise reading.failure
+                records, reading.arrived = reading.arrived, []
                 if records:
                     yield records
         finally:
-            with self._lock:
-                if self._assigned_to is reading:
-                    self._assigned_to = None
-                    self._consumer.assign({})
+            self._leave(reading)
 
-    def _next(self, position: int, end: int, deadline: Deadline) -> tuple[list[KafkaRecord], int]:
-        """What there is of the assigned partition below `end` (perhaps nothing yet), and the position after it."""
-        wanted: list[KafkaRecord] = []
-        for event in self._reader().poll(_BATCH, min(deadline.remaining_s(), 0.5)):
-            match event:
-                case Records(_, records):
-                    position = records[-1].offset() + 1
-                    wanted += records if position <= end else [each for each in records if each.offset() < end]
-                case End(_, offset):
-                    position = max(position, offset)
-                case Failed(where, failure):
-                    if where.topic:  # else it is about a topic that was read before, perhaps
-                        raise failure
-        return wanted, position
+    def _wait_for_news(self, reading: _Reading, deadline: Deadline) -> bool:
+        """False: the deadline passed first."""
+        with self._lock.mutex:
+            self._readings.append(reading)
+        try:
+            while not reading.has_news():
+                if deadline.passed():
+                    return False
+                if self._lock.take_unless(reading.has_news, deadline):
+                    with self._releasing():
+                        self._poll(deadline)
+            return True
+        finally:
+            with self._lock.mutex:
+                self._readings.remove(reading)
+
+    def _leave(self, reading: _Reading) -> None:
+        """Also called when an iterator is finalized, which happens anywhere: then who has the lock sees to it."""
+        with self._lock.mutex:
+            self._left.append(reading)
+        if self._lock.take_if_free():
+            with self._releasing():
+                pass
+
+    def _drop_what_was_left(self) -> None:
+        with self._lock.mutex:
+            left, self._left = self._left, []
+        self._drop([each for each in left if self._assigned.get(each.where) is each])
+
+    def _drop(self, readings: Sequence[_Reading]) -> None:
+        for each in readings:
+            del self._assigned[each.where]
+        try:
+            if readings:
+                self._consumer.drop([each.where for each in readings])
+        except KafkaException as failure:
+            _log.warning(
+                "%s cannot be left, going on with a new handle: %s", [str(each.where) for each in readings], failure
+            )
+            self._renew = True
+
+    def _poll(self, deadline: Deadline) -> None:
+        """Have what comes handed to those who read it."""
+        self._assign_those_who_wait()
+        full = [each for each in self._assigned.values() if each.arrived]
+        came: dict[KafkaPartition, _Came] = {}
+        for event in self._reader().poll(_BATCH, min(deadline.remaining_s(), _POLL_S)):
+            where = event.where
+            if not isinstance(event, Failed):
+                if where in self._assigned:
+                    came.setdefault(where, _Came()).hear(event)
+            elif where.topic:  # else it is about a topic that was read before, perhaps
+                for each in self._assigned.values():
+                    if where in (each.where, KafkaPartition(each.where.topic, -1)):
+                        each.failure = event.failure
+        for where, heard in came.items():
+            reading = self._assigned[where]
+            if reading not in full:
+                heard.hand_to(reading)
+                self._unknown_since_s.pop(where.topic, None)
+        over = [each for each in self._assigned.values() if each.position >= each.end or each.failure is not None]
+        self._drop([*over, *(each for each in full if each.where in came and each not in over)])
+
+    def _assign_those_who_wait(self) -> None:
+        """Of a partition one; another one as soon as it works on a batch."""
+        with self._lock.mutex:
+            waiting = [each for each in self._readings if not each.has_news()]
+        new: dict[KafkaPartition, _Reading] = {}
+        for each in waiting:
+            if self._assigned.get(each.where) not in waiting:
+                new.setdefault(each.where, each)
+        self._drop([self._assigned[where] for where in new if where in self._assigned])
+        if new:
+            self._reader().add({where: each.position for where, each in new.items()})
+            self._assigned.update(new)
 
     def read_at(
         self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline
@@ -188,15 +348,28 @@ class Fetcher:
                 if hits:
                     yield hits
 
-    def offset_at_time(self, topic: str, partition: int, timestamp_ms: int, deadline: Deadline) -> int | None:
-        """Offset of the first record whose timestamp is at or above `timestamp_ms`; None when there is none."""
-        with self._lock:
-            return self._reader().offset_at_time(KafkaPartition(topic, partition), timestamp_ms, _seconds(deadline))
 
-    def close(self) -> None:
-        with self._lock:
-            self._release()
-            self._closed = True
+@dataclass(slots=True)
+class _Came:
+    """Of one partition, with one poll."""
+
+    records: list[KafkaRecord] = field(default_factory=list)
+    position: int = 0
+
+    def hear(self, event: Records | End) -> None:
+        match event:
+            case Records(_, records):
+                self.records += records
+                self.position = records[-1].offset() + 1
+            case End(_, offset):
+                self.position = max(self.position, offset)
+
+    def hand_to(self, reading: _Reading) -> None:
+        """The records first: their thread may look at any moment."""
+        end = reading.end
+        inside = self.position <= end
+        reading.arrived = self.records if inside else [each for each in self.records if each.offset() < end]
+        reading.position = max(reading.position, self.position)
 
 
 def near_ones(offsets: Sequence[int]) -> Iterator[list[int]]:
@@ -209,7 +382,3 @@ def near_ones(offsets: Sequence[int]) -> Iterator[list[int]]:
         run.append(offset)
     if run:
         yield run
-
-
-def _seconds(deadline: Deadline) -> float:
-    return max(0.001, min(deadline.remaining_s(), 3600))

@@ -153,6 +153,7 @@ class Played:
 
     def add(self, starts: Mapping[KafkaPartition, int]) -> None:
         self.assigned.update(starts)
+        self.begun += starts.values()
 
     def drop(self, partitions: Iterable[KafkaPartition]) -> None:
         for where in list(partitions):
@@ -262,10 +263,46 @@ def test_two_readings_take_turns_and_each_goes_on_where_it_was() -> None:
     first, second = found.read("t", 0, 3, 5, DEADLINE), found.read("t", 1, 7, 9, DEADLINE)
     assert offsets([next(first)]) == [3]
     assert offsets([next(second)]) == [7]
-    assert played.assigned == {("t", 1): 7}
+    assert played.assigned == {("t", 0): 3, ("t", 1): 7}
     assert offsets([next(first)]) == [4]
-    assert played.assigned == {("t", 0): 4}
+    assert played.assigned == {("t", 1): 7}
     assert offsets([next(second)]) == [8]
+    assert played.assigned == {}
+
+
+def test_two_readings_of_one_partition_take_turns() -> None:
+    found, played = fetcher([record(3)], [record(1)], [record(4)], [record(2)])
+    first, second = found.read("t", 0, 3, 5, DEADLINE), found.read("t", 0, 1, 3, DEADLINE)
+    assert [offsets([next(each)]) for each in (first, second, first, second)] == [[3], [1], [4], [2]]
+    assert played.begun == [3, 1, 4, 2]
+
+
+def test_what_comes_behind_a_batch_that_nobody_has_taken_is_fetched_again() -> None:
+    found, played = fetcher([record(3)], [record(4), record(7, 1)], [record(5), record(8, 1)], [record(5), record(6)])
+    first, second = found.read("t", 0, 3, 7, DEADLINE), found.read("t", 1, 7, 9, DEADLINE)
+    assert offsets([next(first)]) == [3]
+    assert offsets([next(second)]) == [7]
+    assert offsets([next(second)]) == [8]
+    assert played.assigned == {}
+    assert offsets(first) == [4, 5, 6]
+    assert played.begun == [3, 7, 5]
+
+
+def test_an_iterator_that_is_left_unfinished_is_not_fetched_any_more() -> None:
+    found, played = fetcher([record(3)])
+    first = found.read("t", 0, 3, 7, DEADLINE)
+    assert offsets([next(first)]) == [3]
+    del first
+    assert played.assigned == {}
+
+
+def test_a_failure_of_one_reading_is_not_anothers() -> None:
+    found, _ = fetcher([record(3)], [event(KafkaError.OFFSET_OUT_OF_RANGE, 4), record(7, 1)], [record(8, 1)])
+    first, second = found.read("t", 0, 3, 5, DEADLINE), found.read("t", 1, 7, 9, DEADLINE)
+    assert offsets([next(first)]) == [3]
+    assert offsets(second) == [7, 8]
+    with pytest.raises(errors.OffsetOutOfRange):
+        next(first)
 
 
 def test_a_topic_that_was_read_before_and_is_gone_ends_no_other_reading() -> None:
