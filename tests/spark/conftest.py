@@ -33,18 +33,21 @@ MASTER = "local[2,2]"
 _PY4J = ("ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 """py4j leaves the closing of its sockets to the garbage collector."""
 _HERE = Path(__file__).parent
-_TIMEOUT_S = 300
-"""The first test of a process waits for Spark to start, and on a new machine for its jars."""
+_TIMEOUT_S = 900
+"""The first test of a process waits for Spark to start, and on a new machine for its jars. Beside a load of 14, on two
+slow cores, its first two queries took more than five minutes; and where py4j is interrupted, all tests behind fail."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if _HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+        if _HERE not in item.path.parents:
+            continue
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
+        if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
             for ignored in _PY4J:
                 item.add_marker(pytest.mark.filterwarnings(ignored))
-            if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
 
 
 @pytest.fixture(scope="session")

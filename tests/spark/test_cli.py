@@ -96,7 +96,7 @@ def test_what_is_missing_is_said_in_one_line(spark: SparkSession, service_url: s
 @pytest.mark.long
 def test_spark_s_own_log_stays_out_of_the_output(service_url: str, topic: str) -> None:
     program = [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", service_url, "spark", "count", topic]
-    found = subprocess.run(program, capture_output=True, text=True, check=False, timeout=170)
+    found = subprocess.run(program, capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout, found.stderr) == (0, "5\n", "")
 
 

@@ -30,7 +30,7 @@ from tests.spark.streams import rest
 from tests.steps import SHARED, Unique, receive
 from tests.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 _SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 

@@ -152,7 +152,6 @@ def _dies(*_: object) -> None:
 
 @pytest.mark.soak
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_delays_are_summed_up_once_in_spite_of_a_kill(bootstrap: str, tmp_path: Path) -> None:
     pytest.importorskip("pandas")
     picture = tmp_path / "delays.png"

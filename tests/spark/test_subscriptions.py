@@ -166,7 +166,6 @@ _TOGETHER = 5
 _SEEDS = 40
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "seeds",
     [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 PROGRAM = """
 import pulsar_on_kafka.spark
@@ -30,7 +30,6 @@ def test_the_session_brings_its_own(tmp_path: Path) -> None:
         env={**environment, "PATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
