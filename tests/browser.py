@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from PIL import Image
 from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, WebDriverException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -68,16 +68,27 @@ class Chromium:
         self._as_soon_as_there(selector, click)
 
     def _as_soon_as_there(self, selector: str, use: Callable[[WebElement], None]) -> None:
-        """One that is renewed meanwhile is looked for again."""
+        """One that is renewed meanwhile is looked for again.
+
+        The finger is put down before: nothing goes from under it. A page that renews itself five times a second left no
+        time, on a busy machine, from finding an element to clicking it.
+        """
+        missing: list[WebDriverException] = []
 
         def used() -> bool:
+            self._finger("down")
             try:
                 use(self.driver.find_element(By.CSS_SELECTOR, selector))
-            except (NoSuchElementException, StaleElementReferenceException):
+            except (NoSuchElementException, StaleElementReferenceException) as failure:
+                missing[:] = [failure]
+                self._finger("up")
                 return False
             return True
 
-        until(used, f"{selector} to be clicked")
+        until(used, lambda: f"{selector} to be clicked, {missing[0].msg if missing else ''}")
+
+    def _finger(self, where: str) -> None:
+        self.driver.execute_script("document.dispatchEvent(new PointerEvent(`pointer${arguments[0]}`))", where)
 
     def press(self, *keys: str) -> None:
         """As if typed, wherever the focus is."""
