@@ -47,15 +47,8 @@ class AssignedReader:
             handles.track(self._handle)
         return self._handle
 
-    def assign(self, starts: Mapping[KafkaPartition, int]) -> None:
-        """Read these partitions from these offsets on, and no others; none: not even a handle is made for that."""
-        if starts:
-            self.open().assign([TopicPartition(*where, offset) for where, offset in starts.items()])
-        elif self._is_open():
-            self.open().unassign()
-        self._note(set(starts))
-
     def add(self, starts: Mapping[KafkaPartition, int]) -> None:
+        """Read these partitions, too, from these offsets on."""
         self.open().incremental_assign([TopicPartition(*where, offset) for where, offset in starts.items()])
         self._note(self._assigned.union(starts))
 
@@ -65,6 +58,11 @@ class AssignedReader:
         if self._is_open():
             self.open().incremental_unassign([TopicPartition(*where) for where in dropped])
         self._note(self._assigned.difference(dropped))
+
+    def drop_all(self) -> None:
+        if self._is_open():
+            self.open().unassign()
+        self._note(set())
 
     def _is_open(self) -> bool:
         return self._handle is not None and handles.is_ours(self._handle)

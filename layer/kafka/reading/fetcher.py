@@ -196,24 +196,22 @@ class Fetcher:
 
     def _ask(self, mine: _Question, deadline: Deadline) -> None:
         """Ask what all want to know who wait, of each partition one thing."""
-        together = {mine.where: mine}
+        wanted, together = {mine.where: mine.timestamp}, [mine]
         if not mine.alone:
             with self._lock.mutex:
-                others = [each for each in self._questions if not each.alone and not each.is_answered()]
-            for each in others:
-                together.setdefault(each.where, each)
+                waiting = [each for each in self._questions if not each.alone and not each.is_answered()]
+            together = [each for each in waiting if wanted.setdefault(each.where, each.timestamp) == each.timestamp]
         time_s = max(0.001, min(deadline.remaining_s(), 3600))
         try:
-            wanted = {where: each.timestamp for where, each in together.items()}
-            answers = self._reader().offsets(wanted, time_s if len(wanted) == 1 else time_s / 2)
+            answers = self._reader().offsets(wanted, time_s if len(together) == 1 else time_s / 2)
         except LayerError as failure:
             if len(together) == 1:
                 mine.answer = failure
-            for each in together.values():
+            for each in together:
                 each.alone = True
             return
-        for where, each in together.items():
-            each.answer = answers[where]
+        for each in together:
+            each.answer = answers[each.where]
 
     def _renew_when_stale(self, topic: str, since_s: float, after_s: float) -> None:
         """Go on with another handle once this one has not known a partition of `topic`, or its leader, or not answered,

@@ -104,7 +104,7 @@ class RangeReader:
                     self._fail(list(self._active if not deadline.passed() else self._waiting), late)
                     self._finish()
         finally:
-            self._reader.assign({})
+            self._reader.drop_all()
         return self._failed
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import cast
 
 import pytest
@@ -126,6 +127,18 @@ def test_those_who_wait_are_answered_by_one_request(fetcher: Fetcher, broker: Sl
     assert [len(asked) for asked in broker.asked] == [1, 8, 8]
 
 
+def test_what_several_ask_is_asked_once(fetcher: Fetcher, broker: SlowBroker) -> None:
+    broker.go.clear()
+    with ThreadPoolExecutor(9) as threads:
+        first = threads.submit(fetcher.log_end, "t", 50, Deadline.after(30))
+        until(waiting(fetcher, 1), "the first question")
+        same = [threads.submit(fetcher.log_end, "t", 7, Deadline.after(30)) for _ in range(8)]
+        until(waiting(fetcher, 9), "all of them")
+        broker.go.set()
+    assert [each.result() for each in (first, *same)] == [150] + [107] * 8
+    assert [len(asked) for asked in broker.asked] == [1, 1]
+
+
 def test_a_question_that_fails_fails_alone(fetcher: Fetcher, broker: SlowBroker) -> None:
     broker.go.clear()
     with ThreadPoolExecutor(9) as threads:
@@ -172,10 +185,13 @@ def test_the_lock_goes_to_who_waits_longest() -> None:
         got.append(number)
         lock.release()
 
+    def waits(count: int) -> bool:
+        return len(lock._queue) == count
+
     with ThreadPoolExecutor(8) as threads:
         for number in range(8):
             threads.submit(wait, number)
-            until(lambda wanted=number + 1: len(lock._queue) == wanted, "the thread to wait")  # type: ignore[misc]
+            until(partial(waits, number + 1), "the thread to wait")
         assert not lock.take_if_free()
         lock.release()
     assert got == list(range(8))

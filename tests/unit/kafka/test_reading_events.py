@@ -147,10 +147,6 @@ class Played:
     def learn(self, topic: str, timeout_s: float) -> bool:
         return True
 
-    def assign(self, starts: Mapping[KafkaPartition, int]) -> None:
-        self.assigned = dict(starts)
-        self.begun += starts.values()
-
     def add(self, starts: Mapping[KafkaPartition, int]) -> None:
         self.assigned.update(starts)
         self.begun += starts.values()
@@ -158,6 +154,9 @@ class Played:
     def drop(self, partitions: Iterable[KafkaPartition]) -> None:
         for where in list(partitions):
             del self.assigned[where]
+
+    def drop_all(self) -> None:
+        self.assigned = {}
 
     def seek(self, offsets: Mapping[KafkaPartition, int]) -> None:
         self.assigned.update(offsets)
