@@ -59,6 +59,10 @@ class _Reading:
     def has_news(self) -> bool:
         return bool(self.arrived) or self.position >= self.end or self.failure is not None
 
+    def is_read(self) -> bool:
+        """The position is looked at first: who moves it hands the records over before."""
+        return self.position >= self.end and not self.arrived
+
 
 class Fetcher:
     """One librdkafka handle, which one thread uses at a time, in the order in which they came, and for all: it asks
@@ -242,7 +246,7 @@ class Fetcher:
         reading = _Reading(KafkaPartition(topic, partition), start, end)
         began_s = time.monotonic()
         try:
-            while reading.position < end:
+            while not reading.is_read():
                 if not self._wait_for_news(reading, deadline):
                     if reading.position == start:  # nothing came at all
                         self._renew_when_stale(topic, began_s, _SILENT_S)
@@ -363,7 +367,7 @@ class _Came:
                 self.position = max(self.position, offset)
 
     def hand_to(self, reading: _Reading) -> None:
-        """The records first: their thread may look at any moment."""
+        """The records first: their thread may look at any moment, also while it works on those before."""
         end = reading.end
         inside = self.position <= end
         reading.arrived = self.records if inside else [each for each in self.records if each.offset() < end]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from random import Random
+
 import pytest
 
 import pulsar_on_kafka as pulsar
@@ -75,6 +78,38 @@ def test_either_end_of_a_log_is_told_alone(
         for ask in fetcher.log_start, fetcher.log_end:
             with pytest.raises(NoSuchTopic):
                 ask(where[0], 1, Deadline.after(3))
+    finally:
+        fetcher.close()
+
+
+def test_every_thread_reads_all_of_its_range(
+    client: pulsar.Client, admin: AdminClient, bootstrap: str, unique: Unique
+) -> None:
+    """Of some partitions, which all fetch with one handle; each works on some of its batches for a while."""
+    topic, count = unique(), 4000
+    admin.create_partitioned_topic(topic, 3)
+    for partition in range(3):
+        send_fast(client, f"{topic}-partition-{partition}", count)
+    kafka_topic = admin.topic_stats(topic).kafka_topic
+    fetcher = Fetcher(KafkaSettings(bootstrap).reader(fetch_queue_kbytes=1024))
+
+    def read(partition: int, start: int, end: int) -> list[int]:
+        found: list[int] = []
+        for batch in fetcher.read(kafka_topic, partition, start, end, Deadline.after(60)):
+            found += [record.offset() for record in batch]
+            assert fetcher.log_end(kafka_topic, (partition + 1) % 3, Deadline.after(60)) == count
+        return found
+
+    def play(number: int) -> None:
+        choose = Random(number)
+        for _ in range(10):
+            partition, start = choose.randrange(3), choose.randrange(count)
+            end = choose.randrange(start, count) + 1
+            assert read(partition, start, end) == list(range(start, end))
+
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(play, range(8)))
     finally:
         fetcher.close()
 

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from random import Random
 from typing import cast
 
 import pytest
@@ -106,6 +107,40 @@ def test_two_threads_that_read_one_partition_both_get_on(fetcher: Fetcher) -> No
     with ThreadPoolExecutor(2) as threads:
         found = list(threads.map(lambda start: read(fetcher, 0, start, start + 4), (0, 7)))
     assert found == [[0, 1, 2, 3], [7, 8, 9, 10]]
+
+
+@pytest.mark.parametrize("length", [2, 3, 7])
+def test_what_comes_while_a_thread_works_on_a_batch_is_kept_for_it(fetcher: Fetcher, length: int) -> None:
+    """Others have meanwhile polled the rest, or a part of it."""
+    batches = fetcher.read("t", 0, 0, length, Deadline.after(30))
+    found: list[int] = []
+    for batch in batches:
+        found += [each.offset() for each in batch]
+        assert read(fetcher, 1) == [0, 1, 2, 3, 4]
+    assert found == list(range(length))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_thread_reads_all_of_its_range(fetcher: Fetcher, seed: int) -> None:
+    """Each works on some of its batches for a while, and now and then leaves the rest."""
+
+    def play(number: int) -> None:
+        choose = Random(f"{seed} {number}")
+        for _ in range(10):
+            partition, start = choose.randrange(4), choose.randrange(50)
+            length = choose.randrange(1, 12)
+            left_after = choose.choice([length, choose.randrange(1, length + 1)])
+            found: list[int] = []
+            for batch in fetcher.read("t", partition, start, start + length, Deadline.after(30)):
+                found += [each.offset() for each in batch]
+                if len(found) >= left_after:
+                    break
+                if choose.random() < 0.3:
+                    read(fetcher, choose.randrange(4))
+            assert found == list(range(start, start + left_after))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(play, range(8)))
 
 
 def waiting(fetcher: Fetcher, count: int) -> Callable[[], bool]:
