@@ -46,7 +46,16 @@ class FairLock:
                 return True
             place = _Place(served)
             self._queue.append(place)
-        place.asleep.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX))
+        try:
+            place.asleep.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX))
+        except BaseException:  # a signal's, Ctrl-C for one: nobody would release what was granted to who has gone
+            if self._leaves(place):
+                self.release()
+            raise
+        return self._leaves(place)
+
+    def _leaves(self, place: _Place) -> bool:
+        """Whether the lock was granted to it."""
         with self.mutex:
             if place in self._queue:
                 self._queue.remove(place)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -230,3 +231,33 @@ def test_the_lock_goes_to_who_waits_longest() -> None:
         assert not lock.take_if_free()
         lock.release()
     assert got == list(range(8))
+
+
+@pytest.mark.parametrize("granted", [False, True])
+def test_who_is_interrupted_while_waiting_keeps_nobody_out(granted: bool) -> None:
+    """As by Ctrl-C: before the lock is granted to it, and in the moment in which it is."""
+    lock = FairLock()
+    assert lock.take_if_free()
+
+    def interrupt(*_: object) -> None:
+        if granted:
+            lock.release()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            sent = threads.submit(interrupt_when, lambda: len(lock._queue) == 1)
+            with pytest.raises(KeyboardInterrupt):
+                lock.take_unless(lambda: False, Deadline.after(30))
+            sent.result()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    if not granted:
+        lock.release()
+    assert lock.take_if_free()
+
+
+def interrupt_when(waits: Callable[[], bool]) -> None:
+    until(waits, "the main thread to wait")
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
