@@ -38,8 +38,8 @@ from tests.simulation.played_records import Record, key_of
 TOPIC = "persistent://public/default/orders"
 IDENTITY = CursorIdentity(TOPIC, 0, "audit", "orders", "t" * 22, 1, 2, 10)
 DEADLINE = Deadline.never()
-SEEDS = 5
-HISTORIES_A_SEED = 10
+SEEDS = 10
+HISTORIES_A_SEED = 5
 
 
 class Died(Exception):
@@ -283,9 +283,10 @@ def test_no_message_is_delivered_more_often_than_configured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for history in range(HISTORIES_A_SEED):
-        monkeypatch.setattr(key_order, "NEAR", (1, 4, NEAR)[history % 3])
-        monkeypatch.setattr(key_order, "KNOWN", (0, 4, KNOWN)[history // 3 % 3])
-        monkeypatch.setattr(key_shared, "MOST_PARKED", (5, MOST_PARKED)[history % 2])
+        number = seed * HISTORIES_A_SEED + history
+        monkeypatch.setattr(key_order, "NEAR", (1, 4, NEAR)[number % 3])
+        monkeypatch.setattr(key_order, "KNOWN", (0, 4, KNOWN)[number // 3 % 3])
+        monkeypatch.setattr(key_shared, "MOST_PARKED", (5, MOST_PARKED)[number % 2])
         rng = random.Random(f"{seed} {history}")
         world = World(rng, kind, other_deaths=other_deaths, orderly_ends=orderly_ends, late_policy=late_policy)
         run(world)

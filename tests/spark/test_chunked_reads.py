@@ -74,6 +74,7 @@ def chunking(admin: AdminClient, bootstrap: str) -> Chunking:
     return make
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 30))])
 def test_rows_are_the_messages_that_chunks_make(
     spark: SparkSession,

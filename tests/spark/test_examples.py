@@ -85,6 +85,7 @@ def test_a_notebook_looks_at_what_is_left_and_writes_some_off(
     assert said.endswith("6 orders are written off, 44 are left\n")
 
 
+@pytest.mark.long
 def test_parquet_is_loaded_once_in_spite_of_a_batch_that_runs_again(
     spark: SparkSession, client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique, tmp_path: Path
 ) -> None:

@@ -141,6 +141,7 @@ def test_what_is_encrypted_is_refused_or_left_out_without_its_key(
     assert rows_of(read_pulsar(spark, cryptoFailureAction="CONSUME", **options)) == shown(as_it_is)
 
 
+@pytest.mark.long
 def test_what_cannot_be_read_is_left_out_as_readers_do(
     spark: SparkSession, client: pulsar.Client, service_url: str, put: Put
 ) -> None:

@@ -53,6 +53,7 @@ def refused(kind: str, call: Any, *arguments: Any) -> None:
     assert told.value.java_exception.getClass().getName().endswith(f"PulsarAdminException${kind}")
 
 
+@pytest.mark.long
 def test_the_java_clients_administer_and_look_up(bridge: Bridge, url: str, unique: Unique) -> None:
     jvm, tenant = bridge.jvm, unique()
     admin = jvm.org.apache.pulsar.client.admin.PulsarAdmin.builder().serviceHttpUrl(url).build()

@@ -127,6 +127,7 @@ def test_a_key_has_one_partition_for_the_sdk_and_the_official_client(
         assert ours.send(b"x", partition_key=key).partition() == theirs.send(b"x", partition_key=key).partition(), key
 
 
+@pytest.mark.long
 def test_a_key_has_one_partition_for_the_sdk_and_java(
     java: Any, gateway: Gateway, client: sdk.Client, admin: AdminClient, unique: Unique
 ) -> None:

@@ -50,6 +50,7 @@ def test_a_pattern_that_could_stop_the_gateway_is_refused(wire: Wire) -> None:
     assert (said.request_id, said.error) == (1, ServerError.NOT_ALLOWED)
 
 
+@pytest.mark.long
 def test_a_java_program_consumes_from_topics_as_they_come(
     java: Any, teller: Any, admin: AdminClient, unique: Unique
 ) -> None:

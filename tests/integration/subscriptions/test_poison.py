@@ -43,7 +43,8 @@ WORKER = """
 
 @pytest.mark.parametrize("kind", first_of(1, [SHARED, pulsar.ConsumerType.KeyShared]), ids=lambda kind: kind.name)
 @pytest.mark.parametrize(
-    ("how", "code"), [pytest.param("kill", -signal.SIGKILL, marks=pytest.mark.kills), ("raise", 1)]
+    ("how", "code"),
+    [pytest.param("kill", -signal.SIGKILL, marks=pytest.mark.kills), pytest.param("raise", 1, marks=pytest.mark.long)],
 )
 def test_a_message_that_always_kills_its_process_ends_as_a_dead_letter(
     client: pulsar.Client,

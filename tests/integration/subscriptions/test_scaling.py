@@ -36,7 +36,7 @@ from tests.waiting import never, until
 pytestmark = pytest.mark.kafka
 
 COUNT = 100
-FLEETS = [(SHARED, 1), (SHARED, 8), (KEY_SHARED, 1), (KEY_SHARED, 8), (FAILOVER, 1)]
+FLEETS = [(SHARED, 8), (KEY_SHARED, 1), (FAILOVER, 1), (SHARED, 1), (KEY_SHARED, 8)]
 """On Failover over several partitions whoever joins becomes active for some, and gets what is held of these."""
 
 
@@ -111,7 +111,9 @@ def hold_while_others_come_and_go(process: Process, topic: str, kind: pulsar.Con
     assert nothing_comes(join(process, topic, kind))
 
 
-@pytest.mark.parametrize(("kind", "partitions"), FLEETS)
+@pytest.mark.parametrize(
+    ("kind", "partitions"), [*FLEETS[:3], *(pytest.param(*fleet, marks=pytest.mark.long) for fleet in FLEETS[3:])]
+)
 def test_what_is_held_stays_while_processes_join_and_leave(
     process: Process, admin: AdminClient, unique: Unique, kind: pulsar.ConsumerType, partitions: int
 ) -> None:

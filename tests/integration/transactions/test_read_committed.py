@@ -18,6 +18,7 @@ from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from tests.integration.transaction_support import read_all
 from tests.integration.transactions_by_hand import WrittenByHand
 from tests.kafka_records import headers_of, place_of
+from tests.seeds import first_of
 from tests.steps import Unique, payloads, receive, receive_rest, send
 from tests.waiting import until
 
@@ -75,7 +76,9 @@ def texts(consumer: pulsar.Consumer, count: int) -> list[str]:
 # Consumers ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [KIND.Exclusive, KIND.Shared, KIND.Failover, KIND.KeyShared], ids=lambda k: k.name)
+@pytest.mark.parametrize(
+    "kind", first_of(2, [KIND.Exclusive, KIND.KeyShared, KIND.Shared, KIND.Failover]), ids=lambda k: k.name
+)
 def test_what_is_open_waits_and_what_is_aborted_never_comes(
     client: pulsar.Client, hand: Hand, kind: pulsar.ConsumerType
 ) -> None:
