@@ -99,7 +99,7 @@ def connection_security(
 
 def peer_settings(address: ClusterAddress, secrets: Mapping[str, str]) -> KafkaSettings:
     """How to connect to a registered cluster; `secrets` are more of librdkafka's options."""
-    options = {**address.kafka_config, **secrets}
+    options = {**KafkaSettings.of_use(address.kafka_config), **secrets}
     url = parse_service_url(address.service_url)
     security = connection_security(tls=url.tls, kafka_protocol=options.get("security.protocol"))
     return KafkaSettings(url.bootstrap, options, security=security, instance=Instance(address.instance))

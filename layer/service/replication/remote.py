@@ -22,7 +22,6 @@ _LOOK_S: Final = 2.0
 _REGISTRY_S: Final = 10.0
 _AGAIN_S: Final = 30.0
 _CONNECT_S: Final = 15.0
-_COMPRESSION: Final = "compression.type"
 
 
 class RemoteCluster:
@@ -31,8 +30,6 @@ class RemoteCluster:
     def __init__(self, name: str, settings: KafkaSettings) -> None:
         self.name = name
         self.settings = settings
-        self.compression = str(settings.overrides.get(_COMPRESSION, "none"))
-        """Of what is sent there, as the options of the cluster have it."""
         self._node: Node | None = None
         self._lock = threading.Lock()
 

@@ -108,7 +108,7 @@ class Replicator:
             sides=("there", "here: it must be partitioned on both or neither"),
             or_more=True,
         )
-        target = Target(there, topic, self._origin, here.layout.incarnation, self._remote.compression)
+        target = Target(there, topic, self._origin, here.layout.incarnation, "none")
         target.producer().learn_partitions(topic.kafka_topic, here.partitions, deadline)
         return ReplicatorSession(
             self._node,
