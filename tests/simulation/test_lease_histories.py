@@ -162,8 +162,8 @@ def play(
         world = World(random.Random(what), kind, faults=faults, letters=letters, seeks=seeks)
         world.forgeries |= forgeries
         with pytest.MonkeyPatch.context() as bounds:
-            bounds.setattr(key_order, "NEAR", (NEAR, 1, 3)[number // 3 % 3])
-            bounds.setattr(key_order, "KNOWN", (KNOWN, 0, 4)[number % 3])
+            bounds.setattr(key_order, "NEAR", (NEAR, 1, 3)[number % 3])
+            bounds.setattr(key_order, "KNOWN", (KNOWN, 0, 4)[(number + number // 3) % 3])
             bounds.setattr(key_shared, "MOST_PARKED", (MOST_PARKED, MOST_PARKED, 5)[number // 2 % 3])
             try:
                 run(world)
