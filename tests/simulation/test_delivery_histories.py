@@ -63,7 +63,7 @@ class World:
         self.now_s = 1000.0
         self.most = rng.randrange(1, 4)
         self.killers = {rng.randrange(80) for _ in range(rng.randrange(3))}
-        self.failing = {rng.randrange(80) for _ in range(rng.randrange(4))} - self.killers
+        self.failing = {rng.randrange(80) for _ in range(rng.randrange(rng.choice((4, 30))))} - self.killers
         self.other_deaths = other_deaths
         self.orderly_ends = orderly_ends
 
@@ -141,6 +141,7 @@ class Process:
         self.dispatcher.count_deliveries()
         self.under_way: Save | None = None
         self.held: list[Delivery] = []
+        self.reads = world.rng.choice((0.7, 0.03))
         self.hanging: Endpoint | None = None
 
     def attach(self, letters: Letters | None) -> None:
@@ -173,7 +174,7 @@ class Process:
         if rng.random() < 0.6:
             self.answer()
         start = self.owned.read_position
-        if start < self.world.end and rng.random() < 0.7:
+        if start < self.world.end and rng.random() < self.reads:
             upto = min(self.world.end, start + rng.randrange(1, 30))
             self.owned.accept(list(range(start, upto)), [Record(offset) for offset in range(start, upto)])
         if rng.random() < 0.8:

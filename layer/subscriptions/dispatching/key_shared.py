@@ -11,13 +11,13 @@ from typing import Any, Final
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.clock import Clock
-from pulsar_on_kafka.kafka.records import packed_headers_of
+from pulsar_on_kafka.kafka.records import headers_of, packed_headers_of
 from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import ORDERING_KEY
 from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS, sticky_key_hash
 from pulsar_on_kafka.subscriptions.dispatching.counting import DeadLettering, DeliveryCounting
 from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import RecordsFound, RedeliveryReads
-from pulsar_on_kafka.subscriptions.partition.delayed import MAX_DELAYED
+from pulsar_on_kafka.subscriptions.partition.delayed import MAX_DELAYED, deliver_at_ms
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder, Waiting
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import WaitingFor
@@ -175,10 +175,10 @@ class KeyShared:
         keys = self._order(owned)
         if not owned.replay and owned.has_due and self._takes_due(keys):
             owned.release_due(_AT_ONCE)
-        if owned.replay:
-            self._take_back(owned, keys)
         handed = False
         while True:
+            if owned.replay:
+                self._take_back(owned, keys)
             for endpoint in self._endpoints:
                 handed = self._serve(owned, keys, endpoint) or handed
             if not owned.buffered or not self._is_hungry(keys) or not self._admit_more(owned, keys):
@@ -344,7 +344,7 @@ class KeyShared:
         if owned.quiet:
             return
         owned.held.take_from(owned.replay)
-        offsets = list(owned.replay)
+        offsets = _comes_now(owned, keys)
         unknown = [offset for offset in offsets if not keys.returned(offset)]
         if unknown:
             found = self._read_again.read(owned, unknown[:_AT_ONCE])
@@ -354,9 +354,11 @@ class KeyShared:
             owned.set_aside_again(found.records)
             for offset in owned.readable(found.records):
                 record = found.records[offset]
-                owned.entries.forget(keys.readmit(offset, self._slot(offset, record), record))
+                slot = self._slot(offset, record)
+                waits = keys.is_behind_parked(offset, slot) and not deliver_at_ms(headers_of(record))
+                owned.entries.forget((keys.park_again if waits else keys.readmit)(offset, slot, record))
         else:
-            owned.replay.clear()
+            owned.replayed(offsets)
 
     def _slot(self, offset: int, record: Any) -> int:
         """The slot of a message: by ordering key, else by key; without one it is a key of its own."""
@@ -382,6 +384,15 @@ def sticky_key(record: Any) -> bytes | None:
             if name == ORDERING_KEY and value is not None:
                 key = value
     return key
+
+
+def _comes_now(owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> list[int]:
+    """Of what is to be delivered again. What went out under a former owner may lie beyond what was read here, and then
+    waits for that: something before it may be of its key."""
+    if not keys.keep_order:
+        return list(owned.replay)
+    below = owned.taken_upto if owned.guard is None else max(owned.taken_upto, owned.guard.told_below)
+    return [offset for offset in owned.replay if offset < below or keys.is_in_flight(offset)]
 
 
 def _without_acknowledged(owned: OwnedPartition, keys: KeyOrder[Endpoint], entries: list[Waiting]) -> list[Waiting]:

@@ -88,6 +88,7 @@ class DeliveryGuard:
         self._floors_before: dict[int, int] = {}
         """A former owner's, until everything that it may have handed out was read."""
         self._undecided_below = 0
+        self._told_below = 0
         self._new_below = 0
         self._said: dict[int, int] = {}
         """The floors of the accepted save, and of the one under way."""
@@ -137,7 +138,9 @@ class DeliveryGuard:
             counted |= offsets
             self._delivered.update(dict.fromkeys(offsets, delivered))
         self._granted = dict(self._delivered)
-        held = cursor.unacknowledged(0, min(end, self._lowest_floor()))
+        self._named |= counted
+        self._told_below = min(end, self._lowest_floor())
+        held = cursor.unacknowledged(0, self._told_below)
         self._suspects = BitMap64(o for o in saved.suspects if not cursor.is_acknowledged(o)) | held
         self._suspects -= put_off
         self._had_suspects = bool(self._suspects)
@@ -151,7 +154,7 @@ class DeliveryGuard:
     def start_over(self, position: int) -> None:
         """A seek: what was delivered before does not matter; nothing goes out before the next save."""
         self._position = position
-        self._limit = self._new_below = self._undecided_below = 0
+        self._limit = self._new_below = self._undecided_below = self._told_below = 0
         self._had_suspects = False
         self._leave_window(tuple(self._window))
         for offsets in (self._suspects, self._kept, self._unparked, self._named):
@@ -238,6 +241,12 @@ class DeliveryGuard:
         return not (again and not self._asked) and (next_new is None or next_new >= self.new_below())
 
     @property
+    def told_below(self) -> int:
+        """Nothing below it is to be read first: a former owner told what comes again there, or nothing is read before
+        some suspect at or above it went out."""
+        return max(self._told_below, self._suspects.max() + 1) if self._suspects else self._told_below
+
+    @property
     def suspects(self) -> int:
         """How many messages a consumer that died may have had, and nobody acknowledged or refused since."""
         return len(self._suspects)
@@ -293,8 +302,8 @@ class DeliveryGuard:
         return found
 
     def unpark(self, offsets: Iterable[int]) -> None:
-        """These were parked, were never out, and may go out after the next save."""
-        unparked = BitMap64(offsets)
+        """These were parked. Those that were never out may go out after the next save."""
+        unparked = BitMap64(offset for offset in offsets if not self._delivered.get(offset))
         self._kept |= unparked
         self._unparked |= unparked
 

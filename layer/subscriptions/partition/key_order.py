@@ -66,8 +66,8 @@ class Look(NamedTuple):
 
 
 class _Lane:
-    """Messages that wait for one owner. Of one slot, all in `again` is below all in `fresh`, and that below all that is
-    parked; each is handed out by ascending offset. All in `again` is below all in `behind`, which is its continuation.
+    """Messages that wait for one owner. Of one slot, all in `again` and in `fresh` is below all that is parked; each is
+    handed out by ascending offset. All in `again` is below all in `behind`, which is its continuation.
 
     What is parked of slots that another consumer holds does not count here.
     """
@@ -89,7 +89,11 @@ class _Lane:
 
     @property
     def at_hand(self) -> bool:
-        return bool(self.fresh) or bool(self.again) or bool(self.behind)
+        return bool(self.fresh) or self.comes_again
+
+    @property
+    def comes_again(self) -> bool:
+        return bool(self.again) or bool(self.behind)
 
     @property
     def has_parked(self) -> bool:
@@ -207,8 +211,9 @@ class KeyOrder(Generic[C]):
                     parked.append(self._park(entry))
                 else:
                     lanes[owner[entry[1]]].fresh.append(entry)
-        for lane in lanes.values():
-            while len(lane.fresh) > NEAR:
+        begin = offsets[0] if offsets else 0
+        for lane in lanes.values():  # of what was here before nothing goes behind what comes again
+            while len(lane.fresh) > NEAR and (lane.fresh[-1][0] >= begin or not lane.comes_again):
                 parked.append(self._park(lane.fresh.pop()))
         if by_ranges and parked and offsets:
             self._ranges.add_range(offsets[0], offsets[-1] + 1)
@@ -413,6 +418,9 @@ class KeyOrder(Generic[C]):
             self._release(entry[0])
             self._wait_again(entry)
 
+    def is_in_flight(self, offset: int) -> bool:
+        return offset in self._slots
+
     def returned(self, offset: int) -> bool:
         """This one was in flight and comes again; False when its slot is not known: read it, then `readmit`."""
         slot = self._release(offset)
@@ -423,6 +431,17 @@ class KeyOrder(Generic[C]):
     def readmit(self, offset: int, slot: int, record: Any) -> list[int]:
         """Gives those of which only the offset is known from now on."""
         return [entry[0] for entry in self._wait_again((offset, slot, record))]
+
+    def is_behind_parked(self, offset: int, slot: int) -> bool:
+        """Something before this one, of its slot, is parked."""
+        found = self._parked.get(slot)
+        return self.keep_order and found is not None and found.first < offset
+
+    def park_again(self, offset: int, slot: int, record: Any) -> list[int]:
+        """`readmit` for one that waits for those parked before it: it is parked, too."""
+        self.waiting += 1
+        self.waiting_bytes += len(record)
+        return [self._park((offset, slot, record))]
 
     def acknowledged(self, offsets: Iterable[int]) -> None:
         for offset in offsets:

@@ -159,6 +159,12 @@ class OwnedPartition:
         return self.intake.delayed
 
     @property
+    def taken_upto(self) -> int:
+        """Nothing below it waits to be handed out for the first time, unless somebody took it for that."""
+        waiting = self._read_ahead.next_offset()
+        return self.read_position if waiting is None else waiting
+
+    @property
     def buffered(self) -> int:
         return self._read_ahead.entries
 
@@ -355,8 +361,7 @@ class OwnedPartition:
 
     def pass_by(self) -> None:
         """Everything that was handed out is acknowledged (non-persistent topics, see `NonPersistentDispatch`)."""
-        waiting = self._read_ahead.next_offset()
-        done = self.read_position if waiting is None else waiting
+        done = self.taken_upto
         if self.cursor.next_unacked < done:
             self.cursor.acknowledge_cumulative(done - 1)
             self.settle(list(self.holders))
@@ -555,8 +560,7 @@ class OwnedPartition:
 
     def out_in_order(self) -> BitMap64:
         """What the active consumer was handed and has not acknowledged (Failover), with all chunks."""
-        waiting, apart = self._read_ahead.next_offset(), self.intake.apart
-        end = self.read_position if waiting is None else waiting
+        apart, end = self.intake.apart, self.taken_upto
         out = self.cursor.unacknowledged(self.cursor.next_unacked, end)
         out |= BitMap64(offset for offset in apart if not self.cursor.is_acknowledged(offset))
         out -= self.held.among(out)

@@ -726,3 +726,43 @@ def test_what_came_back_and_waits_counts_as_delivered_when_the_partition_is_give
     found = served.owned[0].cursor.deliveries
     assert found is not None
     assert (found.limit, found.counts) == (0, {(1, 0): BitMap64([0, 2]), (1, 1): BitMap64([1])})
+
+
+def test_what_a_former_owner_had_refused_waits_for_what_was_not_read_yet_before_it() -> None:
+    served = Served(SubscriptionType.KEY_SHARED)
+    served.write(*of_keys(LOW, LOW_TOO, LOW))
+    cursor = CursorState(0, 10)
+    cursor.deliveries = Deliveries(0, counts={(1, 1): BitMap64([2])})
+    served.own(0, delays=True, cursor=cursor)
+    low = served.consumer("low", half=0, dead_letters=Letters(3))
+    for _ in range(2):
+        assert served.received(low, 0.0) == []
+        served.save()
+    served.read_on()
+    assert served.received(low, 0.0) == [0, 1]
+    served.save()
+    assert served.received(low, 0.0) == [2]
+
+
+def test_what_a_former_owner_had_refused_waits_for_what_is_parked_before_it(near: int) -> None:
+    served = Served(SubscriptionType.KEY_SHARED)
+    served.write(*of_keys(*[LOW] * 6))
+    cursor = CursorState(0, 10)
+    cursor.deliveries = Deliveries(0, counts={(2, 1): BitMap64([3])})
+    of = served.own(0, delays=True, cursor=cursor)
+    low = served.consumer("low", 1, half=0, dead_letters=Letters(3))
+    served.read_on()
+    received: list[int] = []
+    for _ in range(20):
+        received += served.received(low, 0.0)
+        served.save()
+    assert received == [*range(6)]
+    assert of.guard is not None
+    assert [of.guard.next_delivery(offset) for offset in range(6)] == [2, 2, 2, 4, 2, 2]
+
+
+def test_what_is_due_waits_for_nothing_that_is_parked(near: int) -> None:
+    served, low, _ = halves(low=1)
+    served.publish(*of_keys(*[LOW] * 5), Record(LOW, deliver_at_ms=served.clock.now_ms() + 1000), Record(LOW))
+    assert served.received(low, 0.0) == [0]
+    assert [served.received(low, 1.1) for _ in range(6)] == [[1], [5], [2], [3], [4], [6]]

@@ -563,10 +563,12 @@ def test_a_consumer_goes_before_anything_of_a_partition_went_out_that_comes_agai
     process = owner.process
     process.dispatcher.attach(Inbox(process, "another"))
     owner.owned.replay.update(range(20))
+    owner.owned.pass_over(owner.owned.replay)
     gone = process.consumers[0]
     process.dispatcher.detach(gone)
     for endpoint in process.consumers:
         endpoint.resize(100)
+    owner.read()
     process.dispatcher.dispatch()
     assert {delivery.offset for each in process.consumers for delivery in each.queue} == set(range(20))
 

@@ -201,6 +201,21 @@ def test_what_is_parked_of_a_slot_that_turns_out_to_be_held_is_found_when_it_is_
     assert keys.is_parked("a", 2, of_a)
 
 
+def test_nothing_is_parked_that_lies_before_what_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(key_order, "NEAR", 2)
+    keys, made = an_order("a", "b")
+    of_a, of_b = slot_of(made, "a"), slot_of(made, "b")
+    assert keys.admit([1, 2, 3, 4], [of_a, of_a, of_b, of_b], ["x"] * 4) == []
+    keys.readmit(5, of_b, "x")
+    made.remove("b")
+    keys.assign(made.table, ["a"])
+    assert keys.admit([6], [of_b], ["x"]) == [6]
+    assert keys.is_behind_parked(7, of_b)
+    assert keys.park_again(7, of_b, "x") == [7]
+    assert offsets(keys.take("a", 9)) == [1, 2, 3, 4, 5]
+    assert keys.look("a", 9, 0, set[int]().__contains__) == ([6, 7], 7)
+
+
 class History:
     """Random consumers, acknowledgements and returns on one partition, judged by what they may see."""
 
