@@ -87,6 +87,7 @@ def test_a_subscription_that_is_there_for_others_begins_where_they_do(
         assert [message.data() for message in receive_rest(consumer, least=1)] == [b"20"]
 
 
+@pytest.mark.long
 def test_a_deleted_subscription_does_not_come_back(west: Cluster, east: Cluster, namespace: str, topic: str) -> None:
     everywhere(west, east, namespace)
     subscribe(west, topic, pulsar.InitialPosition.Earliest).close()
@@ -106,6 +107,7 @@ def test_a_deleted_subscription_does_not_come_back(west: Cluster, east: Cluster,
         until(lambda: "s" in east.admin.list_subscriptions(topic), "the subscription to be made anew")
 
 
+@pytest.mark.long
 def test_a_subscription_is_replicated_no_more(west: Cluster, east: Cluster, namespace: str, topic: str) -> None:
     everywhere(west, east, namespace)
     west_consumer = subscribe(west, topic, pulsar.InitialPosition.Earliest)

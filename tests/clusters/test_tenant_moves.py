@@ -122,6 +122,7 @@ def test_what_is_acknowledged_late_is_acknowledged_on_the_copies(
     client.close()
 
 
+@pytest.mark.long
 def test_nobody_waits_for_an_application_that_holds_messages_back(
     clusters: dict[str, Cluster], lookup_port: int, tenant: str
 ) -> None:

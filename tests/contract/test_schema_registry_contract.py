@@ -41,6 +41,7 @@ def test_a_hundred_with_the_same_new_schema_get_one_version(log: StateLog, uniqu
     assert len(process(log).versions(topic, Deadline.after(30))) == 1
 
 
+@pytest.mark.long
 def test_fifty_with_compatible_schemas_get_fifty_dense_versions(log: StateLog, unique: Unique) -> None:
     topic = TopicName.parse(unique("different"))
     schemas = [avro(f"field_{number}") for number in range(50)]

@@ -172,7 +172,7 @@ class History:
         return any(epoch > record.epoch and at < record.at for epoch, at in self.firsts().items())
 
 
-@pytest.mark.parametrize("seeds", in_two(500, range(HISTORIES)), ids=str)
+@pytest.mark.parametrize("seeds", in_two(250, range(HISTORIES)), ids=str)
 def test_all_readers_judge_alike(seeds: range) -> None:
     for seed in seeds:
         try:

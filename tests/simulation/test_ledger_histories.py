@@ -263,7 +263,7 @@ def _shown(lists: LedgerLists) -> tuple[object, ...]:
     return lists.owner, {place: lists.ledgers(place) for place in lists.places()}
 
 
-@pytest.mark.parametrize("seeds", in_two(25, range(150)), ids=str)
+@pytest.mark.parametrize("seeds", in_two(12, range(150)), ids=str)
 def test_lists_follow_the_topics_whoever_owns_them(seeds: range) -> None:
     assert sum(History(seed).run() for seed in seeds) > 20 * len(seeds)
 

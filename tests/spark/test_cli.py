@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.schema import AvroSchema, Integer, Record, String
+from tests.seeds import first_of
 from tests.steps import Unique
 
 
@@ -68,7 +69,7 @@ def test_count_and_what_is_left_of_a_subscription(
     assert json.loads(out)["messages"] == 5
 
 
-@pytest.mark.parametrize("form", ["parquet", "json", "csv"])
+@pytest.mark.parametrize("form", first_of(1, ["parquet", "json", "csv"]))
 def test_export(spark: SparkSession, service_url: str, topic: str, tmp_path: Path, form: str) -> None:
     to = str(tmp_path / "out")
     assert pok(service_url, "spark", "export", topic, "--to", to, "--format", form)[0] == 0

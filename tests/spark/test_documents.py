@@ -11,7 +11,12 @@ from tests.document_runs import PageRun
 from tests.documents import ROOT, pages_of
 
 
-@pytest.mark.parametrize("page", pages_of("spark"), ids=lambda page: str(page.relative_to(ROOT)))
+def marked(page: Path) -> object:
+    name = str(page.relative_to(ROOT))
+    return pytest.param(page, id=name, marks=pytest.mark.long if name == "docs/spark.md" else ())
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in pages_of("spark")])
 def test_a_page_does_what_it_says(page: Path, spark: SparkSession, service_url: str, tmp_path: Path) -> None:
     instead = {
         "/lake": f"{tmp_path}/lake",

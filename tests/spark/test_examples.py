@@ -128,6 +128,7 @@ def test_a_database_is_loaded_once_in_spite_of_a_batch_that_runs_again(
     assert admin.subscription_stats(topic, "database").backlog == 0
 
 
+@pytest.mark.long
 def test_what_a_stream_refuses_is_loaded_when_it_can_be(
     spark: SparkSession, client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique, tmp_path: Path
 ) -> None:

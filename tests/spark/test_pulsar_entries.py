@@ -86,6 +86,7 @@ def read(client: pulsar.Client, topic: str, **options: Any) -> list[pulsar.Messa
     return found
 
 
+@pytest.mark.long
 def test_rows_are_what_a_reader_gets(
     spark: SparkSession, client: pulsar.Client, service_url: str, put: Put, keys: pulsar.CryptoKeyReader
 ) -> None:

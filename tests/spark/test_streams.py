@@ -155,6 +155,7 @@ def test_what_fn_refuses_comes_again_with_the_next_start(over: Stream, client: p
     assert rest(client, topic, 0) == []
 
 
+@pytest.mark.long
 def test_what_fn_refuses_comes_again_in_a_later_batch(
     over: Stream, client: pulsar.Client, topic: str, admin: AdminClient
 ) -> None:

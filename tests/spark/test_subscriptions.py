@@ -374,6 +374,7 @@ def test_what_kafka_deleted_is_told_apart_from_what_nobody_misses(
     assert values() == [str(number) for number in range(3, 10)]
 
 
+@pytest.mark.long
 def test_what_holds_no_message_is_passed_by_who_acknowledges_what_is_behind_it(
     spark: SparkSession,
     transactional: pulsar.Client,

@@ -126,6 +126,7 @@ def test_they_go_back_as_they_were(client: pulsar.Client, admin: AdminClient, un
     assert sum(admin.redrive_dead_letters(each.topic).letters for each in found) == 0
 
 
+@pytest.mark.long
 def test_some_go_elsewhere_and_some_are_dropped(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
     topic, elsewhere = unique("orders"), unique("elsewhere")
     producer = client.create_producer(topic)
@@ -206,6 +207,7 @@ def test_a_reset_to_a_message_of_a_batch(client: pulsar.Client, admin: AdminClie
     assert payloads(receive_rest(consumer, least=2)) == ["3", "4"]
 
 
+@pytest.mark.long
 def test_what_is_encrypted_stays_so(
     client: pulsar.Client, admin: AdminClient, unique: Unique, keys: pulsar.CryptoKeyReader
 ) -> None:

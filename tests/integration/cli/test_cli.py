@@ -384,6 +384,7 @@ def test_fewer_messages_than_asked_for_are_a_failure(done: Pok, refused: Pok, un
     assert done("consume", topic, "-s", "s", "-n", "0", "--timeout-ms", "300").out == ""
 
 
+@pytest.mark.long
 def test_ctrl_c_keeps_what_was_printed(done: Pok, refused: Pok, service_url: str, unique: Unique) -> None:
     topic = unique()
     done("produce", topic, "-m", "a", "-n", "5", "-q")
@@ -475,6 +476,7 @@ def _next_payload(done: Pok, topic: str) -> str:
     return taken.out.rstrip("\n").split("\t")[3]
 
 
+@pytest.mark.long
 def test_reset_to_a_place(done: Pok, refused: Pok, unique: Unique) -> None:
     topic = unique()
     ids = done("produce", topic, "-m", "a", "-m", "b").lines

@@ -88,6 +88,7 @@ def test_nothing_is_made_and_nothing_acknowledged(
     assert admin.list_subscriptions(topic) == []
 
 
+@pytest.mark.long
 def test_values_are_read_by_the_schema_that_they_were_written_with(
     peek: CommandLine, consume: CommandLine, client: pulsar.Client, unique: Unique
 ) -> None:

@@ -48,6 +48,7 @@ def complete(service_url: str) -> Complete:
     return offered
 
 
+@pytest.mark.long
 def test_names_of_topics_are_completed(
     client: pulsar.Client, admin: AdminClient, unique: Unique, complete: Complete
 ) -> None:

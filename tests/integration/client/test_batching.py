@@ -453,7 +453,8 @@ def test_dead_letters_out_of_a_batch(client: pulsar.Client, unique: Unique) -> N
     assert receive_rest(client.subscribe(topic, "s", SHARED)) == []
 
 
-@pytest.mark.parametrize("kind", [pytest.param(SHARED, marks=pytest.mark.long), pulsar.ConsumerType.KeyShared])
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [SHARED, pulsar.ConsumerType.KeyShared])
 def test_only_what_is_refused_or_takes_too_long_comes_again(
     client: pulsar.Client, unique: Unique, kind: pulsar.ConsumerType
 ) -> None:

@@ -107,6 +107,7 @@ def hangs_with_topics(run: ScenarioRun) -> None:
 """
 
 
+@pytest.mark.long
 def test_an_interrupted_run_leaves_no_topics_behind(service_url: str, admin: AdminClient, tmp_path: Path) -> None:
     (tmp_path / "hanging.py").write_text(HANGING, encoding="utf-8")
     target = Target(Side.KAFKA, service_url, clean=True)

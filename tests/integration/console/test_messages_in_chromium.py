@@ -61,6 +61,7 @@ def orders(client: pulsar.Client, topic: str, count: int) -> None:
         consumer.flush()
 
 
+@pytest.mark.long
 def test_from_all_of_a_subscription_to_one_message(
     client: pulsar.Client, browser: Chromium, console: Console, unique: Unique
 ) -> None:

@@ -91,6 +91,7 @@ def test_a_leased_message_names_who_holds_it(
     assert admin.entry_holder(topic, name, 0, 6) is None
 
 
+@pytest.mark.long
 def test_dead_letters_are_put_back_by_their_form_and_by_no_other(
     client: pulsar.Client, admin: AdminClient, console: Console, unique: Unique
 ) -> None:

@@ -129,8 +129,9 @@ def test_few_holes_ride_in_the_commit(
     assert records_of_cursor(bootstrap, topic) == []
 
 
+@pytest.mark.long
 @pytest.mark.timeout(170)
-@pytest.mark.parametrize("entries_per_ledger", [pytest.param(50_000, marks=pytest.mark.long), 500])
+@pytest.mark.parametrize("entries_per_ledger", [50_000, 500])
 def test_holes_beyond_the_metadata_go_to_segments_and_come_back(
     client: pulsar.Client, bootstrap: str, admin: AdminClient, unique: Unique, entries_per_ledger: int
 ) -> None:

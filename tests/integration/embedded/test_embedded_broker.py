@@ -223,6 +223,7 @@ def test_no_java_on_an_empty_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         EmbeddedBroker(progress=silent).start()
 
 
+@pytest.mark.long
 def test_a_setting_kafka_refuses_is_shown_from_its_log() -> None:
     broker = EmbeddedBroker(BrokerOptions(extra={"num.io.threads": "many"}), silent)
     with pytest.raises(BrokerDidNotStart, match=r"num\.io\.threads") as refusal:

@@ -168,9 +168,8 @@ def test_a_topic_knows_what_its_keys_are_routed_by(
 # One subscription -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "kind", ["Shared", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("Failover", "KeyShared"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["Shared", "Failover", "KeyShared"])
 def test_a_partitioned_topics_subscription_is_shared(
     sharers: Sharers, official: Any, process: Process, admin: AdminClient, topic: str, kind: str
 ) -> None:

@@ -30,6 +30,7 @@ def sent(client: sdk.Client, topic: str, *texts: str) -> None:
     producer.close()
 
 
+@pytest.mark.long
 def test_a_java_program_sends_and_acknowledges_in_one_transaction(
     java: Any, teller: Any, client: sdk.Client, unique: Unique
 ) -> None:

@@ -14,7 +14,6 @@ from pulsar_on_kafka.kafka.reading import range_reader
 from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from tests.seeds import first_of
 from tests.steps import Unique
 
 pytestmark = pytest.mark.kafka
@@ -22,7 +21,8 @@ pytestmark = pytest.mark.kafka
 PATIENCE_S = 60.0
 
 
-@pytest.mark.parametrize("at_once", first_of(1, [2, range_reader.AT_ONCE]))
+@pytest.mark.long
+@pytest.mark.parametrize("at_once", [2, range_reader.AT_ONCE])
 def test_every_range_is_read_and_what_cannot_be_read_is_told(
     bootstrap: str, admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:

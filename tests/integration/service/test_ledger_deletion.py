@@ -137,6 +137,7 @@ def test_what_is_old_goes_from_the_ledger_that_is_written_to(
     assert deleting.starts(kept) == [0]
 
 
+@pytest.mark.long
 def test_a_topic_of_which_all_went_goes_on(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
     """A list that is written while messages come is looked at again a quarter of an hour later: so they come before."""
     topic = unique()
@@ -359,6 +360,7 @@ def test_what_is_off_its_list_is_not_deleted_while_somebody_needs_it(
         deletion.close(Deadline.after(PATIENCE_S))
 
 
+@pytest.mark.long
 def test_a_topic_goes_ledger_by_ledger_and_its_name_is_free_at_once(
     client: pulsar.Client, admin: AdminClient, deleting: Deleting, unique: Unique
 ) -> None:

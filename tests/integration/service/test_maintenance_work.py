@@ -15,7 +15,6 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from tests.integration.command_line import CommandLine
-from tests.seeds import first_of
 from tests.steps import Unique, payloads, receive, receive_rest
 from tests.waiting import until
 from tests.watched_rounds import WatchedMaintenance
@@ -47,7 +46,8 @@ def _fails_to_send(producer: pulsar.Producer, kind: type[Exception]) -> bool:
     return False
 
 
-@pytest.mark.parametrize("batching", first_of(1, [False, True]))
+@pytest.mark.long
+@pytest.mark.parametrize("batching", [False, True])
 def test_producers_are_refused_then_held_then_let_go_on(
     client: pulsar.Client,
     admin: AdminClient,

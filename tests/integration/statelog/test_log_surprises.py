@@ -105,7 +105,8 @@ def test_a_log_that_lost_its_end_stops_the_partition_and_nothing_is_skipped(
     assert payloads(receive(shared, 7)) == ["0", "1", "2", "3", "10", "11", "12"]
 
 
-@pytest.mark.parametrize("behind_our_back", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("behind_our_back", [False, True])
 def test_a_topic_made_again_ends_the_consumers_of_its_former_life(
     client: pulsar.Client, service_url: str, admin: AdminClient, unique: Unique, behind_our_back: bool
 ) -> None:

@@ -134,6 +134,7 @@ def test_a_backlog_that_nobody_read_is_cleared_without_reading_it(
     assert len(came) <= 10
 
 
+@pytest.mark.long
 def test_delayed_messages_are_cleared_too(admin: AdminClient, process: Process, unique: Unique) -> None:
     topic, other = unique(), process()
     consumer = other.subscribe(topic, "s", SHARED, initial_position=EARLIEST)

@@ -112,7 +112,7 @@ def hold_while_others_come_and_go(process: Process, topic: str, kind: pulsar.Con
 
 
 @pytest.mark.parametrize(
-    ("kind", "partitions"), [*FLEETS[:3], *(pytest.param(*fleet, marks=pytest.mark.long) for fleet in FLEETS[3:])]
+    ("kind", "partitions"), [FLEETS[0], *(pytest.param(*fleet, marks=pytest.mark.long) for fleet in FLEETS[1:])]
 )
 def test_what_is_held_stays_while_processes_join_and_leave(
     process: Process, admin: AdminClient, unique: Unique, kind: pulsar.ConsumerType, partitions: int

@@ -122,6 +122,7 @@ def test_a_commit_and_an_abort_as_plain_kafka_programs_see_them(
     assert list(aborted.offsets) == [2]
 
 
+@pytest.mark.long
 def test_a_time_out_aborts(nodes: Callable[[], Node], bootstrap: str, unique: Unique) -> None:
     node = nodes()
     topic = open_topic(node, unique())
