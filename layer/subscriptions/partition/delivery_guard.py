@@ -137,8 +137,9 @@ class DeliveryGuard:
         for (delivered, _), offsets in saved.counts.items():
             counted |= offsets
             self._delivered.update(dict.fromkeys(offsets, delivered))
+            if delivered:
+                self._named |= offsets
         self._granted = dict(self._delivered)
-        self._named |= counted
         self._told_below = min(end, self._lowest_floor())
         held = cursor.unacknowledged(0, self._told_below)
         self._suspects = BitMap64(o for o in saved.suspects if not cursor.is_acknowledged(o)) | held
