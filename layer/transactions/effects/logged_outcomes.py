@@ -43,7 +43,8 @@ CLOCKS_DIFFER_MS: Final = 300_000
 """By how much the clocks of two machines may differ for `AbortedEntry.late_until_ms` to hold."""
 
 _NO_LIFE: Final = 0
-"""Of a topic that is gone: the next one under its name has a higher incarnation."""
+"""What is said of a topic that is gone is said of this incarnation: the next one under its name has a higher one. The
+first topic of a cluster may have this one."""
 _LOOK_THROUGH: Final = 10_000
 """An ABORTED entry names what was found in so many records; readers find what lies in more."""
 _READ_AGAIN: Final = 100_000
@@ -232,10 +233,14 @@ class LoggedOutcomes:
     ) -> dict[tuple[TxnId, TopicPartition], Opened]:
         opens, opened = self._opens(along, session, deadline)
         places: dict[DataPartition, list[Ended]] = {}
+        deleted: set[DataPartition] = set()
         for each, those in _by_partition((each, one) for one in ended for each in one.partitions).items():
-            found = self._where(each, deadline)
-            places[found or DataPartition(each.topic, each.partition, _NO_LIFE)] = those
-        aborted, unasked = self._aborted(places, session, deadline)
+            where = self._where(each, deadline)
+            if where is None:
+                where = DataPartition(*each, _NO_LIFE)
+                deleted.add(where)
+            places[where] = those
+        aborted, unasked = self._aborted(places, deleted, session, deadline)
         over = {where: those for where, those in places.items() if _place(where) not in unasked}
         gone = self._opens_gone(over, session, deadline)
         self._append(aborted, deadline)
@@ -244,16 +249,20 @@ class LoggedOutcomes:
         return opened
 
     def _aborted(
-        self, places: Mapping[DataPartition, Sequence[Ended]], session: str, deadline: Deadline
+        self,
+        places: Mapping[DataPartition, Sequence[Ended]],
+        deleted: Set[DataPartition],
+        session: str,
+        deadline: Deadline,
     ) -> tuple[Records, set[TopicPartition]]:
         """ABORTED entries of those with an OPEN (an entry that is there already may be incomplete), and the partitions
         that do not say where they end.
 
-        Of a topic that is gone, too: what is under way to it comes to the next one that is made under its name.
+        Of a `deleted` topic, too: what is under way to it comes to the next one that is made under its name.
         """
         failed = {where: [one for one in those if not one.committed] for where, those in places.items()}
         bounds = {where: found for where, found in self._bounds(failed, deadline).items() if found}
-        there = [_place(where) for where in bounds if where.incarnation != _NO_LIFE]
+        there = [_place(where) for where in bounds if where not in deleted]
         ends = self._data.end_offsets(there, deadline) if there else {}
         looks = [
             Look(each, start, ends[each], found.keys())
@@ -276,7 +285,7 @@ class LoggedOutcomes:
                 late_until_ms=until_ms[txn] + LATE_MOST_MS + CLOCKS_DIFFER_MS if until_ms[txn] else 0,
             )
             for where, of_where in bounds.items()
-            if (each := _place(where)) in ends or where.incarnation == _NO_LIFE
+            if (each := _place(where)) in ends or where in deleted
             for txn, bound in of_where.items()
             for found in [seen.get(each, {}).get(txn, Rebuilt())]
         ]

@@ -163,14 +163,16 @@ def test_what_is_committed_has_a_marker_and_nothing_on_record() -> None:
     assert world.ends() == {PendingAckEndKey(TOPIC, 1, "audit", *ONE): TxnOutcome.COMMITTED}
 
 
-def test_what_is_aborted_has_the_offsets_of_its_records_on_record() -> None:
+@pytest.mark.parametrize("life", [40, 0], ids=["a topic", "the cluster's first topic"])
+def test_what_is_aborted_has_the_offsets_of_its_records_on_record(life: int) -> None:
     world = World()
+    world.data.incarnations[TOPIC] = life
     world.data.send(ONE)  # of another life of the program: below the bound
     world.outcomes.announce([(ONE, [PARTITION]), (TWO, [PARTITION])], "s", NEVER)
     for txn in (ONE, TWO, None, ONE):
         world.data.send(txn)
     world.end(ONE, committed=False)
-    entry = world.entries().aborted(WHERE, ONE)
+    entry = world.entries().aborted(DataPartition(TOPIC, 1, life), ONE)
     assert entry is not None
     assert (list(entry.offsets), entry.lower_bound, entry.end, entry.sealed) == ([1, 4], 1, 6, False)
     assert world.status(TWO) is TxnEntryStatus.OPEN
