@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
@@ -110,6 +111,12 @@ def pages() -> list[Path]:
 def pages_of(place: str) -> list[Path]:
     """Pages with something that runs in `place`."""
     return [page for page in pages() if any(block.runs and block.place == place for block in blocks(page))]
+
+
+def cases_of(place: str, long: Collection[str] = ()) -> list[object]:
+    """For `parametrize`: `pages_of`, called by their paths; those of `long` are left to `make chaos`."""
+    names = {str(page.relative_to(ROOT)): page for page in pages_of(place)}
+    return [pytest.param(page, id=name, marks=pytest.mark.long if name in long else ()) for name, page in names.items()]
 
 
 @cache

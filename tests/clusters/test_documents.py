@@ -8,11 +8,11 @@ import pytest
 
 from pulsar_on_kafka.embedded.settings import free_port
 from tests.document_runs import PageRun
-from tests.documents import ROOT, pages_of
+from tests.documents import cases_of
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("page", pages_of("two clusters"), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", cases_of("two clusters"))
 def test_a_page_does_what_it_says(page: Path, two_brokers: dict[str, str], tmp_path: Path) -> None:
     first, second = two_brokers.values()
     lookup = free_port()

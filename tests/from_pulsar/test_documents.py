@@ -8,11 +8,11 @@ import pulsar as official
 import pytest
 
 from tests.document_runs import PageRun
-from tests.documents import ROOT, pages_of
+from tests.documents import cases_of
 from tests.from_pulsar.there import There
 
 
-@pytest.mark.parametrize("page", pages_of("pulsar"), ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", cases_of("pulsar"))
 def test_a_page_does_what_it_says(page: Path, there: There, service_url: str, tenant: str, tmp_path: Path) -> None:
     topic = f"persistent://{there.make_tenant(tenant)}/orders"
     consumer = there.client.subscribe(topic, "billing", official.ConsumerType.Shared)

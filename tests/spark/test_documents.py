@@ -8,15 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.document_runs import PageRun
-from tests.documents import ROOT, pages_of
+from tests.documents import cases_of
 
 
-def marked(page: Path) -> object:
-    name = str(page.relative_to(ROOT))
-    return pytest.param(page, id=name, marks=pytest.mark.long if name == "docs/spark.md" else ())
-
-
-@pytest.mark.parametrize("page", [marked(page) for page in pages_of("spark")])
+@pytest.mark.parametrize("page", cases_of("spark", long=["docs/spark.md"]))
 def test_a_page_does_what_it_says(page: Path, spark: SparkSession, service_url: str, tmp_path: Path) -> None:
     instead = {
         "/lake": f"{tmp_path}/lake",

@@ -137,7 +137,8 @@ class _Lane:
 class KeyOrder(Generic[C]):
     """With `keep_order` off only the owner of a slot is minded (allow_out_of_order_delivery).
 
-    Memory: two small entries for each message in flight, one for each that lies among the next 2,000 of its owner, and
+    Memory: two small entries for each message in flight, one for each that lies among the next 2,000 of its owner (of
+    an owner before it, too, where consumers left while something came again), and
     for the first 4,000 of it that came back, with what was read of them (`shed` drops the payloads); 8 bytes for each
     further one that came back. Of parked ones three numbers for each slot, and a
     bitmap of at most a million; beyond these at most a bit for each offset that was read since the first of them, and

@@ -8,7 +8,7 @@ import pytest
 
 from pulsar_on_kafka.embedded.settings import free_port
 from tests.document_runs import PageRun
-from tests.documents import ROOT, pages_of
+from tests.documents import cases_of
 
 _INSTEAD = {"examples/first_steps.py": "examples/first_steps.py {url} {topic}"}
 _PORTS = ("6650", "6651", "8080", "8081")
@@ -17,12 +17,7 @@ _LONG = ("docs/cli.md", "docs/compat.md", "docs/gateway.md", "layer/embedded/REA
 """Pages with many commands, or with brokers of their own."""
 
 
-def marked(page: Path) -> object:
-    name = str(page.relative_to(ROOT))
-    return pytest.param(page, id=name, marks=pytest.mark.long if name in _LONG else ())
-
-
-@pytest.mark.parametrize("page", [marked(page) for page in pages_of("broker")])
+@pytest.mark.parametrize("page", cases_of("broker", long=_LONG))
 def test_a_page_does_what_it_says(page: Path, service_url: str, tmp_path: Path) -> None:
     ports = {port: free_port() for port in _PORTS}
     instead = {f"{before}{port}": f"{before}{free}" for port, free in ports.items() for before in (":", "port ")}
