@@ -102,6 +102,8 @@ class EmbeddedBroker(Startable):
         self._secure_ports: dict[str, int] = {}
         self._temporary: Path | None = None
         self._process: _Process | None = None
+        self._log_begins = 0
+        """In bytes, where this start's part of the log does: the file may be that of earlier ones, too."""
         self._held: socket.socket | None = None
         """The port, while it is killed and not started again, too."""
 
@@ -305,6 +307,7 @@ class EmbeddedBroker(Startable):
         log.parent.mkdir(parents=True, exist_ok=True)
         if log.exists() and log.stat().st_size > _LOG_LIMIT_BYTES:
             log.unlink()
+        self._log_begins = log.stat().st_size if log.exists() else 0
         return log
 
     def _await_ready(self, port: int, cluster_id: str) -> None:
@@ -317,14 +320,14 @@ class EmbeddedBroker(Startable):
 
         if not wait_until(lambda: not process.alive() or answers(), deadline):
             raise BrokerDidNotStart(
-                f"no answer from the broker in {self._options.start_timeout_s:.0f} s; its log ends: {self._log_end()}"
+                f"no answer from the broker in {self._options.start_timeout_s:.0f} s; its log ends: {self._log_end(5)}"
             )
         if not process.alive():
             self._forget_process()
             raise self._why_it_ended(port)
 
     def _why_it_ended(self, port: int) -> EmbeddedBrokerError:
-        end = last_lines(self.log_file, 60)
+        end = self._log_end(60)
         busy = _BUSY.findall(end)
         if busy or not is_free(port):
             return port_busy(int(busy[-1]) if busy else port)
@@ -332,10 +335,10 @@ class EmbeddedBroker(Startable):
             return DataDirBusy(f"another broker works on {self.data_dir}: stop it, or choose another data directory")
         if "No space left on device" in end:
             return NoDiskSpace(f"the disk of {self.data_dir} is full: free some, or choose another data directory")
-        return BrokerDidNotStart(f"the broker ended while starting; its log ends: {self._log_end()}")
+        return BrokerDidNotStart(f"the broker ended while starting; its log ends: {self._log_end(5)}")
 
-    def _log_end(self) -> str:
-        return last_lines(self.log_file, 5)
+    def _log_end(self, lines: int) -> str:
+        return last_lines(self.log_file, lines, self._log_begins)
 
     def _running(self) -> _Process:
         if self._process is None or not self._process.alive():

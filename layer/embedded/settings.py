@@ -146,9 +146,13 @@ def node_properties(port: int, controller_port: int, log_dir: str, extra: Mappin
     }
 
 
-def last_lines(file: Path, count: int) -> str:
-    """The last lines that say something, joined into one, without a Java stack's frames; "" without such a file."""
+def last_lines(file: Path, count: int, behind: int = 0) -> str:
+    """The last lines that say something, joined into one, without a Java stack's frames; "" without such a file.
+
+    Args:
+        behind: a position in bytes; what is before it is of earlier runs.
+    """
     if not file.exists():
         return ""
-    lines = [line.strip() for line in file.read_text(encoding="utf-8", errors="replace").splitlines()]
+    lines = [line.strip() for line in file.read_bytes()[behind:].decode(errors="replace").splitlines()]
     return " | ".join([line for line in lines if line and not line.startswith(("at ", "... "))][-count:])

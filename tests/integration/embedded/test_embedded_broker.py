@@ -224,11 +224,15 @@ def test_no_java_on_an_empty_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 
 @pytest.mark.long
-def test_a_setting_kafka_refuses_is_shown_from_its_log() -> None:
-    broker = EmbeddedBroker(BrokerOptions(extra={"num.io.threads": "many"}), silent)
+def test_a_setting_kafka_refuses_is_shown_from_its_log(tmp_path: Path) -> None:
+    """From what this start wrote: an earlier one failed by something else."""
+    earlier = "failed to bind to 0.0.0.0/0.0.0.0:9092: Address already in use\nFailed to acquire lock\n"
+    (tmp_path / "broker.log").write_text(earlier)
+    broker = EmbeddedBroker(BrokerOptions(data_dir=tmp_path, extra={"num.io.threads": "many"}), silent)
     with pytest.raises(BrokerDidNotStart, match=r"num\.io\.threads") as refusal:
         broker.start()
     assert "\n" not in str(refusal.value)
+    assert (tmp_path / "broker.log").read_text().startswith(earlier)
     assert not broker.is_running
 
 
