@@ -350,7 +350,9 @@ class SubscriptionConsumer:
                 self._slot.ack(offset)
 
     def _acknowledge_up_to(self, offset: int, ack_set: Sequence[int], size: int) -> None:
-        if ack_set and size:
+        """Of a batch whose size is not known (it was not sent to this consumer, but to its client before) nothing is
+        acknowledged: it comes again. As in Pulsar by default, where no part of a batch is acknowledged."""
+        if ack_set:
             left = bits_of(ack_set, size)
             passed = (left & -left).bit_length() - 1 if left else size
             if passed:

@@ -196,6 +196,31 @@ def test_a_seek_to_before_1970_is_to_the_first_message(client: sdk.Client, wire:
         assert wire.payload() == b"first"
 
 
+@pytest.mark.parametrize("ack_type", [0, 1])
+def test_of_a_batch_that_was_not_sent_to_it_again_a_consumer_acknowledges_no_more_than_it_says(
+    official: Any, wire: Wire, unique: Unique, ack_type: int
+) -> None:
+    """A client that was cut off acknowledges what it had before: how many messages the entry has is not known here."""
+    topic = unique()
+    producer = official.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    wire.connect()
+    said = {"topic": topic, "subscription": "s", "subType": 0, "consumer_id": 0}
+    wire.ask(Type.SUBSCRIBE, request_id=1, **said)
+    send(producer, b"before")
+    send(producer, b"a", b"b", b"c")
+    send(producer, b"behind")
+    wire.say(Type.FLOW, consumer_id=0, messagePermits=5)
+    ids = [wire.hear()[1].message_id for _ in range(3)]
+    wire.ask(Type.CLOSE_CONSUMER, consumer_id=0, request_id=2)
+    wire.ask(Type.SUBSCRIBE, request_id=3, **said)
+    batch = {"ledgerId": ids[1].ledgerId, "entryId": ids[1].entryId, "ack_set": [0b110]}
+    answer = wire.ask(Type.ACK, consumer_id=0, ack_type=ack_type, message_id=[batch], request_id=4)
+    assert not answer.HasField("error")
+    wire.say(Type.FLOW, consumer_id=0, messagePermits=5)
+    left = [wire.hear()[1].message_id.entryId for _ in range(2 if ack_type else 3)]
+    assert left == [each.entryId for each in ids[ack_type:]]
+
+
 def test_readers_read_from_where_they_like(official: Any, unique: Unique) -> None:
     topic = unique()
     producer = official.create_producer(topic, batching_enabled=False)

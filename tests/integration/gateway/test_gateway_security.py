@@ -42,6 +42,7 @@ def opened(gateway: Gateway) -> Iterator[Callable[..., Wire]]:
 
     def one(*, silent: bool = False) -> Wire:
         made.append(Wire(gateway))
+        made[-1].open()
         if not silent:
             assert made[-1].connect()[0] is Type.CONNECTED
         return made[-1]

@@ -19,14 +19,22 @@ COMMIT, ABORT = 0, 1
 
 
 class Wire:
-    """A client that says what no client says; closed at its `with`'s end."""
+    """A client that says what no client says; closed at its `with`'s end. It connects when it first says something:
+    the gateway closes who says nothing for ten seconds, in which no topics can be made on a busy machine."""
 
     def __init__(self, gateway: Gateway) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", gateway.port), 60)
+        self._port = gateway.port
+        self._socket: socket.socket | None = None
         self._cutter = FrameCutter()
         self._heard: deque[Frame] = deque()
         self.entry = b""
         """What came with the last command."""
+
+    def open(self) -> socket.socket:
+        """Connect, if nothing was said or heard yet."""
+        if self._socket is None:
+            self._socket = socket.create_connection(("127.0.0.1", self._port), 60)
+        return self._socket
 
     def __enter__(self) -> Wire:
         return self
@@ -38,12 +46,12 @@ class Wire:
         self.write(frame(command(kind, **fields)))
 
     def write(self, data: bytes) -> None:
-        self._socket.sendall(data)
+        self.open().sendall(data)
 
     def hear(self) -> tuple[Type | None, Any]:
         """The next command; None: the connection was closed."""
         while not self._heard:
-            data = self._socket.recv(65536)
+            data = self.open().recv(65536)
             if not data:
                 return None, None
             self._heard.extend(self._cutter.feed(data))
@@ -78,10 +86,11 @@ class Wire:
 
     def limit_s(self, seconds: float) -> None:
         """Reading and writing raise TimeoutError after that."""
-        self._socket.settimeout(seconds)
+        self.open().settimeout(seconds)
 
     def close(self) -> None:
-        self._socket.close()
+        if self._socket is not None:
+            self._socket.close()
 
 
 def begun(wire: Wire, timeout_ms: int = 60_000, coordinator: int = 3) -> dict[str, int]:
