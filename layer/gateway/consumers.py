@@ -69,6 +69,8 @@ _BATCH_FROM: Final = 2
 """A transaction holds an entry of fewer messages as a whole."""
 _ACK_PERSIST_INTERVAL_S: Final = 1.0
 _LATEST_LEDGER: Final = 2**63 - 1
+MOST_SIZES: Final = 100_000
+"""Batch entries whose size a consumer knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,9 @@ class WireEndpoint(Endpoint):
     whole, so it may get more than that.
 
     `unacked` and permits are counted by messages. What was handed out is with the client: nothing waits here.
-    Memory: two numbers for each batch entry that the client has and did not acknowledge.
+    Memory: three numbers for each batch entry that was sent to the client and that it did not acknowledge, of the
+    `MOST_SIZES` that were sent last. Of those before them, which others may have acknowledged long ago, no part is
+    acknowledged: they come again.
     """
 
     def __init__(self, name: str, number: int, wire: Wire, rules: DeliveryRules) -> None:
@@ -180,8 +184,11 @@ class WireEndpoint(Endpoint):
         ack_set = None
         for offset, entry, size in self._entries.of(each.record, each.offset, slot.topic_name, slot.layout.incarnation):
             if size:
+                self.forget(offset)
                 self.sizes[offset] = size
-                self._in_transactions.pop(offset, None)
+                if len(self.sizes) > MOST_SIZES:
+                    for oldest in list(self.sizes)[: -(-MOST_SIZES // 10)]:  # the loop forgets some meanwhile
+                        self.forget(oldest)
                 if acked is not None:
                     ack_set = words_of(~acked[1], size)
             ledger, number = slot.layout.position(slot.number, offset)
@@ -200,7 +207,7 @@ class WireEndpoint(Endpoint):
         acked |= self._in_transactions.get(offset, 0)
         if acked == (1 << size) - 1:
             self.forget(offset)
-        else:
+        elif offset in self.sizes:
             self._in_transactions[offset] = acked
 
     def forget(self, offset: int) -> None:
@@ -350,7 +357,7 @@ class SubscriptionConsumer:
                 self._slot.ack(offset)
 
     def _acknowledge_up_to(self, offset: int, ack_set: Sequence[int], size: int) -> None:
-        """Of a batch whose size is not known (it was not sent to this consumer, but to its client before) nothing is
+        """Of a batch whose size is not known (it was sent to its client before this consumer was opened) nothing is
         acknowledged: it comes again. As in Pulsar by default, where no part of a batch is acknowledged."""
         if ack_set:
             left = bits_of(ack_set, size)

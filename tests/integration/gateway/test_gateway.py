@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError
 
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.gateway import consumers
 from pulsar_on_kafka.gateway.producers import USE, WireProducer
 from pulsar_on_kafka.gateway.server import Gateway
 from pulsar_on_kafka.mapping.routing.sticky_hash import sticky_key_hash
@@ -219,6 +220,28 @@ def test_of_a_batch_that_was_not_sent_to_it_again_a_consumer_acknowledges_no_mor
     wire.say(Type.FLOW, consumer_id=0, messagePermits=5)
     left = [wire.hear()[1].message_id.entryId for _ in range(2 if ack_type else 3)]
     assert left == [each.entryId for each in ids[ack_type:]]
+
+
+def test_a_consumer_knows_the_sizes_of_the_batches_that_came_last(
+    official: Any, wire: Wire, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others may have acknowledged those before, which it gave back: there would be no end of them."""
+    monkeypatch.setattr(consumers, "MOST_SIZES", 2)
+    topic = unique()
+    producer = official.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    wire.connect()
+    said = {"topic": topic, "subscription": "s", "subType": 1, "consumer_id": 0}
+    wire.ask(Type.SUBSCRIBE, request_id=1, **said)
+    for _ in range(3):
+        send(producer, b"a", b"b", b"c")
+    wire.say(Type.FLOW, consumer_id=0, messagePermits=9)
+    ids = [wire.hear()[1].message_id for _ in range(3)]
+    parts = [{"ledgerId": each.ledgerId, "entryId": each.entryId, "ack_set": [0b110]} for each in ids]
+    assert not wire.ask(Type.ACK, consumer_id=0, ack_type=0, message_id=parts, request_id=2).HasField("error")
+    wire.ask(Type.CLOSE_CONSUMER, consumer_id=0, request_id=3)
+    wire.ask(Type.SUBSCRIBE, request_id=4, **said)
+    wire.say(Type.FLOW, consumer_id=0, messagePermits=9)
+    assert [list(wire.hear()[1].ack_set) for _ in range(3)] == [[], [0b110], [0b110]]
 
 
 def test_readers_read_from_where_they_like(official: Any, unique: Unique) -> None:
