@@ -882,9 +882,10 @@ class Connection(asyncio.Protocol):
             self._not_opened(asked, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} consumers at most")
             return
         self._consumers[number] = None
-        goes_on_at = self._going_on.pop(number, None)
+        goes_on_at = self._going_on.get(number)
 
         def opened(consumer: WireConsumer) -> None:
+            self._going_on.pop(number, None)
             if self._closing or ("consumer", number) in self._ended:
                 self._ended.discard(("consumer", number))
                 self._consumers.pop(number, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final
@@ -13,7 +14,8 @@ from confluent_kafka import KafkaError
 
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.gateway import consumers
+from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.gateway import connection, consumers
 from pulsar_on_kafka.gateway.producers import USE, WireProducer
 from pulsar_on_kafka.gateway.server import Gateway
 from pulsar_on_kafka.mapping.routing.sticky_hash import sticky_key_hash
@@ -242,6 +244,35 @@ def test_a_consumer_knows_the_sizes_of_the_batches_that_came_last(
     wire.ask(Type.SUBSCRIBE, request_id=4, **said)
     wire.say(Type.FLOW, consumer_id=0, messagePermits=9)
     assert [list(wire.hear()[1].ack_set) for _ in range(3)] == [[], [0b110], [0b110]]
+
+
+def test_a_reader_that_was_sought_goes_on_there_though_it_is_refused_once(
+    client: sdk.Client, wire: Wire, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = unique()
+    producer = client.create_producer(topic)
+    producer.send(b"first")
+    later_ms = time.time_ns() // 1_000_000 + 1
+    until(lambda: time.time_ns() // 1_000_000 > later_ms, "the next message to be later")
+    producer.send(b"second")
+    wire.connect()
+    start = {"ledgerId": 2**64 - 1, "entryId": 2**64 - 1}
+    said = {"topic": topic, "subscription": "r", "subType": 0, "consumer_id": 0, "durable": False}
+    said |= {"start_message_id": start}
+    wire.ask(Type.SUBSCRIBE, request_id=1, **said)
+    wire.say(Type.SEEK, consumer_id=0, request_id=2, message_publish_time=later_ms)
+    assert [wire.hear()[0] for _ in range(2)] == [Type.CLOSE_CONSUMER, Type.SUCCESS]
+
+    def refuse(*asked: object) -> None:
+        raise StoreError("Kafka does not answer")
+
+    with monkeypatch.context() as once:
+        once.setattr(connection, "open_consumer", refuse)
+        assert wire.ask(Type.SUBSCRIBE, request_id=3, **said).message == "Kafka does not answer"
+    wire.ask(Type.SUBSCRIBE, request_id=4, **said)
+    wire.say(Type.FLOW, consumer_id=0, messagePermits=1)
+    assert wire.hear()[0] is Type.MESSAGE
+    assert wire.payload() == b"second"
 
 
 def test_readers_read_from_where_they_like(official: Any, unique: Unique) -> None:
