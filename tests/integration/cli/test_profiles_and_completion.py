@@ -23,16 +23,15 @@ from pulsar_on_kafka.cli.shared import completing
 from pulsar_on_kafka.metadata.policies import POLICIES
 from tests.programs import ROOT
 from tests.steps import EARLIEST, SHARED, Unique, receive, send
-from tests.waiting import until
 
 Complete = Callable[..., list[str]]
 
 
 @pytest.fixture
-def complete(service_url: str) -> Complete:
-    """`complete("topics", "stats", "ord")`: what bash offers for the last word."""
+def complete() -> Complete:
+    """`complete("topics", "stats", "ord", url=url)`: what bash offers for the last word."""
 
-    def offered(*words: str, url: str = service_url) -> list[str]:
+    def offered(*words: str, url: str) -> list[str]:
         done = subprocess.run(
             [sys.executable, "-m", "pulsar_on_kafka.cli"],
             cwd=ROOT,
@@ -48,39 +47,41 @@ def complete(service_url: str) -> Complete:
     return offered
 
 
-@pytest.mark.long
+@pytest.fixture
+def complete_here(service_url: str, monkeypatch: pytest.MonkeyPatch) -> Complete:
+    """The same in this process, of the test's broker, and with more than the 0.3 s in which a busy machine may offer
+    nothing."""
+    monkeypatch.setattr(completing, "WITHIN_S", 60.0)
+    monkeypatch.setattr(completing, "_CONNECT_S", 60.0)
+
+    def offered(*words: str) -> list[str]:
+        line = {"COMP_WORDS": " ".join(("pok", *words)), "COMP_CWORD": str(len(words))}
+        asked = {"POK_URL": service_url, "_POK_COMPLETE": "complete_bash", **line}
+        lines = CliRunner().invoke(app, [], prog_name="pok", env=asked).output.splitlines()
+        return [name for name in lines if name]  # nothing is an empty line
+
+    return offered
+
+
 def test_names_of_topics_are_completed(
-    client: pulsar.Client, admin: AdminClient, unique: Unique, complete: Complete
+    client: pulsar.Client, admin: AdminClient, unique: Unique, complete_here: Complete
 ) -> None:
     topic, other = unique("compl.eted_"), unique("compl.eted_")
     admin.create_partitioned_topic(topic, 2)
     send(client, other, 1)
-
-    def in_time(*words: str) -> list[str]:
-        """The command takes 0.3 s at most, in which a busy machine may offer nothing."""
-        return until(lambda: complete(*words), f"names to be offered for {words[-1]}")
-
-    offered = in_time("topics", "stats", "compl.eted_")
+    offered = complete_here("topics", "stats", "compl.eted_")
     assert {topic, other} <= set(offered)
     assert all(each.startswith("compl.eted_") for each in offered)
-    assert in_time("topics", "stats", topic[:-1]) == [topic]
-    assert in_time("topics", "stats", f"public/default/{topic[:-1]}") == [f"public/default/{topic}"]
-    assert in_time("consume", topic[:-1]) == [topic]
-    assert not [each for each in complete("topics", "stats", "pulsar/") if "system" in each]
+    assert complete_here("topics", "stats", topic[:-1]) == [topic]
+    assert complete_here("topics", "stats", f"public/default/{topic[:-1]}") == [f"public/default/{topic}"]
+    assert complete_here("consume", topic[:-1]) == [topic]
+    offered = complete_here("topics", "stats", "pulsar/")
+    assert [each for each in offered if "system" in each] == []
 
 
 def test_names_of_subscriptions_are_completed(
-    client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique, monkeypatch: pytest.MonkeyPatch
+    client: pulsar.Client, admin: AdminClient, unique: Unique, complete_here: Complete
 ) -> None:
-    monkeypatch.setattr(completing, "WITHIN_S", 60.0)
-    monkeypatch.setattr(completing, "_CONNECT_S", 60.0)
-
-    def complete(*words: str) -> list[str]:
-        line = {"COMP_WORDS": " ".join(("pok", *words)), "COMP_CWORD": str(len(words))}
-        asked = {"POK_URL": service_url, "_POK_COMPLETE": "complete_bash", **line}
-        offered = CliRunner().invoke(app, [], prog_name="pok", env=asked).output.splitlines()
-        return [name for name in offered if name]  # nothing is an empty line
-
     topic, other = unique(), unique()
     for name in (topic, other):
         admin.create_partitioned_topic(name, 2)
@@ -88,10 +89,10 @@ def test_names_of_subscriptions_are_completed(
     client.subscribe(topic, "bill", SHARED).close()
     client.subscribe(other, "bilge").close()
     for where in (topic, f"public/default/{topic}", f"persistent://public/default/{topic}"):
-        assert complete("subscriptions", "stats", where, "-s", "bil") == ["bill", "billing für alle"]
-    assert complete("consume", topic, "--subscription", "bill") == ["bill", "billing für alle"]
-    assert complete("subscriptions", "stats", "-s", "bil") == []
-    assert complete("subscriptions", "stats", "a:b://c", "-s", "bil") == []
+        assert complete_here("subscriptions", "stats", where, "-s", "bil") == ["bill", "billing für alle"]
+    assert complete_here("consume", topic, "--subscription", "bill") == ["bill", "billing für alle"]
+    assert complete_here("subscriptions", "stats", "-s", "bil") == []
+    assert complete_here("subscriptions", "stats", "a:b://c", "-s", "bil") == []
 
 
 def test_policies_are_completed_without_a_cluster(complete: Complete) -> None:
