@@ -182,7 +182,8 @@ class PlainLoad(JavaLoad):
 
     def judge(self, since: float, faults: int) -> str:
         received = self.receipts()
-        check_none_again(self.topic, self._sampler, received)
+        self._sampler.close()
+        check_none_again(self.topic, self._sampler.samples, received)
         again = len(received) - len({each.text for each in received})
         gap_s = longest_gap_s((each.at for each in received), since)
         failed = len(self.said("unacknowledged"))

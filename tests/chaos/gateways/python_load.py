@@ -86,7 +86,8 @@ class PythonLoad:
         until(lambda: {each.text for each in self._received} >= self._with_receipt, "everything with a receipt to come")
 
     def judge(self, since: float, faults: int) -> str:
-        check_none_again(self.topic, self._sampler, self._received)
+        self._sampler.close()
+        check_none_again(self.topic, self._sampler.samples, self._received)
         again = len(self._received) - len({each.text for each in self._received})
         gap_s = longest_gap_s((each.at for each in self._received), since)
         return f"Python {self._kind}: nothing came for {gap_s:.1f} s, {again} of {len(self._received)} came again"
