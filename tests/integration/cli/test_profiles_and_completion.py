@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,12 @@ from tests.steps import EARLIEST, SHARED, Unique, receive, send
 Complete = Callable[..., list[str]]
 
 
+def asked_by_bash(words: Sequence[str], url: str) -> dict[str, str]:
+    """The environment in which bash has `pok` complete the last of these words."""
+    line = {"COMP_WORDS": " ".join(("pok", *words)), "COMP_CWORD": str(len(words))}
+    return {"POK_URL": url, "_POK_COMPLETE": "complete_bash", **line}
+
+
 @pytest.fixture
 def complete() -> Complete:
     """`complete("topics", "stats", "ord", url=url)`: what bash offers for the last word."""
@@ -35,12 +41,11 @@ def complete() -> Complete:
         done = subprocess.run(
             [sys.executable, "-m", "pulsar_on_kafka.cli"],
             cwd=ROOT,
-            env={
-                **os.environ, "POK_URL": url, "_POK_COMPLETE": "complete_bash", "COMP_WORDS": " ".join(("pok", *words)),
-                "COMP_CWORD": str(len(words)),
-            },
-            capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
+            env={**os.environ, **asked_by_bash(words, url)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.stderr == ""
         return done.stdout.split()
 
@@ -55,8 +60,7 @@ def complete_here(service_url: str, monkeypatch: pytest.MonkeyPatch) -> Complete
     monkeypatch.setattr(completing, "_CONNECT_S", 60.0)
 
     def offered(*words: str) -> list[str]:
-        line = {"COMP_WORDS": " ".join(("pok", *words)), "COMP_CWORD": str(len(words))}
-        asked = {"POK_URL": service_url, "_POK_COMPLETE": "complete_bash", **line}
+        asked = asked_by_bash(words, service_url)
         lines = CliRunner().invoke(app, [], prog_name="pok", env=asked).output.splitlines()
         return [name for name in lines if name]  # nothing is an empty line
 
