@@ -17,7 +17,7 @@ help: ## this list
 demo: $(INSTALLED) ## the flights of 2013, through a Pulsar program, on a real Kafka broker
 	@$(BIN)/python examples/flights_demo.py $(ARGS)
 
-test: $(INSTALLED) ## in ten to twenty minutes what proves most: pure tests, and those on a broker; ARGS="-k name" goes to pytest
+test: $(INSTALLED) ## in some ten minutes what proves most: pure tests, and those on a broker; ARGS="-k name" goes to pytest
 	@$(BIN)/python -m tests $(ARGS)
 
 chaos: $(INSTALLED) ## tests that kill processes and brokers, and those that take long
