@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+import zlib
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -19,8 +21,11 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.compat.java import JavaRuntime, JavaSdk, known_jars
+from pulsar_on_kafka.mapping.wire.commands import Type
+from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata
 from tests.from_pulsar.there import There
 from tests.integration.command_line import CommandLine
+from tests.integration.gateway.wire import Wire
 from tests.waiting import until
 
 PATIENCE_S = 120.0
@@ -41,6 +46,10 @@ class OurOrder(pulsar.schema.Record):
 
 def _addresses(there: There) -> list[str]:
     return ["--from", there.service_url, "--admin", there.admin_url]
+
+
+def _command(service_url: str, *words: str) -> list[str]:
+    return [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", service_url, "migrate", "import", *words]
 
 
 def _received(client: pulsar.Client, topic: str, subscription: str) -> list[pulsar.Message]:
@@ -328,6 +337,77 @@ def test_what_transactions_sent_and_acknowledged(
     assert admin.subscription_stats(void, "s").backlog == 0
 
 
+class ByHand:
+    """A producer on Pulsar that sends chunks one by one."""
+
+    def __init__(self, wire: Wire, topic: str) -> None:
+        self._wire = wire
+        self._sent = 0
+        assert wire.connect()[0] is Type.CONNECTED
+        wire.ask(Type.LOOKUP_TOPIC, topic=topic, request_id=1)  # loads it
+        self._name = wire.ask(Type.PRODUCER, topic=topic, producer_id=1, request_id=2).producer_name
+
+    def send(self, payload: bytes, **fields: Any) -> None:
+        metadata = PulsarMetadata(
+            producer_name=self._name, sequence_id=self._sent, publish_time_ms=time.time_ns() // 1_000_000, **fields
+        )
+        self._wire.send_as(metadata, 1, payload)
+        assert self._wire.hear()[0] is Type.SEND_RECEIPT
+        self._sent += 1
+
+
+def test_messages_in_chunks_that_pulsars_client_gives_up_are_named(
+    there: There, client: pulsar.Client, service_url: str, tenant: str
+) -> None:
+    """It puts ten together at a time; of twelve whose chunks lie among each other's it never gives two."""
+    topic = f"persistent://{there.make_tenant(tenant)}/among"
+    with Wire(there) as wire:
+        producer = ByHand(wire, topic)
+        producer.send(b"before")
+        for chunk in range(2):
+            for number in range(12):
+                payload = b"%02d, part %d." % (number, chunk)
+                producer.send(payload, uuid=f"m-{number}", chunks=2, chunk_id=chunk, chunked_bytes=2 * len(payload))
+        producer.send(b"after")
+    # In this process `there.client` has the log of Pulsar's client.
+    ran = subprocess.run(_command(service_url, "run", tenant, *_addresses(there)), capture_output=True, check=True)
+    assert b"2 messages in chunks" in ran.stderr, ran.stderr
+    verified = subprocess.run(_command(service_url, "verify", tenant, "--output", "json"), capture_output=True)
+    assert verified.returncode == 1
+    report = json.loads(verified.stdout)
+    (problem,) = report["problems"]
+    assert problem.startswith(f"{topic} partition 0: 2 messages in chunks"), problem
+    assert report["partitions"][0]["given_up"] == 2
+    whole = [b"%02d, part 0.%02d, part 1." % (number, number) for number in range(2, 12)]
+    assert [message.data() for message in _read(client, topic)] == [b"before", *whole, b"after"]
+
+
+def test_compressed_chunks_of_which_pulsar_says_nothing(
+    there: There, client: pulsar.Client, service_url: str, tenant: str
+) -> None:
+    """Its admin API does not answer for them: neither who waits for the end of a topic, nor who asks when a message
+    is due, may fail of that."""
+    topic = f"persistent://{there.make_tenant(tenant)}/compressed"
+    there.client.subscribe(topic, "s").close()
+    payload = os.urandom(10_000)
+    packed = zlib.compress(payload)
+    middle = len(packed) // 2
+    of_all = {"compression": 2, "uncompressed_bytes": len(payload), "chunks": 2, "chunked_bytes": len(packed)}
+    with Wire(there) as wire:
+        producer = ByHand(wire, topic)
+        for number in range(2):
+            producer.send(packed[:middle], uuid=f"m-{number}", chunk_id=0, **of_all)
+            producer.send(packed[middle:], uuid=f"m-{number}", chunk_id=1, **of_all)
+        producer.send(b"in an hour", deliver_at_ms=time.time_ns() // 1_000_000 + 3_600_000)
+        producer.send(packed[:middle], uuid="never complete", chunk_id=0, **of_all)
+    pok = CommandLine(service_url, "migrate")
+    ran = pok("import", "run", tenant, *_addresses(there), "--delivery-times")
+    assert "does not say when" in ran.stdout + ran.stderr
+    report = pok.json("import", "verify", tenant)
+    assert report["good"], report["problems"]
+    assert [message.data() for message in _received(client, topic, "s")] == [payload, payload]
+
+
 def test_a_run_that_is_killed_is_gone_on_with(
     there: There, admin: AdminClient, client: pulsar.Client, service_url: str, tenant: str
 ) -> None:
@@ -346,9 +426,9 @@ def test_a_run_that_is_killed_is_gone_on_with(
             some.acknowledge(message)
     some.close()
 
-    command = [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", service_url, "migrate", "import", "run", tenant]
+    command = _command(service_url, "run", tenant, *_addresses(there))
     for copied in (1, 20_000):
-        process = subprocess.Popen([*command, *_addresses(there)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
         def has_copied(wanted: int = copied) -> bool:
             try:

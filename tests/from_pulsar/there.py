@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from typing import Any
+from urllib.parse import urlsplit
 
 import pulsar as official
 
@@ -20,6 +21,13 @@ class There:
         self.service_url = standalone.service_url
         self.admin_url = standalone.admin_url
         self.client = official.Client(self.service_url, logger=official.ConsoleLogger(official.LoggerLevel.Error))
+
+    @property
+    def port(self) -> int:
+        """Of the binary protocol, on this machine."""
+        port = urlsplit(self.service_url).port
+        assert port is not None
+        return port
 
     def ask(self, method: str, path: str, body: object | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()

@@ -227,6 +227,7 @@ def _partition(each: ImportedPartition) -> dict[str, object]:
         "missing": messages.missing,
         "trimmed": messages.trimmed,
         "unknown": messages.unknown,
+        "given_up": len(each.given_up),
         "digest": messages.digest,
         "subscriptions": [_subscription(one) for one in each.subscriptions],
     }

@@ -102,7 +102,9 @@ def namespace_policies(told: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[s
 
 
 _TIMEOUT_S: Final = 60.0
+_ENTRY_S: Final = 10.0
 _NOT_FOUND: Final = 404
+_FAILED_INSIDE: Final = 500
 _DELIVER_AT: Final = "X-Pulsar-deliver-at-time"
 _MARKER: Final = "X-Pulsar-marker-type"
 _ABORTED: Final = "X-Pulsar-txn-aborted"
@@ -149,6 +151,11 @@ class PulsarPartition:
                 first = position.entry_id + 1 if position is not None and same else 0
                 yield from (Position(at.ledger_id, entry_id) for entry_id in range(first, at.entries))
 
+    def index_of(self, position: Position) -> int:
+        """How many entries lie before it."""
+        below = sum(each.entries for each in self.ledgers if each.ledger_id < position.ledger_id)
+        return below + position.entry_id
+
     def before(self, position: Position, entries: int) -> Position:
         """So many entries before `position`, or where the log begins."""
         left = entries
@@ -160,6 +167,11 @@ class PulsarPartition:
                 return Position(at.ledger_id, here - left)
             left -= max(0, here)
         return Position(min(map(_id, self.ledgers), default=position.ledger_id), 0)
+
+
+class NotTold(errors.ConnectFailed):
+    """Pulsar does not say what an entry is: of chunks of a compressed message, each of which it decompresses by itself,
+    in vain. Seen with 4.0.7, which answers 500 (ZLib), or nothing at all (LZ4)."""
 
 
 class EntryKind(Enum):
@@ -264,7 +276,8 @@ class PulsarAdmin:
             raise errors.Corrupt(f"internalStats of {name} are not as known: {type(error).__name__} {error}") from error
 
     def deliver_at_ms(self, name: str, position: Position) -> int | None:
-        """When the message that is alone in this entry is due; None for one that was not delayed, or is gone."""
+        """When the message that is alone in this entry is due; None for one that was not delayed, or is gone. Raises
+        NotTold."""
         told = (self._entry(name, position) or {}).get(_DELIVER_AT)
         if told is None:
             return None
@@ -274,7 +287,10 @@ class PulsarAdmin:
             raise errors.Corrupt(f"{name} message at {position} is due at {told!r:.60}: {error}") from error
 
     def kind_of(self, name: str, position: Position) -> EntryKind:
-        headers = self._entry(name, position)
+        try:
+            headers = self._entry(name, position)
+        except NotTold:
+            return EntryKind.MESSAGE  # a part of one
         if headers is not None and headers.get(_NOT_COMMITTED) == "true":
             return EntryKind.OPEN
         if headers is None or _MARKER in headers or headers.get(_ABORTED) == "true":
@@ -282,11 +298,16 @@ class PulsarAdmin:
         return EntryKind.MESSAGE
 
     def _entry(self, name: str, position: Position) -> Mapping[str, str] | None:
-        """What is said of it beside its content; None: it is gone."""
+        """What is said of it beside its content; None: it is gone. Raises NotTold."""
         try:
-            return self._get(f"{path_of(name)}/ledger/{position.ledger_id}/entry/{position.entry_id}")[0]
+            return self._get(f"{path_of(name)}/ledger/{position.ledger_id}/entry/{position.entry_id}", _ENTRY_S)[0]
         except errors.Refused:
             return None
+        except errors.ConnectFailed as failure:
+            cause = failure.__cause__
+            if isinstance(cause, TimeoutError) or getattr(cause, "code", None) == _FAILED_INSIDE:
+                raise NotTold(str(failure)) from failure
+            raise
 
     def _subscriptions(self, name: str) -> dict[str, PulsarSubscription]:
         stats = self._ask(f"{path_of(name)}/stats?getPreciseBacklog=false&subscriptionBacklogSize=false", none_found={})
@@ -319,11 +340,11 @@ class PulsarAdmin:
         except ValueError as error:
             raise errors.ConnectFailed(f"GET {self._root}{path}: {error}") from error
 
-    def _get(self, path: str) -> tuple[Mapping[str, str], bytes]:
+    def _get(self, path: str, timeout_s: float = _TIMEOUT_S) -> tuple[Mapping[str, str], bytes]:
         """Headers and body. Raises Refused: there is nothing."""
         request = urllib.request.Request(self._root + path, headers=self._headers)  # noqa: S310 - the operator's address
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=timeout_s, context=self._tls) as answer:  # noqa: S310
                 return dict(answer.headers), answer.read()
         except urllib.error.HTTPError as refusal:
             words = f"GET {self._root}{path}: {refusal.code} {refusal.read()[:200]!r}"

@@ -57,7 +57,7 @@ class PulsarMessage:
 class Entry:
     """An entry of one partition, with all of its messages; of a chunked message the last chunk's, and all of it.
 
-    `schema_version` is Pulsar's number, -1 for none. `encryption`: the payload is encrypted.
+    `schema_version` is Pulsar's number, -1 for none. `encryption`: the payload is encrypted. `in_chunks`: it was.
     """
 
     position: Position
@@ -67,6 +67,7 @@ class Entry:
     schema_version: int = -1
     encryption: EncryptionInfo | None = None
     deliver_at_ms: int | None = None
+    in_chunks: bool = False
 
 
 class Copy(NamedTuple):

@@ -7,10 +7,11 @@ message's sequence id, stands in its text form; how many messages an entry has, 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
@@ -28,6 +29,46 @@ _SILENCE_S: Final = 15.0
 """So long without a message is taken for the end, where nobody knows whether more comes."""
 _OPERATION_S: Final = 30
 _NO_BATCH: Final = -1
+
+
+_UNCACHED: Final = re.compile(r"Received an uncached chunk \(uuid: (.*) chunkId: (\d+), messageId: \((\d+),(\d+),")
+_MOST_GIVEN_UP: Final = 10_000
+
+
+class GivenUp(NamedTuple):
+    """A message in chunks that Pulsar's client gives nobody: it has no more of those that lie before the one at
+    `position`, of which there are `chunks_before`."""
+
+    position: Position
+    chunks_before: int
+
+
+class _ClientLog(logging.Handler):
+    """Hears what Pulsar's client logs, for all readings of this process: the client keeps the first log that it gets.
+
+    It puts ten messages in chunks together at a time, gives up the oldest one for an eleventh, and says so nowhere but
+    here: when a chunk comes whose message it knows nothing of. Memory: `_MOST_GIVEN_UP` messages.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.logger = logging.Logger(f"{__name__}.client", logging.INFO)
+        self.logger.addHandler(self)
+        self.heard = False
+        self.given_up: dict[str, GivenUp] = {}
+        self._further = logging.getLogger(self.logger.name)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.heard = True
+        found = _UNCACHED.search(record.getMessage())
+        if found is None:
+            if self._further.isEnabledFor(record.levelno):
+                self._further.handle(record)
+        elif found[1] in self.given_up or len(self.given_up) < _MOST_GIVEN_UP:
+            self.given_up[found[1]] = GivenUp(Position(int(found[3]), int(found[4])), int(found[2]))
+
+
+_CLIENT_LOG: Final = _ClientLog()
 
 
 MoreComes = Callable[[Position | None], bool]
@@ -69,6 +110,11 @@ class PulsarReading:
             self._client.close()
             self._client = None
 
+    def given_up(self) -> list[GivenUp]:
+        """Of what `entries` has read since it was called last; also messages whose beginning is not in Pulsar any more,
+        or lies before where the reading began. 10,000 at most."""
+        return sorted(_CLIENT_LOG.given_up.values())
+
     def entries(
         self, topic: str, start: Position | None, last: Position, more_comes: MoreComes, deadline: Deadline
     ) -> Iterator[Entry]:
@@ -85,7 +131,12 @@ class PulsarReading:
         """
         if last.entry_id < 0 or (start is not None and start > last):
             return
+        _CLIENT_LOG.given_up.clear()
         reader = self._reader(topic, start)
+        if not _CLIENT_LOG.heard:
+            _log.warning(
+                "another client of Pulsar in this process has its log: no messages in chunks that it gives up are named"
+            )
         waiting: list[Any] = []
         read = None if start is None else Position(start.ledger_id, start.entry_id - 1)
         asked = False
@@ -151,7 +202,7 @@ class PulsarReading:
             self._client = pulsar.Client(
                 address.service_url,
                 operation_timeout_seconds=_OPERATION_S,
-                logger=logging.getLogger(f"{__name__}.client"),
+                logger=_CLIENT_LOG.logger,
                 **options,
             )
         return self._client
@@ -181,6 +232,7 @@ class PulsarReading:
                 [_message(each) for each in messages],
                 _schema_version(first),
                 self._encryption(first),
+                in_chunks=decode_message_id(first.message_id().serialize()).first_chunk is not None,
             )
         except (ValueError, errors.LayerError) as failure:  # UnicodeDecodeError is one
             raise errors.Corrupt(f"{topic}: message at {position} cannot be taken over: {failure}") from failure

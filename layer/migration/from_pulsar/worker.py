@@ -7,7 +7,7 @@ Pulsar meanwhile; the last run comes when they have ended.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,6 +17,7 @@ from typing import Any, Final
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.mapping.names.subscription_group import copied_name
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin as CopyOrigin
@@ -24,7 +25,7 @@ from pulsar_on_kafka.mapping.state.clusters.tenant_records import ImportRecord, 
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import SaveNow
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.migration.from_pulsar.admin import EntryKind, PulsarAdmin, PulsarPartition, PulsarTopic
+from pulsar_on_kafka.migration.from_pulsar.admin import EntryKind, NotTold, PulsarAdmin, PulsarPartition, PulsarTopic
 from pulsar_on_kafka.migration.from_pulsar.comparing import (
     ComparedEntries,
     ComparedMessages,
@@ -35,7 +36,7 @@ from pulsar_on_kafka.migration.from_pulsar.copies_here import CopiesHere, read_c
 from pulsar_on_kafka.migration.from_pulsar.copying import CopiedCounts, PartitionCopy
 from pulsar_on_kafka.migration.from_pulsar.entries import INCARNATION, Entry, Origin, copies, digest_of
 from pulsar_on_kafka.migration.from_pulsar.places import Position, place_of, position_at
-from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress, PulsarReading
+from pulsar_on_kafka.migration.from_pulsar.reading import GivenUp, PulsarAddress, PulsarReading
 from pulsar_on_kafka.migration.from_pulsar.schemas import SchemasHere
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.sides.target import Target
@@ -61,6 +62,8 @@ class ImportedPartition:
     partition: int
     messages: ComparedMessages
     subscriptions: tuple[ComparedSubscription, ...]
+    given_up: tuple[GivenUp, ...] = ()
+    """What Pulsar has, and its client does not give: it cannot be copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class ImportReport:
                     f"{place}: {messages.missing} entries are missing, {messages.changed} differ, the first at "
                     f"{messages.first} of Pulsar"
                 )
+            if each.given_up:
+                found.append(f"{place}: {_told_of(each.given_up)}")
             found += [
                 f"{place}: subscription {one.name} has {one.only_there} entries left in Pulsar alone, {one.only_here} "
                 "here alone"
@@ -176,14 +181,27 @@ class ImportWorker:
             entries = reading.entries(name, start, there.last, more_comes, Deadline.after(_READ_S))
             copy.copy(self._with_times(name, there, entries) if self._delivery_times else entries)
             self._tell_copied(name, there, copy.counts)
+            given_up = [each for each in _given_up(reading, there) if place_of(each.position) > highest]
+            if given_up:
+                self._told(f"{name}: {_told_of(given_up)}")
 
     def _with_times(self, name: str, there: PulsarPartition, entries: Iterator[Entry]) -> Iterator[Entry]:
         """With when they are due, of those that some subscription has left and that may be delayed."""
+        of_chunks = True
         for entry in entries:
             place = place_of(entry.position)
             left = not there.cursors or any(place not in done for done in there.cursors.values())
-            if left and len(entry.messages) == 1:
-                entry = replace(entry, deliver_at_ms=self._pulsar.deliver_at_ms(name, entry.position))
+            if left and len(entry.messages) == 1 and (of_chunks or not entry.in_chunks):
+                try:
+                    entry = replace(entry, deliver_at_ms=self._pulsar.deliver_at_ms(name, entry.position))
+                except NotTold:
+                    if not entry.in_chunks:
+                        raise
+                    of_chunks = False
+                    self._told(
+                        f"{name}: Pulsar does not say when messages in chunks are due (at {entry.position}): they come "
+                        "at once"
+                    )
             yield entry
 
     def _more_comes(self, name: str, there: PulsarPartition, behind: Position | None) -> bool:
@@ -290,8 +308,9 @@ class ImportWorker:
             for entry in reading.entries(name, None, there.last, more_comes, Deadline.after(_READ_S)):
                 records = copies(entry, origin, *schemas.of(entry.schema_version), most_bytes, "any")
                 entries.add(place_of(entry.position), digest_of(records), len(entry.messages))
+            given_up = tuple(_given_up(reading, there))
             subscriptions = tuple(self._verify_subscriptions(here, number, there, copied, entries))
-            yield ImportedPartition(str(here.name), number, entries.result(), subscriptions)
+            yield ImportedPartition(str(here.name), number, entries.result(), subscriptions, given_up)
 
     def _verify_subscriptions(
         self, here: Topic, number: int, there: PulsarPartition, copied: CopiesHere, entries: ComparedEntries
@@ -338,6 +357,18 @@ class ImportWorker:
     @staticmethod
     def _call() -> Deadline:
         return Deadline.after(_CALL_S)
+
+
+def _given_up(reading: PulsarReading, there: PulsarPartition) -> list[GivenUp]:
+    """Of what was just read, without those whose beginning cannot be there any more."""
+    return [each for each in reading.given_up() if there.index_of(each.position) >= each.chunks_before]
+
+
+def _told_of(given_up: Sequence[GivenUp]) -> str:
+    return (
+        f"{counted(len(given_up), 'message')} in chunks cannot be read, the first with a chunk at "
+        f"{given_up[0].position} of Pulsar: its client puts ten together at a time"
+    )
 
 
 def _with(now: Mapping[str, Any], wanted: Mapping[str, Any]) -> Mapping[str, Any]:

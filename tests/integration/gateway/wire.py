@@ -1,13 +1,12 @@
-"""A connection to the gateway that says what no client says."""
+"""A connection to a gateway, or to Pulsar, that says what no client says."""
 
 from __future__ import annotations
 
 import socket
 import time
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
-from pulsar_on_kafka.gateway.server import Gateway
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command, parsed
 from pulsar_on_kafka.mapping.wire.entries import WireEntry, read_entry, write_entry
 from pulsar_on_kafka.mapping.wire.frames import Frame, FrameCutter, frame
@@ -18,12 +17,17 @@ COMMIT, ABORT = 0, 1
 """Pulsar's TxnAction."""
 
 
+class Listens(Protocol):
+    @property
+    def port(self) -> int: ...
+
+
 class Wire:
     """A client that says what no client says; closed at its `with`'s end. It connects when it first says something:
     the gateway closes who says nothing for ten seconds, in which no topics can be made on a busy machine."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._port = gateway.port
+    def __init__(self, to: Listens) -> None:
+        self._port = to.port
         self._socket: socket.socket | None = None
         self._cutter = FrameCutter()
         self._heard: deque[Frame] = deque()

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
+from email.message import Message
+from urllib.error import HTTPError
 
 import pytest
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import Corrupt, Refused
+from pulsar_on_kafka.base.errors import ConnectFailed, Corrupt, Refused
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.clusters.tenant_records import ImportRecord, ImportStep, decode_import, encode_import
 from pulsar_on_kafka.mapping.state.state_topics import TENANTS
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.steps import IMPORT_KEYS, Imports
-from pulsar_on_kafka.migration.from_pulsar.admin import EntryKind, PulsarAdmin, PulsarTopic, namespace_policies
+from pulsar_on_kafka.migration.from_pulsar.admin import EntryKind, NotTold, PulsarAdmin, PulsarTopic, namespace_policies
 from pulsar_on_kafka.migration.from_pulsar.entries import Entry, Origin, PulsarMessage, copies
 from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, Position, place_of
 from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress
@@ -89,7 +91,13 @@ def test_entries_behind_the_last_message() -> None:
     }
 
     class Admin(Answers):
-        def _get(self, path: str) -> tuple[dict[str, str], bytes]:
+        def _get(self, path: str, timeout_s: float = 60.0) -> tuple[dict[str, str], bytes]:
+            if path == f"{at}/15/entry/3":
+                raise ConnectFailed(path) from TimeoutError()
+            if path == f"{at}/15/entry/4":
+                raise ConnectFailed(path) from HTTPError(path, 500, "", Message(), None)
+            if path == f"{at}/15/entry/5":
+                raise ConnectFailed(path) from HTTPError(path, 503, "", Message(), None)
             for (ledger, entry), headers in told.items():
                 if path == f"{at}/{ledger}/entry/{entry}":
                     return headers, b""
@@ -103,8 +111,17 @@ def test_entries_behind_the_last_message() -> None:
     assert len(list(there.behind(None))) == there.entries
     kinds = [admin.kind_of(name, position) for position in positions[:6]]
     assert kinds == [
-        EntryKind.MESSAGE, EntryKind.NOTHING, EntryKind.NOTHING, EntryKind.OPEN, EntryKind.MESSAGE, EntryKind.NOTHING,
+        EntryKind.MESSAGE, EntryKind.NOTHING, EntryKind.NOTHING, EntryKind.OPEN, EntryKind.MESSAGE, EntryKind.MESSAGE,
     ]  # fmt: skip
+    assert admin.kind_of(name, Position(15, 6)) is EntryKind.NOTHING
+    for entry_id in (3, 4):  # chunks of compressed messages, of which Pulsar says nothing
+        assert admin.kind_of(name, Position(15, entry_id)) is EntryKind.MESSAGE
+        with pytest.raises(NotTold):
+            admin.deliver_at_ms(name, Position(15, entry_id))
+    with pytest.raises(ConnectFailed) as failed:
+        admin.kind_of(name, Position(15, 5))
+    assert not isinstance(failed.value, NotTold)
+    assert [there.index_of(position) for position in there.behind(None)] == list(range(there.entries))
 
 
 def test_a_partition_that_nobody_has_used() -> None:
