@@ -53,3 +53,4 @@ def test_the_java_client_drives_scenarios_and_transactions() -> None:
         with pytest.raises(TypeError, match="does not know"):
             client.create_producer("results", no_such_option=True)
         client.close()
+        sdk.end_jvm()

@@ -260,6 +260,7 @@ def test_what_transactions_sent_and_acknowledged(
     paid, void = f"persistent://{namespace}/paid", f"persistent://{namespace}/void"
     with ExitStack() as stack:
         java = JavaSdk(stack.enter_context(JavaRuntime(known_jars())).address)
+        stack.callback(java.end_jvm)
         teller = java.Client(there.service_url, enable_transaction=True, operation_timeout_seconds=120)
         stack.callback(teller.close)
         consumer = teller.subscribe(paid, "s", consumer_type=java.ConsumerType.Shared)

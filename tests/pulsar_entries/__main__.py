@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 import random
 import tempfile
 from collections.abc import Callable, Iterator
@@ -31,18 +30,17 @@ Made = dict[str, Any]
 
 
 def main() -> None:
-    # At the end py4j tells of each Java object that the JVM is gone.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     options = PulsarOptions(start_timeout_s=300, heap_mb=1000, extra={"maxMessageSize": str(MOST_MESSAGE_BYTES)})
     with ExitStack() as stack:
         keys = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         make_keys(keys)
         standalone = stack.enter_context(PulsarStandalone(options))
-        java = stack.enter_context(JavaRuntime(known_jars()))
+        java = JavaSdk(stack.enter_context(JavaRuntime(known_jars())).address)
+        stack.callback(java.end_jvm)
         url = standalone.service_url
         for name, made in (
             ("python", PythonCases(url, keys).made()),
-            ("java", JavaCases(JavaSdk(java.address), url, keys).made()),
+            ("java", JavaCases(java, url, keys).made()),
         ):
             found = list(made)
             text = json.dumps(found, ensure_ascii=False, indent=0, sort_keys=True)
