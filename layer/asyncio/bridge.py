@@ -115,7 +115,10 @@ class Bridge:
         Raises:
             PulsarException: as `function` failed.
         """
-        running = self.start(function)
+        return await self.outcome(self.start(function), undo)
+
+    async def outcome(self, running: Future[T], undo: Callable[[T], object] | None = None) -> T:
+        """What `start` started gives. Cancelling and failures: as `call`."""
         with asyncio_errors():
             try:
                 return await asyncio.shield(asyncio.wrap_future(running))

@@ -135,7 +135,7 @@ class Consumer:
             PulsarException: AlreadyClosed, InvalidMessage; with `txn` as the blocking consumer's.
         """
         if txn is not None:
-            await self._held(partial(self._consumer.begin_acknowledging, message, txn._transaction))
+            await self._held(txn, partial(self._consumer.begin_acknowledging, message, txn._transaction))
             return
         try:
             self._consumer.acknowledge(message)
@@ -152,15 +152,15 @@ class Consumer:
                 `txn` as the blocking consumer's.
         """
         if txn is not None:
-            await self._held(partial(self._consumer.begin_acknowledging_cumulative, message, txn._transaction))
+            await self._held(txn, partial(self._consumer.begin_acknowledging_cumulative, message, txn._transaction))
             return
         with asyncio_errors():
             self._consumer.acknowledge_cumulative(message)
 
-    async def _held(self, begin: Callable[[], AckUnderWay]) -> None:
+    async def _held(self, txn: Transaction, begin: Callable[[], AckUnderWay]) -> None:
         """Return when a transaction holds what `begin` asks it to. A thread is needed for asking only: however many are
         asked at once, they are answered together. A cancelled await does not take back what was asked."""
-        under_way = await self._bridge.call(begin)
+        under_way = await self._bridge.outcome(txn._begins(self._bridge.start(begin)))
         answer = asyncio.wrap_future(under_way.answer)
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # `wait` raises it, if anybody does
         await asyncio.wait([answer], timeout=under_way.deadline.remaining_s())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -54,17 +55,23 @@ class Producer:
         completions = self._bridge.completions()
         stored: asyncio.Future[Any] = completions.loop.create_future()
         complete = partial(settle, stored)
+        begun: Future[None] | None = None if txn is None else txn._begins(Future())
         if self._room is not None:
-            await self._room.take()
+            try:
+                await self._room.take()
+            except asyncio.CancelledError:
+                if begun is not None:
+                    begun.set_result(None)
+                raise
             complete = partial(self._settle_and_make_room, stored)
         send = partial(
             self._producer.send_async,
             content, partial(completions.put, complete), properties, partition_key, ordering_key, sequence_id,
             replication_clusters, bool(disable_replication), event_timestamp, deliver_at, deliver_after,
         )  # fmt: skip
-        if txn is not None:  # the first message to a partition waits for the coordinator
+        if txn is not None and begun is not None:  # the first message to a partition waits for the coordinator
             refuse = partial(completions.put, partial(self._refuse, stored))
-            self._bridge.start_in_order(partial(_send_or, refuse, partial(send, txn=txn._transaction)))
+            self._bridge.start_in_order(partial(_send_or, refuse, partial(send, txn=txn._transaction), begun))
             return MessageId.wrap(await stored)
         try:
             send()
@@ -117,9 +124,11 @@ class Producer:
         return self._producer.is_connected()
 
 
-def _send_or(refuse: Callable[[Result, Any], None], send: Callable[[], None]) -> None:
+def _send_or(refuse: Callable[[Result, Any], None], send: Callable[[], None], begun: Future[None]) -> None:
     """Send, in some thread, and have the loop hear why not."""
     try:
         send()
     except Exception as refused:  # the loop hears it
         refuse(Result.UnknownError, refused)
+    finally:
+        begun.set_result(None)

@@ -282,15 +282,18 @@ def test_asyncio_acknowledges_in_transactions(service_url: str, unique: Unique) 
         client = pulsar_asyncio.Client(service_url, enable_transaction=True)
         try:
             producer = await client.create_producer(topic)
-            for number in range(42):
+            for number in range(82):
                 await producer.send(str(number).encode())
             consumer = await client.subscribe(topic, "s", EXCLUSIVE, initial_position=EARLIEST)
-            first, second, *others = [await asyncio.wait_for(consumer.receive(), PATIENCE_S) for _ in range(42)]
+            first, second, *others = [await asyncio.wait_for(consumer.receive(), PATIENCE_S) for _ in range(82)]
+            others, more = others[:40], others[40:]
             async with await client.new_transaction() as together:  # more than there are threads
                 await asyncio.gather(*(consumer.acknowledge(each, txn=together) for each in others))
                 with pytest.raises(pulsar_asyncio.PulsarException) as conflict:
                     await consumer.acknowledge(others[0], txn=await client.new_transaction())
                 assert conflict.value.error() == pulsar.Result.TransactionConflict
+            ended = await client.new_transaction()  # has all that was asked for before its commit was
+            await asyncio.gather(*(consumer.acknowledge(each, txn=ended) for each in more), ended.commit())
             async with await client.new_transaction() as kept:
                 await consumer.acknowledge_cumulative(first, txn=kept)
             dropped = await client.new_transaction()

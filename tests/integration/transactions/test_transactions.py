@@ -230,11 +230,13 @@ def test_what_is_left_open_by_a_closed_client_ends(
 def test_asyncio(topics: Callable[..., Topic], service_url: str) -> None:
     topic = topics()
 
-    async def program() -> tuple[TxnId, TxnId]:
+    async def program() -> tuple[TxnId, TxnId, TxnId]:
         client = pulsar_on_kafka.asyncio.Client(service_url, operation_timeout_seconds=120, enable_transaction=True)
         producer = await client.create_producer(topic.name, block_if_queue_full=True, max_pending_messages=5)
         async with await client.new_transaction() as kept:
             await asyncio.gather(*[producer.send(b"%d" % number, txn=kept) for number in range(10)])
+        whole = await client.new_transaction()  # has all that was asked for before its commit was, as Java's has
+        await asyncio.gather(*[producer.send(b"%d" % number, txn=whole) for number in range(10, 200)], whole.commit())
         dropped = await client.new_transaction()
 
         async def fail() -> None:
@@ -249,8 +251,11 @@ def test_asyncio(topics: Callable[..., Topic], service_url: str) -> None:
         assert refused.value.error() is pulsar.Result.InvalidTxnStatusError
         assert (kept.state, dropped.state) == (State.COMMITTED, State.ABORTED)
         await client.close()
-        return kept.txn_id, dropped.txn_id
+        return kept.txn_id, whole.txn_id, dropped.txn_id
 
-    kept, dropped = asyncio.run(program())
-    assert topic.messages() == [*[(b"%d" % number, kept) for number in range(10)], (b"no", dropped)]
-    assert topic.markers() == {kept: {True}, dropped: {False}}
+    kept, whole, dropped = asyncio.run(program())
+    assert topic.messages() == [
+        *[(b"%d" % number, kept if number < 10 else whole) for number in range(200)],
+        (b"no", dropped),
+    ]
+    assert topic.markers() == {kept: {True}, whole: {True}, dropped: {False}}
