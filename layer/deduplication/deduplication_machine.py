@@ -54,7 +54,7 @@ class PartitionSequences:
 
     def __init__(self, stored: int = -1, read_from: int = 0, absent: Iterable[int] = ()) -> None:
         """`stored`: the highest id in the log, -1 for none. `read_from`: nothing of ours at or beyond this offset is
-        unknown yet. `absent`: ids up to the highest one that are not in the log."""
+        unknown yet. `absent`: ids that are not in the log, whatever is stored above them."""
         self.stored = stored
         self.pushed = stored
         self.read_from = read_from
@@ -80,8 +80,8 @@ class PartitionSequences:
 
     @property
     def absent(self) -> tuple[int, ...]:
-        """Ids up to the highest one that failed, and may be sent again: the highest ones of these."""
-        return tuple(sorted(each for each in self._absent if each <= self.stored)[-MAX_ABSENT_NOTED:])
+        """Ids that failed, and may be sent again: the highest ones of these."""
+        return tuple(sorted(self._absent)[-MAX_ABSENT_NOTED:])
 
     @property
     def undecided(self) -> Collection[TxnId]:
@@ -102,7 +102,8 @@ class PartitionSequences:
             return DeduplicationVerdict.PENDING
         if self._undecided and sequence <= self.pushed:
             depends_on = self.depends_on(sequence)
-            if txn in depends_on:
+            stored_by = {each for each in depends_on if sequence in self._undecided[each].ids}
+            if txn in (stored_by or depends_on):
                 return DeduplicationVerdict.DUPLICATE
             if depends_on:
                 return DeduplicationVerdict.UNDECIDED
@@ -121,6 +122,15 @@ class PartitionSequences:
             for txn, held in self._undecided.items()
             if sequence in held.ids or (higher and held.ids.max() > sequence)
         }
+
+    def taken_together(self, sequences: Sequence[int], txn: TxnId | None = None) -> None:
+        """A record is on its way that has all ids from the first of these, which was NEW, to the last; it is answered
+        by these."""
+        if self._absent and len(sequences) > 1:
+            first, last = sequences[0], sequences[-1]
+            self._absent = {each for each in self._absent if not first <= each <= last}
+        for sequence in sequences:
+            self.taken(sequence, txn)
 
     def taken(self, sequence: int, txn: TxnId | None = None) -> None:
         """A NEW one is on its way."""
@@ -163,10 +173,9 @@ class PartitionSequences:
         held = self._undecided.pop(txn)
         if committed:
             self.stored = max(self.stored, held.ids.max())
+        else:
+            self._remember_absent(held.ids[-MAX_ABSENT:])
         self._settle()
-        if not committed:
-            held.ids.remove_range(self.pushed + 1, 2**64 - 1)  # what is above is new in any case
-            self._remember_absent(held.ids)
 
     def failed(self, sequences: Sequence[int], *, certainly: bool) -> None:
         """The record with these ids failed, `certainly` without being stored."""

@@ -25,7 +25,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline, pause
-from pulsar_on_kafka.deduplication.deduplication_machine import Undecided
+from pulsar_on_kafka.deduplication.deduplication_machine import MAX_ABSENT_NOTED, Undecided
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -86,7 +86,8 @@ class Outcomes(Protocol):
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """`highest` is the highest id below the offset `upto`, which was the log's end; -1 for none. `undecided`: those of
-    transactions that are open, by transaction; they do not count in `highest`. `absent`: ids up to it that failed."""
+    transactions that are open, by transaction; they do not count in `highest`. `absent`: ids that failed, or are free
+    again since their transaction was aborted."""
 
     highest: int
     upto: int
@@ -302,35 +303,25 @@ class SequenceJournal:
         """Read the log on, from `before` to `end`, and give the ids that are known then."""
         began_s = self._clock.monotonic()
         noted = start = before.upto
-        highest, held, absent = before.highest, dict(before.undecided), BitMap64(before.absent)
+        met = _Met(before)
         for offset, ids, txn in self.stored(topic, partition, name, start, end, deadline):
-            if ids is not None and absent:  # it came again
-                absent.remove_range(ids.first, ids.highest + 1)
-            if ids is not None and txn is None:
-                highest = max(highest, ids.highest)
-            elif ids is not None and txn is not None:
-                if txn not in held and len(held) >= _HELD_MOST:
-                    highest, held = self._decided(topic, partition, highest, held, deadline)
-                held.setdefault(txn, Undecided(BitMap64(), offset)).ids.add_range(ids.first, ids.highest + 1)
+            if ids is not None:
+                if txn is not None and txn not in met.held and len(met.held) >= _HELD_MOST:
+                    self._decide(topic, partition, met, deadline)
+                met.add(offset, ids, txn)
             if offset - noted >= SCANNED_BETWEEN_SNAPSHOTS:
                 noted = offset + 1
-                highest, held = self._decided(topic, partition, highest, held, deadline)
-                known = Recovered(highest, noted, held, tuple(absent))
-                self.save(topic, name, epoch, {partition: known}, deadline, final=False)
-        highest, held = self._decided(topic, partition, highest, held, deadline)
+                self._decide(topic, partition, met, deadline)
+                self.save(topic, name, epoch, {partition: met.recovered(noted)}, deadline, final=False)
+        self._decide(topic, partition, met, deadline)
         _log.info(
             "topic=%s-%d producer=%s highest sequence id %d, read %d records in %.3f s",
-            topic.name, partition, name, highest, max(0, end - start), self._clock.monotonic() - began_s,
+            topic.name, partition, name, met.highest, max(0, end - start), self._clock.monotonic() - began_s,
         )  # fmt: skip
-        return Recovered(highest, end, held, tuple(absent))
+        return met.recovered(end)
 
-    def _decided(
-        self, topic: Topic, partition: int, highest: int, held: dict[TxnId, Undecided], deadline: Deadline
-    ) -> tuple[int, dict[TxnId, Undecided]]:
-        """The highest id with those of the transactions that are committed, and those that are open."""
-        outcomes = self.outcomes(topic, partition, held, deadline)
-        committed = [int(held[txn].ids.max()) for txn, outcome in outcomes.items() if outcome]
-        return max([highest, *committed]), {txn: held[txn] for txn, outcome in outcomes.items() if outcome is None}
+    def _decide(self, topic: Topic, partition: int, met: _Met, deadline: Deadline) -> None:
+        met.decide(self.outcomes(topic, partition, met.held, deadline))
 
     def _noted(self, place: str, name: str, deadline: Deadline) -> dict[tuple[int, int], _Noted]:
         return self._views.ask(place, lambda state: dict(state.of.get((place, name), {})), deadline)
@@ -338,6 +329,51 @@ class SequenceJournal:
     def _write(self, place: str, records: list[tuple[bytes, bytes | None]], deadline: Deadline) -> None:
         if records:
             self._log.append_many(PRODUCERS, PRODUCERS.partition_for(place), records, deadline)
+
+
+class _Met:
+    """Sequence ids of one name in a stretch of the log, behind what was known before it.
+
+    Memory: bitmaps of the ids that were met since the first one in a transaction.
+    """
+
+    def __init__(self, before: Recovered) -> None:
+        self.highest = before.highest
+        self.held = dict(before.undecided)
+        self._absent = BitMap64(before.absent)
+        self._stored = BitMap64()
+        """Since the first one in a transaction: what is aborted only counts where nobody else stored the same id."""
+
+    def add(self, offset: int, ids: StoredSequence, txn: TxnId | None) -> None:
+        first, end = ids.first, ids.highest + 1
+        if self._absent:  # it came again
+            self._absent.remove_range(first, end)
+        if txn is not None:
+            self.held.setdefault(txn, Undecided(BitMap64(), offset)).ids.add_range(first, end)
+            return
+        self.highest = max(self.highest, ids.highest)
+        if self.held or self._stored:
+            self._stored.add_range(first, end)
+
+    def decide(self, outcomes: Mapping[TxnId, bool | None]) -> None:
+        """The outcomes of what is `held`; what is open stays. The ids of an aborted one are free again."""
+        given_back = BitMap64()
+        for txn, committed in outcomes.items():
+            if committed is None:
+                continue
+            ids = self.held.pop(txn).ids
+            if committed:
+                self.highest = max(self.highest, int(ids.max()))
+                self._stored |= ids
+            else:
+                given_back |= ids
+        given_back -= self._stored
+        for each in self.held.values():
+            given_back -= each.ids
+        self._absent |= given_back
+
+    def recovered(self, upto: int) -> Recovered:
+        return Recovered(self.highest, upto, self.held, tuple(self._absent[-MAX_ABSENT_NOTED:]))
 
 
 class _Noted(NamedTuple):

@@ -237,8 +237,7 @@ class Deduplication:
                     ticket.sequence = given
                     raise
                 if each is not None and verdict is DeduplicationVerdict.NEW:
-                    for taken in _ids(ticket, sequence):
-                        each.sequences.taken(taken, txn)
+                    each.sequences.taken_together(_ids(ticket, sequence), txn)
                 elif each is not None and verdict is DeduplicationVerdict.PENDING:
                     each.waiting.append(_Waiting(sequence, txn, ticket))
                 if given == ASSIGN:

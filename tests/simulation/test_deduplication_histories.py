@@ -82,6 +82,12 @@ class DataLog:
         hidden = self.open | self.aborted
         return [record.sequence for record in self.records if record.name == NAME and record.txn not in hidden]
 
+    def given_back(self) -> set[int]:
+        """Ids that are free again, since only aborted transactions of the author have them."""
+        own = [record for record in self.records if record.name == NAME]
+        taken = {record.sequence for record in own if record.txn not in self.aborted}
+        return {record.sequence for record in own} - taken
+
     def put(self, txn: TxnId, entry: OpenEntry | AbortedEntry | None) -> None:
         key = TransactionBufferKey(str(TOPIC.name), 0, *txn, BufferKind.OPEN.value, "s", 0)
         if isinstance(entry, AbortedEntry):
@@ -138,17 +144,22 @@ class History:
         self.conflicts = 0
 
     def open(self) -> None:
+        """What aborted transactions gave back is known to whoever comes next."""
         self.epoch += 1
         if self.rng.random() < 0.5:  # another process
             self.journal = SequenceJournal(self.state, self.log, self.log, ManualClock(), self.log, lambda txns: None)
         found = self.journal.recover(TOPIC, NAME, self.epoch, [0], Deadline.never())[0]
         assert found.highest == max(self.log.ids(), default=-1), f"seed {self.seed}"
+        free = {each for each in self.log.given_back() if each < found.highest}
+        assert free <= set(found.absent), f"seed {self.seed}: {free} are free, {found.absent} are known to be"
         self.known = PartitionSequences(found.highest, found.upto, found.absent)
         for txn, held in found.undecided.items():
             self.known.hold(txn, held.ids, held.offset)
         self.next = found.highest + 1
         self.under_way: list[tuple[int, TxnId | None]] = []
-        self.failed = list(found.absent)
+        # A program tries again what it heard no success of; above that it goes on.
+        tried = {*found.absent, *(each for held in found.undecided.values() for each in held.ids)}
+        self.failed = sorted(each for each in tried if each < self.next)
         self.txn: TxnId | None = None
         self.in_txn: list[int] = []
 
@@ -227,9 +238,12 @@ class History:
 
     @property
     def passed_over(self) -> bool:
-        """Something failed, or is under way again, and something behind it is stored, or may be before it."""
-        order = [max(self.log.ids(), default=-1), *(each for each, _ in self.under_way)]
-        return order != sorted(order) or min(self.failed, default=self.wanted) < order[-1]
+        """Something failed, or is under way again, and something behind it is stored, or may be before it; but for what
+        an aborted transaction gave back."""
+        free = self.log.given_back()
+        order = [max(self.log.ids(), default=-1), *(each for each, _ in self.under_way if each not in free)]
+        unknown = [each for each in self.failed if each not in free]
+        return order != sorted(order) or min(unknown, default=self.wanted) < order[-1]
 
     # Transactions -------------------------------------------------------------------------------------------------
 
@@ -265,11 +279,8 @@ class History:
         what = self.rng.choice("sssssrraaaaaaanoftpcx" + "bbb" * self.transactions)
         if what == "b":
             self.step_of_transactions()
-        elif what == "s" and self.failed and not self.waits:
-            self.send(self.failed.pop(0))
-        elif what == "s" and self.next < self.wanted and not self.waits:
-            self.send(self.next)
-            self.next += 1
+        elif what == "s" and not self.waits:
+            self.send_one()
         elif what == "r" and self.next:
             self.repeat(self.rng.randrange(self.next))
         elif what == "a" and self.under_way:
@@ -286,6 +297,15 @@ class History:
             self.close()
         if self.rng.random() < 0.1:
             self.state.compact(self.rng)
+
+    def send_one(self) -> None:
+        """What failed comes first; but what an aborted transaction gave back may wait."""
+        waits = self.rng.random() < 0.3 and self.next < self.wanted and self.log.given_back().issuperset(self.failed)
+        if self.failed and not waits:
+            self.send(self.failed.pop(0))
+        elif self.next < self.wanted:
+            self.send(self.next)
+            self.next += 1
 
     def repeat(self, sequence: int) -> None:
         if sequence not in self.failed:  # or a crash right after it would hide what failed below it, as in Pulsar

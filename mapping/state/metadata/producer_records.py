@@ -161,8 +161,8 @@ class ReplicatorFence:
 class SequenceSnapshot:
     """A producer name has stored this highest sequence id below the offset `upto`; -1 for none.
 
-    `final`: nothing of it can lie beyond `upto`, because its producer closed in good order. `absent`: ids up to
-    `highest` whose messages failed, and were not stored.
+    `final`: nothing of it can lie beyond `upto`, because its producer closed in good order. `absent`: ids
+    whose messages failed and were not stored, or were in transactions that were aborted.
     """
 
     topic_incarnation: Count

@@ -107,7 +107,20 @@ def test_the_ids_of_an_aborted_transaction_are_free_again(service_url: str, topi
         producer = client.create_producer(topic, producer_name="p", **kind)
         assert producer.last_sequence_id() == 4
         assert place(producer.send(b"repeated", sequence_id=4)) == NO_ID
-        assert stored(client, topic) == ["1", large.decode(), "3", "4"]
+        # Also below what was stored since, and to the next holder of the name.
+        for sequences in ((5, 6), (5,)):
+            aborted = client.new_transaction()
+            for sequence in sequences:
+                assert place(producer.send(b"%d" % sequence, sequence_id=sequence, txn=aborted)) != NO_ID
+            aborted.abort()
+        assert place(producer.send(b"7", sequence_id=7)) != NO_ID
+        assert place(producer.send(b"5", sequence_id=5)) != NO_ID
+        producer.close()
+        producer = client.create_producer(topic, producer_name="p", **kind)
+        assert place(producer.send(b"6", sequence_id=6)) != NO_ID
+        for sequence in (5, 6, 7):
+            assert place(producer.send(b"repeated", sequence_id=sequence)) == NO_ID
+        assert stored(client, topic) == ["1", large.decode(), "3", "4", "7", "5", "6"]
     finally:
         client.close()
 

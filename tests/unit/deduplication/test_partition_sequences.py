@@ -118,7 +118,7 @@ def test_a_next_holder_hears_of_what_failed_while_later_ones_were_stored() -> No
     known.failed((4,), certainly=True)
     assert known.doubtful
     known.found({(2, None)}, 1)
-    assert (known.doubtful, known.stored, known.absent) == (False, 2, (1,))
+    assert (known.doubtful, known.stored, known.absent) == (False, 2, (1, 3, 4))
     following = PartitionSequences(known.stored, 1, known.absent)
     assert [following.judge(sequence) for sequence in (0, 1, 2, 3)] == [DUPLICATE, NEW, DUPLICATE, NEW]
 
@@ -169,3 +169,23 @@ def test_a_record_of_an_aborted_transaction_is_not_what_a_failed_send_left() -> 
     known.failed((1,), certainly=False)
     known.found({(1, ONE)}, 5)
     assert known.judge(1) is NEW
+
+
+def test_ids_that_come_again_in_one_record_are_no_longer_absent() -> None:
+    known = PartitionSequences(20, absent=(5, 6, 7, 9))
+    assert known.judge(5) is NEW
+    known.taken_together((5, 8))
+    known.stored_at((5, 8), 30)
+    assert [known.judge(sequence) for sequence in (5, 6, 7, 8, 9)] == [DUPLICATE] * 4 + [NEW]
+
+
+def test_what_an_aborted_transaction_stored_is_free_to_the_next_one_that_stored_something_higher() -> None:
+    known = PartitionSequences(1)
+    known.taken(2, ONE)
+    known.stored_at((2,), 10)
+    known.taken(3, TWO)
+    known.stored_at((3,), 11)
+    assert known.judge(2, TWO) is UNDECIDED
+    known.decided(ONE, committed=False)
+    assert known.judge(2, TWO) is NEW
+    assert PartitionSequences(known.stored, 12, known.absent).judge(2) is NEW
