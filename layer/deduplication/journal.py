@@ -50,6 +50,9 @@ SCANNED_BETWEEN_SNAPSHOTS: Final = 1_000_000
 _HELD_MOST: Final = 10_000
 """So many transactions are met before it is looked up what became of them."""
 
+_MOST_TOGETHER: Final = 100_000
+"""Ids of one record."""
+
 STRAGGLERS_S: Final = 0.2
 """Between two looks at the log, after a producer died or a send failed with an unknown outcome."""
 
@@ -345,15 +348,14 @@ class _Met:
         """Since the first one in a transaction: what is aborted only counts where nobody else stored the same id."""
 
     def add(self, offset: int, ids: StoredSequence, txn: TxnId | None) -> None:
-        first, end = ids.first, ids.highest + 1
         if self._absent:  # it came again
-            self._absent.remove_range(first, end)
+            self._absent -= _all_of(ids)
         if txn is not None:
-            self.held.setdefault(txn, Undecided(BitMap64(), offset)).ids.add_range(first, end)
+            self.held.setdefault(txn, Undecided(BitMap64(), offset)).ids |= _all_of(ids)
             return
         self.highest = max(self.highest, ids.highest)
         if self.held or self._stored:
-            self._stored.add_range(first, end)
+            self._stored |= _all_of(ids)
 
     def decide(self, outcomes: Mapping[TxnId, bool | None]) -> None:
         """The outcomes of what is `held`; what is open stays. The ids of an aborted one are free again."""
@@ -374,6 +376,16 @@ class _Met:
 
     def recovered(self, upto: int) -> Recovered:
         return Recovered(self.highest, upto, self.held, tuple(self._absent[-MAX_ABSENT_NOTED:]))
+
+
+def _all_of(ids: StoredSequence) -> BitMap64:
+    """Each id of a record; of more than `_MOST_TOGETHER` its first and its last one, by which its producer is judged,
+    too: who writes to a topic may say any number."""
+    if ids.highest - ids.first >= _MOST_TOGETHER:
+        return BitMap64((max(0, ids.first), ids.highest))
+    found = BitMap64()
+    found.add_range(max(0, ids.first), ids.highest + 1)
+    return found
 
 
 class _Noted(NamedTuple):

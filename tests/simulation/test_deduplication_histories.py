@@ -19,7 +19,7 @@ from pulsar_on_kafka.deduplication.journal import Recovered, SequenceJournal
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.records.record_headers import PRODUCER, TXN
+from pulsar_on_kafka.mapping.records.record_headers import HIGHEST_SEQUENCE, PRODUCER, TXN
 from pulsar_on_kafka.mapping.state.state_keys import TransactionBufferKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
@@ -50,8 +50,9 @@ TOPIC = Topic(TopicName.parse("orders"), "public.default.orders", "id", 1, False
 
 
 class Record:
-    def __init__(self, offset: int, sequence: int, name: str, txn: TxnId | None) -> None:
+    def __init__(self, offset: int, sequence: int, name: str, txn: TxnId | None, highest: int | None = None) -> None:
         self._offset = offset
+        self._highest = highest
         self.sequence = sequence
         self.name = name
         self.txn = txn
@@ -61,6 +62,8 @@ class Record:
 
     def headers(self) -> list[tuple[str, bytes | None]]:
         named: list[tuple[str, bytes | None]] = [(PRODUCER, f"{self.sequence}:3:{self.name}".encode())]
+        if self._highest is not None:
+            named.append((HIGHEST_SEQUENCE, b"%d" % self._highest))
         return named if self.txn is None else [*named, (TXN, self.txn.to_bytes())]
 
 
@@ -411,3 +414,18 @@ def test_only_the_newest_snapshot_stays() -> None:
     for batch in history.state.read(PRODUCERS, partition, 0, end, Deadline.never()):
         left.update((record.key, record.value) for record in batch)
     assert len([key for key, value in left.items() if value is not None]) == 1
+
+
+def test_a_client_may_say_any_number_of_its_records() -> None:
+    history = History(1)
+    history.open()
+    most = 2**63 - 1
+    left, aborted = TxnId(3 << 48, 1), TxnId(3 << 48, 2)
+    for txn in (left, aborted):
+        history.log.begin(txn)
+    for sequence, sent_in in ((7, left), (5, aborted), (8, None)):
+        history.log.records.append(Record(len(history.log.records), sequence, NAME, sent_in, most))
+    history.log.end(aborted, commit=False)
+    found = history.journal.recover(TOPIC, NAME, 2, [0], Deadline.never())[0]
+    assert (found.highest, found.absent) == (most, (5,))
+    assert list(found.undecided[left].ids) == [7, most]
