@@ -166,8 +166,8 @@ class Batching:
         if payload is not None and len(payload) > MAX_MESSAGE_BYTES:
             self._outlet.refuse_size(payload, message.callback)
             return
-        if metadata is not None or message.sequence_id is not None:
-            _check_fits(message.sequence_id, metadata)
+        if metadata is not None:
+            _check_fits(metadata)
         self._join(message)
         if self._ready:
             self._publish_ready()
@@ -406,12 +406,8 @@ def _goes_alone(metadata: MessageMetadata) -> bool:
     )
 
 
-def _check_fits(sequence_id: int | None, metadata: MessageMetadata | None) -> None:
+def _check_fits(metadata: MessageMetadata) -> None:
     """What one message of a batch has must not keep the others from being written."""
-    if sequence_id is not None and sequence_id > _LONG_MAX:
-        raise ValueError(f"sequence_id must be at most {_LONG_MAX}, got {sequence_id}")
-    if metadata is None:
-        return
     if metadata.event_time_ms > _LONG_MAX:
         raise TypeError(f"event_timestamp must be at most {_LONG_MAX}, got {metadata.event_time_ms}")
     for name, value in metadata.properties.items():

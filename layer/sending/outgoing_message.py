@@ -15,6 +15,8 @@ from pulsar_on_kafka.sending.in_flight import SendCallback
 from pulsar_on_kafka.sending.outgoing_schema import Marks, RecordKey, key_bytes
 from pulsar_on_kafka.sending.transactional_sends import Transaction
 
+_LONG_MAX: Final = 2**63 - 1
+
 
 class SendRequest(Struct, frozen=True):
     """A sender wishes this: content, and the options of Pulsar's `send` as they were given."""
@@ -51,6 +53,8 @@ class SendRequest(Struct, frozen=True):
             check_type(int, "sequence_id", sequence_id)
             if sequence_id < 0:
                 raise ValueError(f"sequence_id must be 0 or more, got {sequence_id}")
+            if sequence_id > _LONG_MAX:
+                raise TypeError(f"sequence_id must be at most {_LONG_MAX}, got {sequence_id}")
         if event_timestamp is not None:
             check_type(int, "event_timestamp", event_timestamp)
             if event_timestamp < 0:

@@ -197,7 +197,7 @@ class _Official:
     topic: str
     producer_name: str | None = None
     schema: Schema = BYTES
-    initial_sequence_id: Annotated[int | None, Within(-1)] = None
+    initial_sequence_id: Annotated[int | None, Within(-1, 2**63 - 1)] = None
     send_timeout_millis: Annotated[int, Within(0)] = 30000
     compression_type: CompressionType = CompressionType.NONE
     max_pending_messages: int = 1000

@@ -162,3 +162,11 @@ def test_a_later_schema_is_found_in_time(schemas: SchemaRegistry, monkeypatch: p
 def test_bytes_of_a_schema_of_ones_own_are_registered(schemas: SchemaRegistry) -> None:
     schema = opened(schemas, AutoProduceBytesSchema(AvroSchema(None, ONE)))
     assert (schema.marks, schema.shapes) == (version(0), False)
+
+
+@pytest.mark.parametrize(("sequence_id", "refused"), [(-1, ValueError), (2**63, TypeError), (10**60, TypeError)])
+def test_a_sequence_id_that_pulsar_has_no_room_for_is_refused(sequence_id: int, refused: type[Exception]) -> None:
+    """By the official client's errors."""
+    SendRequest(b"", None, sequence_id=2**63 - 1).key_and_metadata()
+    with pytest.raises(refused, match=f"sequence_id must be .*, got {sequence_id}"):
+        SendRequest(b"", None, sequence_id=sequence_id).key_and_metadata()
