@@ -18,7 +18,7 @@ from pulsar_on_kafka.base.errors import (
     ProducerOvertaken,
     Refused,
 )
-from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerFenced, PulsarException, Result
+from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, ProducerFenced, PulsarException, Result
 from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.key_schemes import KeyScheme
 from pulsar_on_kafka.gateway.outgoing import Outgoing as Frames
@@ -243,7 +243,7 @@ class WireProducer:
         outlet = self._outlet
         if outlet.closed or outlet.thrown_out is not None or outlet.deduplicates or len(entry) > MAX_MESSAGE_BYTES:
             return False
-        if outlet.kafka.full:
+        if outlet.kafka.full or sequence_id > _MOST_SEQUENCE_ID:
             return False
         found = self._repeated.find(number, entry, self._node.clock.now_ms)
         if found is None:
@@ -275,10 +275,8 @@ class WireProducer:
         number = varint(asked.sequence_id)
         highest = asked.highest_sequence_id if asked.HasField("highest_sequence_id") else None
         sent = _Sent(self, asked.sequence_id, number, highest)
-        if asked.sequence_id > _MOST_SEQUENCE_ID:
-            reason = f"sequence id is {asked.sequence_id}, expected up to {_MOST_SEQUENCE_ID}"
-            return Refusal(self, sent.refused, ServerError.NOT_ALLOWED, reason).given()
         try:
+            _check_ids(asked.sequence_id, highest)
             records, txn, plain = self._records(asked, entry)
         except CorruptRecord as failure:
             return Refusal(self, sent.refused, ServerError.CHECKSUM, str(failure)).given()
@@ -404,6 +402,7 @@ class WireProducer:
             metadata.txn_most, metadata.txn_least = txn
         now_ms = self._node.clock.now_ms()
         messages = self._native.messages(metadata, payload, deduplicated=self._outlet.deduplicates)
+        _check_ids(metadata.highest_sequence_id, *(each.sequence_id for each, _ in messages))
         if len(messages) == 1:  # under the command's id: that is what its client knows of
             record = record_of(*messages[0], epoch=self._epoch, now_ms=now_ms)
             repeats = txn is None and _means_the_same(metadata) and record.timestamp_ms == metadata.publish_time_ms
@@ -448,6 +447,13 @@ class WireProducer:
     def tell(self, answer: bytes, records: int) -> None:
         self._frames.send_one(answer)
         self.answered(records)
+
+
+def _check_ids(*said: int | None) -> None:
+    """Raises InvalidMessage: one of these sequence ids could be told to nobody."""
+    for sequence_id in said:
+        if sequence_id is not None and sequence_id > _MOST_SEQUENCE_ID:
+            raise InvalidMessage(f"sequence id is {sequence_id}, expected up to {_MOST_SEQUENCE_ID}")
 
 
 def _means_the_same(metadata: PulsarMetadata) -> bool:

@@ -281,7 +281,16 @@ def test_a_message_of_numbers_that_nobody_could_be_told_is_refused(opened: Opene
     wire.send(1, 2**63, b"a")
     batch = PulsarMetadata(producer_name="p", sequence_id=5, publish_time_ms=1, messages=2**31 - 1)
     wire.send_as(batch, 1, b"a")
-    for expected in ("sequence id is 9223372036854775808, expected up to", "batch of 2147483647 messages in 1 bytes"):
+    wire.send(1, 6, b"a", highest_sequence_id=2**64 - 1)
+    wire.send_as(
+        PulsarMetadata(producer_name="p", sequence_id=7, publish_time_ms=1, highest_sequence_id=2**63), 1, b"a"
+    )
+    for expected in (
+        "sequence id is 9223372036854775808, expected up to",
+        "batch of 2147483647 messages in 1 bytes",
+        "sequence id is 18446744073709551615, expected up to",
+        "sequence id is 9223372036854775808, expected up to",
+    ):
         kind, refused = wire.hear()
         assert kind is Type.SEND_ERROR
         assert expected in refused.message
