@@ -367,7 +367,7 @@ def _given_up(reading: PulsarReading, there: PulsarPartition) -> list[GivenUp]:
 def _told_of(given_up: Sequence[GivenUp]) -> str:
     return (
         f"{counted(len(given_up), 'message')} in chunks cannot be read, the first with a chunk at "
-        f"{given_up[0].position} of Pulsar: its client puts ten together at a time"
+        f"{given_up[0].position} of Pulsar: its client puts ten together at a time, each from its first chunk on"
     )
 
 
