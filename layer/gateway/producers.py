@@ -48,7 +48,7 @@ from pulsar_on_kafka.node.services import ToldToProducers
 from pulsar_on_kafka.sending.admission import Admission, Application
 from pulsar_on_kafka.sending.chunking import KEY_AND_HEADERS_BYTES, record_limit
 from pulsar_on_kafka.sending.in_flight import NO_ID, OwnCallback
-from pulsar_on_kafka.sending.outgoing_message import Outgoing
+from pulsar_on_kafka.sending.outgoing_message import MOST_SEQUENCE_ID, Outgoing
 from pulsar_on_kafka.sending.outgoing_schema import LetterSchema
 from pulsar_on_kafka.sending.outlet import Limits
 from pulsar_on_kafka.sending.sender import Sender, SenderOptions
@@ -82,8 +82,6 @@ producer anew, and send it again and again."""
 _OF_ONE_MESSAGE: Final = frozenset({ServerError.NOT_ALLOWED, ServerError.CHECKSUM})
 """With these a client fails the message, and goes on. With any other it closes its connection, and sends everything
 again that has no receipt. Source: `ClientCnx.handleSendError` of the Java client, `ClientConnection` of C++."""
-_MOST_SEQUENCE_ID: Final = 2**63 - 1
-"""Clients are told of the last one as a signed number."""
 _OPERATION_S: Final = 30.0
 _ENDED: Final = told(AlreadyClosed("the producer has ended"))
 _NOWHERE: Final = 2**64 - 1
@@ -243,7 +241,7 @@ class WireProducer:
         outlet = self._outlet
         if outlet.closed or outlet.thrown_out is not None or outlet.deduplicates or len(entry) > MAX_MESSAGE_BYTES:
             return False
-        if outlet.kafka.full or sequence_id > _MOST_SEQUENCE_ID:
+        if outlet.kafka.full or sequence_id > MOST_SEQUENCE_ID:
             return False
         found = self._repeated.find(number, entry, self._node.clock.now_ms)
         if found is None:
@@ -452,8 +450,8 @@ class WireProducer:
 def _check_ids(*said: int | None) -> None:
     """Raises InvalidMessage: one of these sequence ids could be told to nobody."""
     for sequence_id in said:
-        if sequence_id is not None and sequence_id > _MOST_SEQUENCE_ID:
-            raise InvalidMessage(f"sequence id is {sequence_id}, expected up to {_MOST_SEQUENCE_ID}")
+        if sequence_id is not None and sequence_id > MOST_SEQUENCE_ID:
+            raise InvalidMessage(f"sequence id is {sequence_id}, expected up to {MOST_SEQUENCE_ID}")
 
 
 def _means_the_same(metadata: PulsarMetadata) -> bool:

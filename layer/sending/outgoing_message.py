@@ -15,7 +15,8 @@ from pulsar_on_kafka.sending.in_flight import SendCallback
 from pulsar_on_kafka.sending.outgoing_schema import Marks, RecordKey, key_bytes
 from pulsar_on_kafka.sending.transactional_sends import Transaction
 
-_LONG_MAX: Final = 2**63 - 1
+MOST_SEQUENCE_ID: Final = 2**63 - 1
+"""Clients are told of the last one as a signed number."""
 
 
 class SendRequest(Struct, frozen=True):
@@ -53,8 +54,8 @@ class SendRequest(Struct, frozen=True):
             check_type(int, "sequence_id", sequence_id)
             if sequence_id < 0:
                 raise ValueError(f"sequence_id must be 0 or more, got {sequence_id}")
-            if sequence_id > _LONG_MAX:
-                raise TypeError(f"sequence_id must be at most {_LONG_MAX}, got {sequence_id}")
+            if sequence_id > MOST_SEQUENCE_ID:
+                raise TypeError(f"sequence_id must be at most {MOST_SEQUENCE_ID}, got {sequence_id}")
         if event_timestamp is not None:
             check_type(int, "event_timestamp", event_timestamp)
             if event_timestamp < 0:

@@ -34,6 +34,7 @@ from pulsar_on_kafka.sending.arguments import check_texts, of_type
 from pulsar_on_kafka.sending.batching import BatchingOptions
 from pulsar_on_kafka.sending.in_flight import SendCallback, SendResult
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka.sending.outgoing_message import MOST_SEQUENCE_ID
 from pulsar_on_kafka.sending.outgoing_schema import RecordKey
 from pulsar_on_kafka.sending.outlet import Limits
 from pulsar_on_kafka.sending.routing import MessageRouter
@@ -197,7 +198,7 @@ class _Official:
     topic: str
     producer_name: str | None = None
     schema: Schema = BYTES
-    initial_sequence_id: Annotated[int | None, Within(-1, 2**63 - 1)] = None
+    initial_sequence_id: Annotated[int | None, Within(-1, MOST_SEQUENCE_ID)] = None
     send_timeout_millis: Annotated[int, Within(0)] = 30000
     compression_type: CompressionType = CompressionType.NONE
     max_pending_messages: int = 1000

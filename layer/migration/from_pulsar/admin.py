@@ -305,7 +305,8 @@ class PulsarAdmin:
             return None
         except errors.ConnectFailed as failure:
             cause = failure.__cause__
-            if isinstance(cause, TimeoutError) or getattr(cause, "code", None) == _FAILED_INSIDE:
+            failed_inside = isinstance(cause, urllib.error.HTTPError) and cause.code == _FAILED_INSIDE
+            if failed_inside or isinstance(cause, TimeoutError):
                 raise NotTold(str(failure)) from failure
             raise
 
@@ -344,7 +345,7 @@ class PulsarAdmin:
         """Headers and body. Raises Refused: there is nothing."""
         request = urllib.request.Request(self._root + path, headers=self._headers)  # noqa: S310 - the operator's address
         try:
-            with urllib.request.urlopen(request, timeout=timeout_s, context=self._tls) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=timeout_s, context=self._tls) as answer:  # noqa: S310 - as above
                 return dict(answer.headers), answer.read()
         except urllib.error.HTTPError as refusal:
             words = f"GET {self._root}{path}: {refusal.code} {refusal.read()[:200]!r}"
