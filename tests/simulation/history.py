@@ -8,6 +8,7 @@ from functools import partial
 from typing import ClassVar
 
 from tests.memory_log import MemoryStateLog
+from tests.simulation.broker import SimulatedBroker
 from tests.simulation.turns import Actor, ManualClock, Schedule
 
 Life = Callable[[Actor], None]
@@ -29,8 +30,8 @@ class ActorsHistory:
         self.clock = ManualClock()
         self.schedule = Schedule(self.rng, self.clock)
         self.log = MemoryStateLog(self.clock)
-        self.late: list[Callable[[], object]] = []
-        """Appends that will come some time, or never."""
+        self.broker = SimulatedBroker(self.rng)
+        """It has the requests that will arrive some time, or never."""
         self.actors: list[Actor] = []
         self._makers: tuple[Callable[[], Actor], ...] = ()
 
@@ -57,9 +58,6 @@ class ActorsHistory:
     def step(self, draw: float) -> None:
         """Let one thing happen; `draw`, from 0 to 1, is for choosing which."""
         raise NotImplementedError
-
-    def one_arrives_late(self) -> None:
-        self.late.pop(self.rng.randrange(len(self.late)))()
 
     def one_dies(self) -> Actor:
         """Gives the dead; another one comes in its place."""

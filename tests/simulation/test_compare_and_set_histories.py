@@ -74,8 +74,8 @@ class History(ActorsHistory):
             kafka_cleans(self.log, self.topic, self.clock, self.rng)
         elif draw < 0.96:
             self._anyone_cleans()
-        elif draw < 0.98 and self.late:
-            self.one_arrives_late()
+        elif draw < 0.98 and self.broker.waiting:
+            self.broker.execute_one()
         elif draw > 0.99:
             self.one_dies()
         self._all_readers_agree()
@@ -83,7 +83,7 @@ class History(ActorsHistory):
     # What processes do --------------------------------------------------------------------------------------------
 
     def _store(self, actor: Actor) -> CompareAndSet[str]:
-        log = ActorsLog(self.log, actor, self.rng, self.late, unknown_share=0.08)
+        log = ActorsLog(self.log, actor, self.rng, self.broker, unknown_share=0.08)
         return CompareAndSet(
             log,
             self.topic,

@@ -37,6 +37,7 @@ from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
 from tests.clocks import PacedClock
 from tests.seeds import in_two
+from tests.simulation.broker import SimulatedBroker
 from tests.simulation.coordinators import TOPIC, SimulatedOutcomes, Truth, WatchedLog
 from tests.simulation.turns import (
     COMPACTION_LAG_S,
@@ -79,7 +80,7 @@ class History:
         self.coordinators = 1 if self.rng.random() < 0.8 else 2
         self.truths = {number: Truth(f"seed {seed} coordinator {number}") for number in range(self.coordinators)}
         self.log = WatchedLog(self.clock, self.truths)
-        self.late: list[Callable[[], object]] = []
+        self.broker = SimulatedBroker(self.rng)
         self.names = 0
         self.outcomes: list[SimulatedOutcomes] = []
         self.failing = self.rng.choice([0.0, 0.05, 0.2])
@@ -114,8 +115,8 @@ class History:
             self.schedule.step_one_of(actors)
         elif draw < 0.94:
             self._kafka_cleans()
-        elif draw < 0.97 and self.late:
-            self.late.pop(self.rng.randrange(len(self.late)))()
+        elif draw < 0.97 and self.broker.waiting:
+            self.broker.execute_one()
         elif draw > 0.985:
             place = self.rng.randrange(len(actors))
             actors[place].end()
@@ -154,7 +155,7 @@ class History:
         )
 
     def _owner(self, actor: Actor) -> None:
-        log = ActorsLog(self.log, actor, self.rng, self.late, self.unknown_share, self.between)
+        log = ActorsLog(self.log, actor, self.rng, self.broker, self.unknown_share, self.between)
         number = self.rng.randrange(self.coordinators)
         outcomes = SimulatedOutcomes(self.truths[number], self.rng, actor.pause, self.failing)
         coordinator = self._coordinator(log, number, outcomes)
@@ -263,8 +264,8 @@ class History:
             # Cleaning goes by a few records a turn (`clean_at_once`), and waits in between.
             for _ in range(40 + 4 * len(self._known_ids(number))):
                 self.clock.ms += 3_000
-                if self.late and self.rng.random() < 0.3:
-                    self.late.pop()()
+                if self.broker.waiting and self.rng.random() < 0.3:
+                    self.broker.execute_one()
                 if self.rng.random() < 0.1:
                     self._kafka_cleans()
                     self._readers_see_the_truth()
@@ -372,13 +373,13 @@ class RepeatingLog(ActorsLog):
     """Sends some requests once more at another time, as nobody ordered."""
 
     def __init__(self, history: History, actor: Actor) -> None:
-        super().__init__(history.log, actor, history.rng, history.late, history.unknown_share, history.between)
+        super().__init__(history.log, actor, history.rng, history.broker, history.unknown_share, history.between)
         self._history = history
 
     def append(self, topic: StateTopic, partition: int, key: bytes, value: bytes | None, deadline: Deadline) -> int:
         history = self._history
         if history.rng.random() < 0.2:
-            history.late.append(lambda: history.log.append(topic, partition, key, value, NEVER))
+            history.broker.send(lambda: history.log.append(topic, partition, key, value, NEVER))
         return super().append(topic, partition, key, value, deadline)
 
 

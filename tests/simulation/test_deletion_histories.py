@@ -271,8 +271,7 @@ class History(ActorsHistory):
     def run(self) -> int:
         self.begin_with(self._owner, self._owner, self._worker, self._subscriber, self._subscriber)
         self.play()
-        for arrival in self.late:
-            arrival()
+        self.broker.execute_all()
         self._nothing_is_left_in_the_end()
         return self.world.deleted
 
@@ -283,8 +282,8 @@ class History(ActorsHistory):
             self.world.happen()
         elif draw < 0.96:
             kafka_cleans(self.log, self.topic, self.clock, self.rng)
-        elif draw < 0.98 and self.late:
-            self.one_arrives_late()
+        elif draw < 0.98 and self.broker.waiting:
+            self.broker.execute_one()
         elif draw > 0.985:
             self.one_dies()
 
@@ -295,7 +294,7 @@ class History(ActorsHistory):
         self.nodes = [*getattr(self, "nodes", [])[-3:], node]
 
         def life(actor: Actor) -> None:
-            log = ActorsLog(self.log, actor, self.rng, self.late, self.unknown_share, between=0.3)
+            log = ActorsLog(self.log, actor, self.rng, self.broker, self.unknown_share, between=0.3)
             data = SeenTopics(self.world, actor, self.rng)
             owner = self._ledger_owner(log, data)
             retirement = Retirement(
@@ -325,7 +324,7 @@ class History(ActorsHistory):
         node = self.rng.choice(self.nodes)  # of the same process as some owner, which may be dead by now
 
         def life(actor: Actor) -> None:
-            view = self._view(ActorsLog(self.log, actor, self.rng, self.late, 0.0, between=0.3))
+            view = self._view(ActorsLog(self.log, actor, self.rng, self.broker, 0.0, between=0.3))
             while True:
                 actor.pause()
                 if not self.queue.events:
@@ -386,7 +385,7 @@ class History(ActorsHistory):
 
     def _subscriber(self) -> Actor:
         def life(actor: Actor) -> None:
-            view = self._view(ActorsLog(self.log, actor, self.rng, self.late, 0.0, between=0.3))
+            view = self._view(ActorsLog(self.log, actor, self.rng, self.broker, 0.0, between=0.3))
             while True:
                 actor.pause()
                 if not self.world.topics or self.rng.random() < 0.5:

@@ -175,8 +175,7 @@ class History(ActorsHistory):
     def run(self) -> int:
         self.begin(*[self._life] * 3)
         self.play()
-        for arrival in self.late:
-            arrival()
+        self.broker.execute_all()
         self._all_is_true_in_the_end()
         return self.log.changes
 
@@ -187,14 +186,14 @@ class History(ActorsHistory):
             self.topics.happen()
         elif draw < 0.94:
             kafka_cleans(self.log, self.topic, self.clock, self.rng)
-        elif draw < 0.98 and self.late:
-            self.one_arrives_late()
+        elif draw < 0.98 and self.broker.waiting:
+            self.broker.execute_one()
         elif draw > 0.99:
             self.one_dies()
         self._readers_agree()
 
     def _life(self, actor: Actor) -> None:
-        log = ActorsLog(self.log, actor, self.rng, self.late, self.unknown_share)
+        log = ActorsLog(self.log, actor, self.rng, self.broker, self.unknown_share)
         owner = self._owner(log, SeenTopics(self.topics, actor, self.rng))
         while True:
             try:

@@ -19,6 +19,7 @@ from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Versioned, V
 from pulsar_on_kafka.statelog.view import LogView
 from tests.memory_log import MemoryStateLog
 from tests.seeds import in_two
+from tests.simulation.broker import Answer, Request, SimulatedBroker
 from tests.simulation.history import ActorsHistory
 from tests.simulation.test_compare_and_set_histories import Keys
 from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
@@ -28,21 +29,20 @@ DEAD: Final = b"dead"
 KEPT_S: Final = 100
 
 
-class _Late(list[Callable[[], object]]):
-    """Appends that come late, or never once they are too old."""
+class _ForgetfulBroker(SimulatedBroker):
+    """A broker that drops appends that are too old."""
 
     def __init__(self, history: RemovalHistory) -> None:
-        super().__init__()
+        super().__init__(history.rng)
         self._history = history
 
-    def append(self, arrives: Callable[[], object]) -> None:
+    def send(self, execute: Callable[[], Answer]) -> Request[Answer | None]:
         asked = self._history.clock.seconds
 
-        def in_time() -> None:
-            if self._history.clock.seconds - asked < KEPT_S / 3:
-                arrives()
+        def in_time() -> Answer | None:
+            return execute() if self._history.clock.seconds - asked < KEPT_S / 3 else None
 
-        super().append(in_time)
+        return super().send(in_time)
 
 
 class _Watched(MemoryStateLog):
@@ -64,7 +64,7 @@ class RemovalHistory(ActorsHistory):
     def __init__(self, seed: int, steps: int = 1200) -> None:
         super().__init__(seed, steps)
         self.log = _Watched(self)
-        self.late = _Late(self)
+        self.broker = _ForgetfulBroker(self)
         self.topic = simulated_topic(with_lag=True)
         self.attempts = 0
         self.removed = 0
@@ -91,8 +91,8 @@ class RemovalHistory(ActorsHistory):
             self.schedule.step_one_of(self.actors)
         elif draw < 0.95:
             kafka_cleans(self.log, self.topic, self.clock, self.rng)
-        elif draw < 0.98 and self.late:
-            self.one_arrives_late()
+        elif draw < 0.98 and self.broker.waiting:
+            self.broker.execute_one()
         elif draw > 0.997 and len(self.actors) > 0:
             self._die()
         self._readers_agree()
@@ -105,7 +105,7 @@ class RemovalHistory(ActorsHistory):
     # What processes do --------------------------------------------------------------------------------------------
 
     def _store(self, actor: Actor, new_attempt: Callable[[], str] = lambda: "") -> CompareAndSet[str]:
-        log = ActorsLog(self.log, actor, self.rng, self.late, unknown_share=0.06)
+        log = ActorsLog(self.log, actor, self.rng, self.broker, unknown_share=0.06)
         return CompareAndSet(log, self.topic, 0, Keys(), clock=self.clock, new_attempt=new_attempt)
 
     def _proposer(self, actor: Actor) -> None:

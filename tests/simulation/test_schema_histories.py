@@ -74,8 +74,8 @@ class History(ActorsHistory):
             self.schedule.step_one_of(self.actors)
         elif draw < 0.93:
             self.log.compact(self.rng)
-        elif draw < 0.96 and self.late:
-            self.one_arrives_late()
+        elif draw < 0.96 and self.broker.waiting:
+            self.broker.execute_one()
         elif draw < 0.98:
             self.one_dies()
         elif self.rots:
@@ -91,7 +91,7 @@ class History(ActorsHistory):
     # What processes do --------------------------------------------------------------------------------------------
 
     def _registrar(self, actor: Actor) -> None:
-        log = ActorsLog(self.log, actor, self.rng, self.late, unknown_share=0.08)
+        log = ActorsLog(self.log, actor, self.rng, self.broker, unknown_share=0.08)
         registry = SchemaRegistry(
             StateLogSchemaStorage(log, self.clock),
             lambda topic, deadline: SchemaPolicies(self.strategy),

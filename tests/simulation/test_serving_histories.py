@@ -133,8 +133,8 @@ class History(ActorsHistory):
             self.schedule.step_one_of(self.actors)
         elif draw < 0.95:
             kafka_cleans(self.log, self.topic, self.clock, self.rng)
-        elif draw < 0.97 and self.late:
-            self.one_arrives_late()
+        elif draw < 0.97 and self.broker.waiting:
+            self.broker.execute_one()
         elif draw > 0.98:
             self.gone_since[self.client_of.pop(self.one_dies(), "")] = self.clock.seconds
         self._evict()
@@ -164,7 +164,7 @@ class History(ActorsHistory):
     # What a consumer does -----------------------------------------------------------------------------------------
 
     def _consumer(self, actor: Actor) -> None:
-        log = ActorsLog(self.log, actor, self.rng, self.late, unknown_share=0.04)
+        log = ActorsLog(self.log, actor, self.rng, self.broker, unknown_share=0.04)
         kafka = ActorsKafka(self.groups, actor, self.rng)
         entities = Entities(log, self.topic, SUBSCRIPTION_KEYS, self.clock)
         subscriptions = Subscriptions(entities, kafka, self.clock, leaving_s=0.0)

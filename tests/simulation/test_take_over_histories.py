@@ -69,8 +69,8 @@ class History(ActorsHistory):
             self.schedule.step_one_of(self.actors)
         elif draw < 0.95:
             kafka_cleans(self.log, self.topic, self.clock, self.rng)
-        elif draw < 0.98 and self.late:
-            self.one_arrives_late()
+        elif draw < 0.98 and self.broker.waiting:
+            self.broker.execute_one()
         elif draw > 0.99:
             self.one_dies()
         self._all_readers_agree()
@@ -78,7 +78,7 @@ class History(ActorsHistory):
     # What owners do -----------------------------------------------------------------------------------------------
 
     def _owner(self, actor: Actor) -> None:
-        log = ActorsLog(self.log, actor, self.rng, self.late, unknown_share=0.06)
+        log = ActorsLog(self.log, actor, self.rng, self.broker, unknown_share=0.06)
         view = LogView(log, self.topic, 0, Decisions, self.clock)
         while True:
             owner = self._take_over(log, view)

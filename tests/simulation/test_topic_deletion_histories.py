@@ -220,7 +220,7 @@ class Process:
         rng = history.rng
         log: StateLog = history.log
         if actor is not None:
-            log = ActorsLog(history.log, actor, rng, history.late, history.unknown_share, between=0.2)
+            log = ActorsLog(history.log, actor, rng, history.broker, history.unknown_share, between=0.2)
         self._cluster = history.cluster
         self.verdicts = history.verdicts
         admin: Any = SeenKafka(history.cluster, history.is_creating, actor, rng, all_of_it=all_of_it)
@@ -296,8 +296,7 @@ class History(ActorsHistory):
     def run(self) -> Cluster:
         self.begin(self._maintainer, self._maintainer, self._worker, self._worker, self._user, self._user)
         self.play()
-        for arrival in self.late:
-            arrival()
+        self.broker.execute_all()
         self._all_comes_to_its_end()
         return self.cluster
 
@@ -308,8 +307,8 @@ class History(ActorsHistory):
             self._messages_come()
         elif draw < 0.96:
             kafka_cleans(self.log, self.topic, self.clock, self.rng)
-        elif draw < 0.98 and self.late:
-            self.one_arrives_late()
+        elif draw < 0.98 and self.broker.waiting:
+            self.broker.execute_one()
         elif draw > 0.985:
             self.one_dies()
 

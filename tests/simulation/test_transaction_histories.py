@@ -369,8 +369,8 @@ class History:
                     self.schedule.step_one_of([*actors, *reading])
                 elif draw < 0.95:
                     world.clean()
-                elif draw < 0.98 and world.late:
-                    world.late.pop(rng.randrange(len(world.late)))()
+                elif draw < 0.98 and world.broker.waiting:
+                    world.broker.execute_one()
                 elif draw > 0.99:
                     place = rng.randrange(len(actors))
                     actors[place].end()
@@ -383,9 +383,7 @@ class History:
     def quiet_end(self) -> int:
         """Nothing fails any more: what was decided is carried out, and all accounts agree."""
         world = self.world
-        for arrives in world.late:
-            arrives()
-        world.late.clear()
+        world.broker.execute_all()
         logs = Logs(world, Actor(lambda _: None))
         logs.buffer = logs.entries._log = world.buffer  # type: ignore[assignment]
         logs.acks = logs.pending._log = world.acks  # type: ignore[assignment]

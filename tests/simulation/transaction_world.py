@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
@@ -25,6 +24,7 @@ from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
 from tests.memory_log import MemoryStateLog
+from tests.simulation.broker import SimulatedBroker
 from tests.simulation.turns import (
     COMPACTION_LAG_S,
     NEVER,
@@ -99,7 +99,7 @@ class Logs:
 
     def __init__(self, world: World, actor: Actor) -> None:
         def meet(log: MemoryStateLog) -> ActorsLog:
-            return ActorsLog(log, actor, world.rng, world.late, unknown_share=0.06)
+            return ActorsLog(log, actor, world.rng, world.broker, unknown_share=0.06)
 
         self.buffer, self.acks, self.data = meet(world.buffer), meet(world.acks), meet(world.data)
         self.entries = LogView(self.buffer, BUFFER, 0, BufferEntries, world.clock)
@@ -117,7 +117,7 @@ class World:
         self.rng = random.Random(seed)
         self.clock = ManualClock()
         self.buffer, self.acks, self.data = (MemoryStateLog(self.clock) for _ in range(3))
-        self.late: list[Callable[[], object]] = []
+        self.broker = SimulatedBroker(self.rng)
         self.txns: list[Txn] = []
         self.names = 0
         self.generation = 0

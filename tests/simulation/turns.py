@@ -17,6 +17,7 @@ from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import Cleanup, PartitionedBy, StateTopic
 from pulsar_on_kafka.statelog.api import Group, LogRecord, records_stay_s
 from tests.memory_log import MemoryStateLog
+from tests.simulation.broker import SimulatedBroker
 
 NEVER = Deadline.never()
 
@@ -133,7 +134,7 @@ class _Followed:
 class ActorsLog:
     """The log as one actor meets it: before every operation the others may have their turns, and appends fail.
 
-    An append whose outcome is unknown is in the log, or comes later (`late`), or never. What is read often may have
+    An append whose outcome is unknown is in the log, or comes later (`broker`), or never. What is read often may have
     been fetched long before it is read, as by a `FollowedLog`: with records that compaction has taken since, and
     without the tombstones that it has dropped.
     """
@@ -143,7 +144,7 @@ class ActorsLog:
         log: MemoryStateLog,
         actor: Actor,
         rng: random.Random,
-        late: list[Callable[[], object]],
+        broker: SimulatedBroker,
         unknown_share: float,
         between: float | None = None,
     ) -> None:
@@ -151,7 +152,7 @@ class ActorsLog:
         self._log = log
         self._actor = actor
         self._rng = rng
-        self._late = late
+        self._broker = broker
         self._unknown_share = unknown_share
         self._between = _OTHERS_COME_BETWEEN if between is None else between
         self._followed: dict[tuple[str, int], _Followed] = {}
@@ -177,7 +178,7 @@ class ActorsLog:
             if fate == 0:
                 self._log.append_many(topic, partition, records, deadline)
             elif fate == 1:
-                self._late.append(lambda: self._log.append_many(topic, partition, records, NEVER))
+                self._broker.send(lambda: self._log.append_many(topic, partition, records, NEVER))
             raise AppendOutcomeUnknown("simulated")
         if draw > 1 - self._unknown_share / 2:
             raise AppendFailed("simulated")
