@@ -355,7 +355,7 @@ VALUES: Final[Mapping[str, Case]] = {
     "replicator's fence": Case(encode_replicator_fence, decode_replicator_fence, ReplicatorFence(17, 120, True)),
     "sequence snapshot": Case(encode_snapshot, decode_snapshot, SequenceSnapshot(17, -1, 120, False)),
     "sequence snapshot beside messages that failed": Case(
-        encode_snapshot, decode_snapshot, SequenceSnapshot(17, 9, 120, False, (3, 4))
+        encode_snapshot, decode_snapshot, SequenceSnapshot(17, 9, 120, False, BitMap64((3, 4)), 1)
     ),
     "ledger": Case(
         lambda value: encode_ledger_value(*value),

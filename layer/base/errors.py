@@ -120,6 +120,11 @@ class TransactionConflict(Refused):
     """A message that a transaction acknowledges is acknowledged already, or another open transaction holds it."""
 
 
+class SequenceForgotten(Refused):
+    """A sequence id lies among so many failed or aborted ones that it is not known whether a message with it is
+    stored."""
+
+
 class Closed(Refused):
     """Used after close."""
 

@@ -25,7 +25,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline, pause
-from pulsar_on_kafka.deduplication.deduplication_machine import MAX_ABSENT_NOTED, Undecided
+from pulsar_on_kafka.deduplication.deduplication_machine import SequenceIds, Undecided
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -49,9 +49,6 @@ SCANNED_BETWEEN_SNAPSHOTS: Final = 1_000_000
 
 _HELD_MOST: Final = 10_000
 """So many transactions are met before it is looked up what became of them."""
-
-_MOST_TOGETHER: Final = 100_000
-"""Ids of one record."""
 
 STRAGGLERS_S: Final = 0.2
 """Between two looks at the log, after a producer died or a send failed with an unknown outcome."""
@@ -90,12 +87,13 @@ class Outcomes(Protocol):
 class Recovered:
     """`highest` is the highest id below the offset `upto`, which was the log's end; -1 for none. `undecided`: those of
     transactions that are open, by transaction; they do not count in `highest`. `absent`: ids that failed, or are free
-    again since their transaction was aborted."""
+    again since their transaction was aborted; up to `forgotten_upto` some of these may be missing."""
 
     highest: int
     upto: int
     undecided: Mapping[TxnId, Undecided] = field(default_factory=dict)
-    absent: tuple[int, ...] = ()
+    absent: BitMap64 = field(default_factory=BitMap64)
+    forgotten_upto: int = -1
 
     @property
     def known_upto(self) -> int:
@@ -157,9 +155,9 @@ class SequenceJournal:
             if snapshot is None:
                 recovered[partition] = Recovered(-1, ends[partition])
             elif snapshot.final:
-                recovered[partition] = Recovered(snapshot.highest, ends[partition], absent=snapshot.absent)
+                recovered[partition] = _before(snapshot, ends[partition])
             else:
-                before = Recovered(snapshot.highest, max(snapshot.upto, starts[partition]), absent=snapshot.absent)
+                before = _before(snapshot, max(snapshot.upto, starts[partition]))
                 recovered[partition] = self._scan(topic, name, epoch, partition, before, ends[partition], deadline)
                 scanned.append(partition)
         if scanned:
@@ -180,7 +178,9 @@ class SequenceJournal:
         for partition, found in known.items():
             key = encode_key(ProducerSequenceKey(place, partition, name, epoch))
             complete = final and not found.undecided
-            snapshot = SequenceSnapshot(life, found.highest, found.known_upto, complete, found.absent)
+            snapshot = SequenceSnapshot(
+                life, found.highest, found.known_upto, complete, found.absent, found.forgotten_upto
+            )
             records.append((key, encode_snapshot(snapshot)))
         self._write(place, records, deadline)
 
@@ -334,6 +334,10 @@ class SequenceJournal:
             self._log.append_many(PRODUCERS, PRODUCERS.partition_for(place), records, deadline)
 
 
+def _before(snapshot: SequenceSnapshot, upto: int) -> Recovered:
+    return Recovered(snapshot.highest, upto, {}, snapshot.absent, snapshot.forgotten_upto)
+
+
 class _Met:
     """Sequence ids of one name in a stretch of the log, behind what was known before it.
 
@@ -343,49 +347,49 @@ class _Met:
     def __init__(self, before: Recovered) -> None:
         self.highest = before.highest
         self.held = dict(before.undecided)
-        self._absent = BitMap64(before.absent)
+        self._absent = SequenceIds(before.absent, before.forgotten_upto)
         self._stored = BitMap64()
         """Since the first one in a transaction: what is aborted only counts where nobody else stored the same id."""
 
     def add(self, offset: int, ids: StoredSequence, txn: TxnId | None) -> None:
-        if self._absent:  # it came again
-            self._absent -= _all_of(ids)
+        record = SequenceIds()
+        record.add(range(ids.first, ids.highest + 1))
         if txn is not None:
-            self.held.setdefault(txn, Undecided(BitMap64(), offset)).ids |= _all_of(ids)
-            return
-        self.highest = max(self.highest, ids.highest)
-        if self.held or self._stored:
-            self._stored |= _all_of(ids)
+            self.held.setdefault(txn, Undecided(offset)).sequences.update(self._new_of(record))
+        elif self.held or self._stored:
+            self._stored |= record.ids
+        self._absent.ids -= record.ids  # it came again
+        if txn is None:
+            self.highest = max(self.highest, ids.highest)
+
+    def _new_of(self, record: SequenceIds) -> SequenceIds:
+        """The record's ids that were not stored before it; its first one was not, or it had not been written."""
+        again = record.ids & self._absent.ids
+        again.add(record.ids.min())
+        record.remove_range(0, self.highest)
+        record.ids |= again
+        return record
 
     def decide(self, outcomes: Mapping[TxnId, bool | None]) -> None:
         """The outcomes of what is `held`; what is open stays. The ids of an aborted one are free again."""
-        given_back = BitMap64()
+        given_back = SequenceIds()
         for txn, committed in outcomes.items():
             if committed is None:
                 continue
-            ids = self.held.pop(txn).ids
+            sequences = self.held.pop(txn).sequences
             if committed:
-                self.highest = max(self.highest, int(ids.max()))
-                self._stored |= ids
+                self.highest = max(self.highest, int(sequences.ids.max()))
+                self._stored |= sequences.ids
             else:
-                given_back |= ids
-        given_back -= self._stored
+                given_back.update(sequences)
+        given_back.ids -= self._stored
         for each in self.held.values():
-            given_back -= each.ids
-        self._absent |= given_back
+            given_back.ids -= each.ids
+        self._absent.update(given_back)
+        self._absent.shrink()
 
     def recovered(self, upto: int) -> Recovered:
-        return Recovered(self.highest, upto, self.held, tuple(self._absent[-MAX_ABSENT_NOTED:]))
-
-
-def _all_of(ids: StoredSequence) -> BitMap64:
-    """Each id of a record; of more than `_MOST_TOGETHER` its first and its last one, by which its producer is judged,
-    too: who writes to a topic may say any number."""
-    if ids.highest - ids.first >= _MOST_TOGETHER:
-        return BitMap64((max(0, ids.first), ids.highest))
-    found = BitMap64()
-    found.add_range(max(0, ids.first), ids.highest + 1)
-    return found
+        return Recovered(self.highest, upto, self.held, self._absent.ids, self._absent.forgotten_upto)
 
 
 class _Noted(NamedTuple):

@@ -178,34 +178,39 @@ class Batching:
     def _join(self, message: Outgoing) -> None:
         outlet, callback = self._outlet, message.callback
         txn = None if message.metadata is None else message.metadata.txn
+        given = message.sequence_id
         while True:
             with self._gate:
                 in_flight = outlet.in_flight
                 if in_flight.taken - in_flight.released < self._max_pending:
                     partition = self._unkeyed if message.partition == UNCHOSEN else message.partition
                     origin = outlet.origins[partition]
-                    given = message.sequence_id
-                    sequence = origin.next_sequence_id() if given is None else given
-                    if not self._deduplication.active or self._is_new(partition, sequence, txn):
+                    given = sequence = origin.next_sequence_id() if given is None else given
+                    verdict = self._admit(partition, sequence, txn)
+                    if verdict is DeduplicationVerdict.NEW:
                         in_flight.taken += 1
                         self._put(in_flight, message, self._containers[partition], sequence)
                         return
+                    if verdict is DeduplicationVerdict.DUPLICATE:
+                        origin.last_sequence_id = sequence
+                        break
                     waiting = WaitingMessage(in_flight, callback, sequence, origin)
                     in_flight.outstanding.add(waiting)
                     if self._deduplication.wait_for_answer(partition, sequence, waiting, txn):
                         in_flight.taken += 1
                         return
                     in_flight.outstanding.discard(waiting)
-                    origin.last_sequence_id = sequence
-                    break
+                    continue  # the message that it repeats was answered meanwhile
                 self._seal_all()  # officially, too: nothing is waited for that only a full batch would bring
             if not self._wait_for_room(callback):
                 return
         tell_duplicate(callback, origin, 0)
 
-    def _is_new(self, partition: int, sequence: int, txn: TxnId | None) -> bool:
+    def _admit(self, partition: int, sequence: int, txn: TxnId | None) -> DeduplicationVerdict:
+        if not self._deduplication.active:
+            return DeduplicationVerdict.NEW
         with pulsar_errors():
-            return self._deduplication.admit(partition, sequence, txn) is DeduplicationVerdict.NEW
+            return self._deduplication.admit(partition, sequence, txn)
 
     def _put(self, in_flight: BatchesInFlight, message: Outgoing, container: Container, sequence: int) -> None:
         """Add a message to its container, in the gate."""

@@ -153,22 +153,24 @@ class Chunking:
         assert message.sequence_id is not None  # noqa: S101 - `put` gave it one
         txn = None if message.metadata is None else message.metadata.txn
         deduplication, partition = self._outlet.admitted.deduplication, message.partition
-        try:
-            verdict, sequence, counts = deduplication.admit_chunked(partition, message.sequence_id, txn)
-        except BaseException:
-            self._give_back(tickets, len(tickets))
-            raise
-        if verdict is DeduplicationVerdict.NEW:
-            send.admitted = (partition, sequence) if counts else None
-            self._send(pieces, tickets, structs.replace(message, sequence_id=sequence), send)
-            return
-        self._give_back(tickets[1:], len(tickets) - 1)
-        ticket = tickets[0]
-        ticket.sequence, ticket.origin, ticket.callback = sequence, self._outlet.origins[partition], send.callback
-        if verdict is DeduplicationVerdict.DUPLICATE or not deduplication.wait_for_answer(
-            partition, sequence, ticket, txn
-        ):
-            answer_duplicate(ticket)
+        sequence, ticket = message.sequence_id, tickets[0]
+        while True:
+            try:
+                verdict, sequence, counts = deduplication.admit_chunked(partition, sequence, txn)
+            except BaseException:
+                self._give_back(tickets, len(tickets))
+                raise
+            if verdict is DeduplicationVerdict.NEW:
+                send.admitted = (partition, sequence) if counts else None
+                self._send(pieces, tickets, structs.replace(message, sequence_id=sequence), send)
+                return
+            ticket.sequence, ticket.origin, ticket.callback = sequence, self._outlet.origins[partition], send.callback
+            is_stored = verdict is DeduplicationVerdict.DUPLICATE
+            if is_stored or deduplication.wait_for_answer(partition, sequence, ticket, txn):
+                self._give_back(tickets[1:], len(tickets) - 1)
+                if is_stored:
+                    answer_duplicate(ticket)
+                return
 
     def _room(self, key: bytes | None, extra: Headers) -> int:
         """Payload of one chunk; officially the limit without the metadata."""

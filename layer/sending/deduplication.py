@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import TransactionConflict
+from pulsar_on_kafka.base.errors import SequenceForgotten, TransactionConflict
 from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict, PartitionSequences
 from pulsar_on_kafka.deduplication.journal import NOTED_EVERY_MS, Recovered, SequenceJournal
 from pulsar_on_kafka.exceptions import Result
@@ -67,9 +67,11 @@ class _Partition:
     __slots__ = ("noted", "noted_s", "sequences", "waiting")
 
     def __init__(self, recovered: Recovered) -> None:
-        self.sequences = PartitionSequences(recovered.highest, recovered.upto, recovered.absent)
+        self.sequences = PartitionSequences(
+            recovered.highest, recovered.upto, recovered.absent, recovered.forgotten_upto
+        )
         for txn, held in recovered.undecided.items():
-            self.sequences.hold(txn, held.ids, held.offset)
+            self.sequences.hold(txn, held)
         self.noted = recovered.upto
         self.noted_s = time.monotonic()
         self.waiting: list[_Waiting] = []
@@ -157,7 +159,8 @@ class Deduplication:
                 grown = sequences.known_upto(end) - each.noted >= NOTE_AFTER
                 due = final or grown or now_s - each.noted_s >= NOTED_EVERY_MS / 1000
                 if due and sequences.settled and sequences.read_from <= end:
-                    known[number] = Recovered(sequences.stored, sequences.known_upto(end), absent=sequences.absent)
+                    upto = sequences.known_upto(end)
+                    known[number] = Recovered(sequences.stored, upto, {}, sequences.absent, sequences.forgotten_upto)
         for last in (True, False) if final else (False,):
             some = {p: each for p, each in known.items() if (final and each.upto == ends[p]) is last}
             self._journal.save(self._topic, self._name, self._membership.epoch, some, deadline, final=last)
@@ -231,13 +234,16 @@ class Deduplication:
                     verdict = DeduplicationVerdict.NEW if each is None else self._judge(partition, each, sequence, txn)
                     if verdict is DeduplicationVerdict.NEW:
                         headers[0] = (PRODUCER, f"{sequence}{self._suffix}")
-                        told = report if each is None else partial(self._answered, each, ticket, _ids(ticket, sequence))
+                        told = report
+                        if each is not None:
+                            ids = each.sequences.new_in(sequence, _highest(ticket, sequence), txn)
+                            told = partial(self._answered, each, ticket, ids)
                         produce(topic, value, key, partition, told, alias, timestamp, headers)
                 except BaseException:
                     ticket.sequence = given
                     raise
                 if each is not None and verdict is DeduplicationVerdict.NEW:
-                    each.sequences.taken_together(_ids(ticket, sequence), txn)
+                    each.sequences.taken_together(ids, txn)
                 elif each is not None and verdict is DeduplicationVerdict.PENDING:
                     each.waiting.append(_Waiting(sequence, txn, ticket))
                 if given == ASSIGN:
@@ -257,6 +263,7 @@ class Deduplication:
         Raises:
             StoreError: a send had failed with an unknown outcome, and the log cannot be read.
             TransactionConflict: that depends on another transaction, which is open.
+            SequenceForgotten: whether the id is stored is not known any more.
         """
         if not self.active:
             return DeduplicationVerdict.NEW
@@ -350,7 +357,7 @@ class Deduplication:
 
     def _judge(self, partition: int, each: _Partition, sequence: int, txn: TxnId | None) -> DeduplicationVerdict:
         """Raises StoreError or Corrupt: what failed sends left in the log has to be read, or the outcome of a
-        transaction, and cannot be. TransactionConflict: that transaction is open."""
+        transaction, and cannot be. TransactionConflict: that transaction is open. SequenceForgotten."""
         verdict = each.sequences.judge(sequence, txn)
         if verdict is DeduplicationVerdict.UNKNOWN:
             self._read_failed(partition, each, Deadline.after(_RECOVER_S))
@@ -362,14 +369,16 @@ class Deduplication:
             verdict = each.sequences.judge(sequence, txn)
         if verdict is DeduplicationVerdict.UNDECIDED:
             raise TransactionConflict(_conflict(sequence, each.sequences.depends_on(sequence)))
+        if verdict is DeduplicationVerdict.FORGOTTEN:
+            raise SequenceForgotten(_forgotten(sequence, each.sequences.forgotten_upto))
         return verdict
 
 
-def _ids(ticket: Any, sequence: int) -> tuple[int, ...]:
-    """The first and the last one of a record; it is judged by the first."""
+def _highest(ticket: Any, sequence: int) -> int:
+    """The last id of a record, which is judged by its first."""
     callback = ticket.callback
     highest = callback.highest_sequence_id if isinstance(callback, OwnCallback) else None
-    return (sequence,) if highest is None or highest <= sequence else (sequence, highest)
+    return sequence if highest is None else max(sequence, highest)
 
 
 def _take_in(sequences: PartitionSequences, outcomes: Mapping[TxnId, bool | None]) -> None:
@@ -381,6 +390,13 @@ def _take_in(sequences: PartitionSequences, outcomes: Mapping[TxnId, bool | None
 def _conflict(sequence: int, txns: Iterable[TxnId]) -> str:
     names = ", ".join(map(str, txns))
     return f"whether sequence id {sequence} is stored depends on transaction {names}: send again when it has ended"
+
+
+def _forgotten(sequence: int, upto: int) -> str:
+    return (
+        f"whether sequence id {sequence} is stored is not known: too many ids up to {upto} failed, or were in"
+        " transactions that were aborted; send the message with an id above those, or by another producer name"
+    )
 
 
 def _transaction_of(headers: Sequence[tuple[str, Any]]) -> TxnId | None:
@@ -402,6 +418,9 @@ def _released(each: _Partition, error: Any) -> list[tuple[Sendable, Any]]:
         elif verdict is DeduplicationVerdict.UNDECIDED:
             depends_on = each.sequences.depends_on(one.sequence)
             released.append((one.sendable, local_failure(_conflict(one.sequence, depends_on))))
+        elif verdict is DeduplicationVerdict.FORGOTTEN:
+            reason = _forgotten(one.sequence, each.sequences.forgotten_upto)
+            released.append((one.sendable, local_failure(reason)))
         elif verdict is DeduplicationVerdict.PENDING or failure is None:
             still.append(one._replace(failure=failure))
         else:

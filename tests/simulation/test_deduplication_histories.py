@@ -145,6 +145,8 @@ class History:
         self.left: dict[TxnId, bool] = {}
         """Transactions of programs that died, and whether they are going to be committed."""
         self.conflicts = 0
+        self.refused: set[int] = set()
+        """Ids that were not stored, and that it was not known of any more."""
 
     def open(self) -> None:
         """What aborted transactions gave back is known to whoever comes next."""
@@ -153,15 +155,16 @@ class History:
             self.journal = SequenceJournal(self.state, self.log, self.log, ManualClock(), self.log, lambda txns: None)
         found = self.journal.recover(TOPIC, NAME, self.epoch, [0], Deadline.never())[0]
         assert found.highest == max(self.log.ids(), default=-1), f"seed {self.seed}"
-        free = {each for each in self.log.given_back() if each < found.highest}
+        free = {each for each in self.log.given_back() if found.forgotten_upto < each < found.highest}
         assert free <= set(found.absent), f"seed {self.seed}: {free} are free, {found.absent} are known to be"
-        self.known = PartitionSequences(found.highest, found.upto, found.absent)
+        self.known = PartitionSequences(found.highest, found.upto, found.absent, found.forgotten_upto)
         for txn, held in found.undecided.items():
-            self.known.hold(txn, held.ids, held.offset)
+            self.known.hold(txn, held)
         self.next = found.highest + 1
         self.under_way: list[tuple[int, TxnId | None]] = []
         # A program tries again what it heard no success of; above that it goes on.
         tried = {*found.absent, *(each for held in found.undecided.values() for each in held.ids)}
+        tried |= set(range(found.forgotten_upto + 1)) - set(self.log.ids())
         self.failed = sorted(each for each in tried if each < self.next)
         self.txn: TxnId | None = None
         self.in_txn: list[int] = []
@@ -180,6 +183,13 @@ class History:
         if verdict is DeduplicationVerdict.DUPLICATE:
             stored = sequence in self.log.ids() or sequence in self.in_txn
             assert stored, f"seed {self.seed}: {sequence} was taken for a duplicate"
+        elif verdict is DeduplicationVerdict.FORGOTTEN:
+            assert sequence <= self.known.forgotten_upto, f"seed {self.seed}: {sequence} is refused"
+            if sequence not in self.log.ids():
+                self.refused.add(sequence)
+        elif verdict is DeduplicationVerdict.PENDING and sequence not in {each for each, _ in self.under_way}:
+            assert sequence <= self.known.forgotten_upto, f"seed {self.seed}: {sequence} waits for nothing"
+            self.failed = sorted({*self.failed, sequence})
         elif verdict is DeduplicationVerdict.UNDECIDED:
             assert self.known.depends_on(sequence) <= self.log.open, f"seed {self.seed}: {sequence}"
             self.conflicts += 1
@@ -245,7 +255,7 @@ class History:
         an aborted transaction gave back."""
         free = self.log.given_back()
         order = [max(self.log.ids(), default=-1), *(each for each, _ in self.under_way if each not in free)]
-        unknown = [each for each in self.failed if each not in free]
+        unknown = [each for each in {*self.failed, *self.refused} - set(self.log.ids()) if each not in free]
         return order != sorted(order) or min(unknown, default=self.wanted) < order[-1]
 
     # Transactions -------------------------------------------------------------------------------------------------
@@ -318,7 +328,8 @@ class History:
         if self.rng.random() < 0.8:
             self.look_up(list(self.known.undecided))
         end = len(self.log.records)
-        noted = Recovered(self.known.stored, self.known.known_upto(end), absent=self.known.absent)
+        upto, known = self.known.known_upto(end), self.known
+        noted = Recovered(known.stored, upto, {}, known.absent, known.forgotten_upto)
         self.journal.save(TOPIC, NAME, self.epoch, {0: noted}, Deadline.never(), final=final and noted.upto == end)
 
     def close(self) -> None:
@@ -330,7 +341,8 @@ class History:
         failed = self.failed
         self.open()
         if not self.transactions:
-            missing = [each for each in failed if each < self.next and each not in self.log.ids()]
+            tried = {*failed, *range(self.known.forgotten_upto + 1)}
+            missing = sorted(each for each in tried if each < self.next and each not in self.log.ids())
             assert self.failed == missing, f"seed {self.seed}: {self.failed}, not {missing}"
 
     def crash(self) -> None:
@@ -358,7 +370,8 @@ class History:
                     sequence = self.failed.pop(0) if self.failed else self.next
                     self.next = max(self.next, sequence + 1)
                     self.send(sequence)
-        assert sorted(self.log.ids()) == list(range(self.wanted)), f"seed {self.seed}: {self.log.ids()}"
+        stored = [*self.log.ids(), *(self.refused - set(self.log.ids()))]
+        assert sorted(stored) == list(range(self.wanted)), f"seed {self.seed}: {self.log.ids()}"
         assert self.known.settled
         return self.conflicts
 
@@ -372,6 +385,21 @@ def test_every_id_is_stored_once_whatever_crashes(block: int) -> None:
 @pytest.mark.parametrize("block", first_of(1, range(4)))
 def test_ids_of_aborted_transactions_are_free_again_and_those_of_committed_ones_are_not(block: int) -> None:
     assert sum(History(seed, transactions=True).play() for seed in range(block * 250, block * 250 + 250)) > 50
+
+
+@pytest.mark.parametrize("bytes_of_absent", [30, 34])
+def test_what_was_forgotten_is_refused_and_never_taken_for_stored(
+    bytes_of_absent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the ids that may be sent again a few are remembered."""
+    monkeypatch.setattr("pulsar_on_kafka.deduplication.deduplication_machine.MAX_ABSENT_BYTES", bytes_of_absent)
+    refused = 0
+    for seed in range(60):
+        for transactions in (False, True):
+            history = History(seed, transactions=transactions)
+            history.play()
+            refused += len(history.refused)
+    assert refused > 20, "the limit is reached"
 
 
 @pytest.mark.soak
@@ -404,6 +432,21 @@ def test_a_name_that_went_on_without_deduplication_begins_anew() -> None:
     assert found == {0: Recovered(-1, 2)}
 
 
+def test_each_next_holder_knows_all_ids_that_an_aborted_transaction_gave_back() -> None:
+    history, count = History(1), 20_000
+    history.open()
+    aborted = TxnId(3 << 48, 1)
+    history.log.begin(aborted)
+    for sequence in range(count):
+        history.log.append(sequence, NAME, aborted)
+    history.log.append(count, NAME)
+    history.log.end(aborted, commit=False)
+    for epoch, final in ((2, False), (3, True), (4, True)):
+        found = history.journal.recover(TOPIC, NAME, epoch, [0], Deadline.never())[0]
+        assert (found.highest, found.absent, found.forgotten_upto) == (count, BitMap64(range(count)), -1)
+        history.journal.save(TOPIC, NAME, epoch, {0: found}, Deadline.never(), final=final)
+
+
 def test_only_the_newest_snapshot_stays() -> None:
     history = History(1)
     for _ in range(5):
@@ -427,5 +470,5 @@ def test_a_client_may_say_any_number_of_its_records() -> None:
         history.log.records.append(Record(len(history.log.records), sequence, NAME, sent_in, most))
     history.log.end(aborted, commit=False)
     found = history.journal.recover(TOPIC, NAME, 2, [0], Deadline.never())[0]
-    assert (found.highest, found.absent) == (most, (5,))
+    assert (found.highest, set(found.absent), found.forgotten_upto) == (most, {5}, most - 1)
     assert list(found.undecided[left].ids) == [7, most]

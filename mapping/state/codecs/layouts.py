@@ -31,13 +31,17 @@ def write_bitmap(out: bytearray, offsets: BitMap64) -> None:
 
 def read_bitmap(reader: Reader) -> BitMap64:
     """Raises CorruptRecord."""
-    raw = reader.take(reader.varint())
+    return bitmap_of(reader.take(reader.varint()), reader.what)
+
+
+def bitmap_of(raw: bytes, what: str) -> BitMap64:
+    """The inverse of `compressed`. Raises CorruptRecord, which names the record as `what`."""
     if not raw:
         return BitMap64()
     try:
         return BitMap64.deserialize(raw)
     except (ValueError, IndexError) as error:  # IndexError: of no bytes
-        raise CorruptRecord(f"{reader.what} holds no readable bitmap: {error}") from error
+        raise CorruptRecord(f"{what} holds no readable bitmap: {error}") from error
 
 
 def compressed(offsets: BitMap64) -> bytes:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
+from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.state.codecs.json_records import Count, Int64, json_record
+from pulsar_on_kafka.mapping.state.codecs.json_records import Count, FromMinusOne, Int64, json_record
+from pulsar_on_kafka.mapping.state.codecs.layouts import bitmap_of, compressed
 from pulsar_on_kafka.mapping.state.traffic import Traffic
 
 MAX_PUBLISHERS: Final = 100
@@ -162,14 +164,53 @@ class SequenceSnapshot:
     """A producer name has stored this highest sequence id below the offset `upto`; -1 for none.
 
     `final`: nothing of it can lie beyond `upto`, because its producer closed in good order. `absent`: ids
-    whose messages failed and were not stored, or were in transactions that were aborted.
+    whose messages failed and were not stored, or were in transactions that were aborted. `forgotten_upto`: up to this
+    id the list of absent ids is incomplete; -1 where it is complete.
     """
+
+    topic_incarnation: int
+    highest: int
+    upto: int
+    final: bool
+    absent: BitMap64 = field(default_factory=BitMap64)
+    forgotten_upto: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _SnapshotRecord:
+    """`absent`: the highest `_LISTED_ABSENT` absent ids, which is all that version 0.2.0 reads. `absent_below`: the
+    lower ones, a portable 64-bit roaring bitmap. Without `forgotten_upto` version 0.2.0 wrote the record: ids below a
+    full list may be missing."""
 
     topic_incarnation: Count
     highest: Int64
     upto: Count
     final: bool
     absent: tuple[Count, ...] = ()
+    absent_below: bytes = b""
+    forgotten_upto: FromMinusOne | None = None
+
+
+_LISTED_ABSENT: Final = 1_000
+
+
+def encode_snapshot(snapshot: SequenceSnapshot) -> bytes:
+    listed, below = snapshot.absent[-_LISTED_ABSENT:], snapshot.absent[:-_LISTED_ABSENT]
+    return _SNAPSHOT.encode(
+        _SnapshotRecord(
+            snapshot.topic_incarnation, snapshot.highest, snapshot.upto, snapshot.final,
+            tuple(listed), compressed(below), snapshot.forgotten_upto,
+        )
+    )  # fmt: skip
+
+
+def decode_snapshot(data: bytes) -> SequenceSnapshot:
+    record = _SNAPSHOT.decode(data)
+    forgotten_upto = record.forgotten_upto
+    if forgotten_upto is None:
+        forgotten_upto = min(record.absent) - 1 if len(record.absent) >= _LISTED_ABSENT else -1
+    absent = bitmap_of(record.absent_below, "sequence snapshot") | BitMap64(record.absent)
+    return SequenceSnapshot(record.topic_incarnation, record.highest, record.upto, record.final, absent, forgotten_upto)
 
 
 encode_claims, decode_claims = json_record("producers' claims", ProducerClaims).both
@@ -177,4 +218,4 @@ encode_producer_heartbeat, decode_producer_heartbeat = json_record("producers' h
 encode_fence, decode_fence = json_record("fence", EpochFence).both
 encode_bounds, decode_bounds = json_record("bounds of an epoch", EpochBounds).both
 encode_replicator_fence, decode_replicator_fence = json_record("replicator's fence", ReplicatorFence).both
-encode_snapshot, decode_snapshot = json_record("sequence snapshot", SequenceSnapshot).both
+_SNAPSHOT: Final = json_record("sequence snapshot", _SnapshotRecord)

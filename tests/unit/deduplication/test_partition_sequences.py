@@ -12,7 +12,7 @@ NEW, DUPLICATE, PENDING, UNKNOWN = (
     DeduplicationVerdict.PENDING,
     DeduplicationVerdict.UNKNOWN,
 )
-UNDECIDED = DeduplicationVerdict.UNDECIDED
+UNDECIDED, FORGOTTEN = DeduplicationVerdict.UNDECIDED, DeduplicationVerdict.FORGOTTEN
 ONE, TWO = TxnId(0, 1), TxnId(0, 2)
 
 
@@ -94,19 +94,43 @@ def test_reading_does_not_begin_behind_what_is_doubtful() -> None:
     assert known.read_from == 5
 
 
-def test_what_is_remembered_of_failures_is_bounded() -> None:
+def test_ids_of_failures_are_kept_within_a_limit_and_the_lower_ones_are_refused() -> None:
     known = PartitionSequences()
-    limit = deduplication_machine.MAX_ABSENT
-    ids = range(limit + 1)
-    for sequence in ids:
+    last = 3 * 8 * deduplication_machine.MAX_ABSENT_BYTES
+    ids = range(0, last, 2)  # of a bitmap every second bit
+    for sequence in range(last + 1):
         known.taken(sequence)
-    known.taken(limit + 5)
-    known.failed(ids, certainly=True)
-    known.stored_at((limit + 5,), 0)
-    kept = limit * 9 // 10
-    assert [known.judge(sequence) for sequence in (0, limit - kept, limit + 1 - kept, limit)] == [
-        DUPLICATE, DUPLICATE, NEW, NEW,
+    known.failed([*ids], certainly=True)
+    known.stored_at((last,), 0)
+    forgotten = known.forgotten_upto
+    assert last // 2 < forgotten < last
+    assert [known.judge(each) for each in (0, 1, forgotten)] == [FORGOTTEN] * 3
+    assert [known.judge(forgotten + 2 - forgotten % 2), known.judge(last - 1), known.judge(last)] == [
+        NEW, DUPLICATE, DUPLICATE,
     ]  # fmt: skip
+    following = PartitionSequences(known.stored, 1, known.absent, known.forgotten_upto)
+    assert [following.judge(each) for each in (0, 1, last - 2, last)] == [FORGOTTEN, FORGOTTEN, NEW, DUPLICATE]
+
+
+def test_each_id_of_a_record_is_free_again_but_for_those_that_were_stored_before() -> None:
+    known = PartitionSequences(5, absent=(2, 4))
+    new = known.new_in(2, 8, ONE)
+    assert list(new) == [2, 4, 6, 7, 8]
+    known.taken_together(new, ONE)
+    known.stored_at(new, 10)
+    known.decided(ONE, committed=False)
+    assert [each for each in range(10) if known.judge(each) is NEW] == [2, 4, 6, 7, 8, 9]
+
+
+def test_a_record_may_say_any_range_of_ids() -> None:
+    known = PartitionSequences(5)
+    new = known.new_in(6, 2**63 - 1, ONE)
+    known.taken_together(new, ONE)
+    known.stored_at(new, 10)
+    known.decided(ONE, committed=False)
+    known.taken(2**63 - 1)
+    known.stored_at((2**63 - 1,), 11)
+    assert [known.judge(each) for each in (6, 7, 2**63 - 1)] == [NEW, FORGOTTEN, DUPLICATE]
 
 
 def test_a_next_holder_hears_of_what_failed_while_later_ones_were_stored() -> None:
@@ -118,18 +142,9 @@ def test_a_next_holder_hears_of_what_failed_while_later_ones_were_stored() -> No
     known.failed((4,), certainly=True)
     assert known.doubtful
     known.found({(2, None)}, 1)
-    assert (known.doubtful, known.stored, known.absent) == (False, 2, (1, 3, 4))
+    assert (known.doubtful, known.stored, set(known.absent)) == (False, 2, {1, 3, 4})
     following = PartitionSequences(known.stored, 1, known.absent)
     assert [following.judge(sequence) for sequence in (0, 1, 2, 3)] == [DUPLICATE, NEW, DUPLICATE, NEW]
-
-
-def test_what_a_next_holder_hears_of_failures_is_bounded() -> None:
-    known = PartitionSequences()
-    limit = deduplication_machine.MAX_ABSENT_NOTED
-    sent(known, *range(limit + 10))
-    known.failed(range(limit + 5), certainly=True)
-    known.stored_at((limit + 9,), 0)
-    assert known.absent == tuple(range(5, limit + 5))
 
 
 def test_what_a_transaction_stored_is_a_duplicate_to_itself_and_undecided_to_others() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.message_record import BatchInfo, decode_headers
@@ -67,10 +69,21 @@ def test_a_regular_batch_says_it_by_its_first_id_and_its_number() -> None:
 
 
 def test_snapshots_and_their_keys_come_back() -> None:
-    snapshot = SequenceSnapshot(7, -1, 12, final=True)
-    assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
+    for snapshot in (
+        SequenceSnapshot(7, -1, 12, final=True),
+        SequenceSnapshot(7, 90_000, 12, True, BitMap64(range(0, 80_000, 3)), 4),
+    ):
+        assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
     key = ProducerSequenceKey("persistent://public/default/t", 3, "a:b", 9)
     assert decode_key(encode_key(key)) == key
+
+
+def test_a_full_list_of_version_0_2_0_may_lack_lower_ids() -> None:
+    record: dict[str, Any] = {"v": 1, "topic_incarnation": 7, "highest": 9_000, "upto": 12, "final": True}
+    record["absent"] = list(range(5, 1_005))
+    assert decode_snapshot(json.dumps(record).encode()).forgotten_upto == 4
+    record["absent"] = [5, 6]
+    assert decode_snapshot(json.dumps(record).encode()).forgotten_upto == -1
 
 
 @pytest.mark.parametrize(
