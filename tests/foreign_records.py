@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 import confluent_kafka
+
+from pulsar_on_kafka.mapping.wire.message_metadata import encode_fields
 
 NINES: Final = b"9" * 5000
 NOT_UTF8: Final = b"name-\xff\xfe"
@@ -71,6 +74,21 @@ def absurd_records() -> Iterator[Foreign]:
     yield Foreign([(b"__pulsar.replicated_from", b"west"), (b"__pulsar.original_id", b"1:2:3:" + NINES)])
     yield Foreign([(b"__pulsar.producer", b"1:" + NINES + b":x"), (b"__pulsar.fence", b"")])
     yield Foreign([(b"__pulsar.marker", b"replicator"), (b"__pulsar.replicator", NINES + b":x")], None, UNREADABLE)
+
+
+def odd_batch() -> Foreign:
+    """A batch as a client of Pulsar writes it: six messages, of which the third has a property that is no UTF-8. The
+    fourth cannot be read; nor can the sixth, whose end is unknown."""
+    not_utf8 = encode_fields([(1, encode_fields([(1, b"file"), (2, b"caf\xe9.txt")]))])
+    broken = encode_fields([(1, b"\xff")])
+    messages = [(b"0", b""), (b"1", b""), (b"2", not_utf8), (b"3", broken), (b"4", b"")]
+    value = b"".join(_single(payload, metadata) for payload, metadata in messages)
+    return Foreign([(b"__pulsar.batch", b"2:6")], value + b"\x00\x00\x00\x02\x18\x7f")
+
+
+def _single(payload: bytes, metadata: bytes) -> bytes:
+    metadata += encode_fields([(3, len(payload))])
+    return struct.pack(">I", len(metadata)) + metadata + payload
 
 
 def some_absurd_records(chance: Random, count: int) -> list[Foreign]:

@@ -62,6 +62,17 @@ def text_of(data: bytes, what: str) -> str:
         raise CorruptRecord(f"{what} holds {data[:60]!r}, expected UTF-8") from error
 
 
+def text_or_latin1(data: bytes) -> str:
+    """Text of UTF-8; of any other bytes Latin-1, one character a byte: `encode("latin-1")` gives the bytes back.
+
+    ASCII in it stays readable, and nothing downstream meets a lone surrogate.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
+
+
 class Reader:
     """A reader takes bytes from the front; whatever is missing or left over raises CorruptRecord naming `what`."""
 

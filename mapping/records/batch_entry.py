@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
+from pulsar_on_kafka.mapping.encoding.varint import text_or_latin1
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.records.record_headers import PayloadFormat
 
@@ -53,6 +54,7 @@ SCHEMA: Final[dict[str, Any]] = {
 """For Spark's `from_avro` too. Never changed: another layout is another FORMAT_VERSION."""
 
 _PARSED: Final = parse_schema(SCHEMA)
+_NONE: Final[Mapping[int, CorruptRecord]] = {}
 
 
 class BatchMessage(NamedTuple):
@@ -73,6 +75,10 @@ class Batch(Protocol):
     def payloads(self) -> list[bytes]:
         """By batch index; b'' for a null one."""
 
+    @property
+    def unreadable(self) -> Mapping[int, CorruptRecord]:
+        """Messages that cannot be read, by batch index."""
+
     def __len__(self) -> int: ...
 
     def payload(self, index: int) -> bytes | None:
@@ -84,6 +90,9 @@ class Batch(Protocol):
 
 class BatchColumns:
     """A decoded batch entry keeps its columns; `message(i)` puts one message together."""
+
+    unreadable = _NONE
+    """Columns are read as a whole, or not at all."""
 
     __slots__ = (
         "_event_times",
@@ -187,12 +196,18 @@ def encode_columns(
 def decode_batch(value: bytes, expected_count: int) -> BatchColumns:
     """Read a record's value; `expected_count` is the number of messages that its header names.
 
+    A property that is no UTF-8 is read as `text_or_latin1` says.
+
     Raises:
         CorruptRecord: the value is no batch entry of so many messages.
     """
     stream = io.BytesIO(value)
     try:
-        columns = schemaless_reader(stream, _PARSED, None)
+        try:
+            columns = schemaless_reader(stream, _PARSED, None)
+        except UnicodeDecodeError:
+            stream.seek(0)
+            columns = _with_texts(schemaless_reader(stream, _PARSED, None, handle_unicode_errors="surrogateescape"))
     except Exception as error:  # fastavro raises whatever the broken bytes lead it to
         raise CorruptRecord(
             f"batch entry of {len(value)} bytes, {value[:40]!r}, cannot be read: {type(error).__name__} {error}"
@@ -203,6 +218,16 @@ def decode_batch(value: bytes, expected_count: int) -> BatchColumns:
         raise CorruptRecord(f"batch entry is a {type(columns).__name__}, expected a record")
     _check(columns, expected_count)
     return BatchColumns(columns)
+
+
+def _with_texts(columns: Any) -> Any:
+    """Columns whose texts were read with `surrogateescape`."""
+
+    def text(found: str) -> str:
+        return text_or_latin1(found.encode("utf-8", "surrogateescape"))
+
+    columns["properties"] = [{text(name): text(one[name]) for name in one} for one in columns["properties"]]
+    return columns
 
 
 def _key_columns(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from msgspec import Struct
 
 from pulsar_on_kafka.mapping.encoding.decimals import decimal
-from pulsar_on_kafka.mapping.encoding.varint import utf8
+from pulsar_on_kafka.mapping.encoding.varint import text_or_latin1, utf8
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.encryption_header import (
@@ -193,17 +193,18 @@ def encode_headers(metadata: MessageMetadata) -> Headers:
 
 
 def decode_headers(
-    headers: Sequence[tuple[str, bytes | None]] | bytes | None, left_out: Callable[[CorruptRecord], None] | None = None
+    headers: Sequence[tuple[str, bytes | None]] | bytes | None,
+    left_out: Callable[[CorruptRecord], None] | None = None,
+    required: Collection[str] = (),
 ) -> RecordHeaders:
     """Read a record's headers, packed or not.
 
     Of several headers of one name the last counts. A property without value is ''; one that is no UTF-8 (a foreign
-    program's) is read as Latin-1, one character a byte: `value.encode("latin-1")` gives the bytes back, ASCII in it
-    stays readable, and nothing downstream meets a lone surrogate. Unknown system headers are a later version's: passed
-    over.
+    program's) is read as Latin-1 (`text_or_latin1`). Unknown system headers are a later version's: passed over.
 
     Args:
-        left_out: told of each system header that cannot be read, which then counts as absent; nothing is raised.
+        left_out: receives each system header that cannot be read, which then counts as absent.
+        required: headers that are raised all the same.
     Raises:
         CorruptRecord: a system header cannot be read; names header and value.
     """
@@ -218,7 +219,7 @@ def decode_headers(
             try:
                 fields.update(_decoded(name, value))
             except CorruptRecord as reason:
-                if left_out is None:
+                if left_out is None or name in required:
                     raise
                 left_out(reason)
         elif name.startswith(PROPERTY_ESCAPE):
@@ -372,12 +373,7 @@ def _decoded(name: str, value: bytes | None) -> dict[str, Any]:
 
 
 def _property_text(value: bytes | None) -> str:
-    if value is None:
-        return ""
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
+    return "" if value is None else text_or_latin1(value)
 
 
 def _number(text: bytes, least: int = 0) -> int:

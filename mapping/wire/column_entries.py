@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.records.batch_entry import encode_columns
 from pulsar_on_kafka.mapping.records.message_record import batch_info, compression_info
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, COMPRESSION, PayloadFormat
@@ -15,13 +15,16 @@ from pulsar_on_kafka.mapping.wire.single_messages import decode_batch, kafka_key
 _MOST: Final = 2**63 - 1
 """What a column of numbers holds."""
 
+UNREADABLE: Final = -1
+"""Event time of a message that cannot be read: an empty one, which is to be left out. Never stored."""
+
 
 def as_columns(value: bytes, form: bytes, compression: bytes | None) -> bytes:
     """The value of a raw record, in clear, whose headers `__pulsar.batch` and `__pulsar.compression` say that. Numbers
-    above 2^63 - 1, which no column holds, are left out.
+    above 2^63 - 1, which no column holds, are left out. Messages that cannot be read have the event time `UNREADABLE`.
 
     Raises:
-        CorruptRecord: it is not what the headers say.
+        CorruptRecord: it is not what the headers say, or no message of it can be read.
     """
     info, packed = batch_info([(BATCH, form)]), None
     if compression is not None:
@@ -29,13 +32,17 @@ def as_columns(value: bytes, form: bytes, compression: bytes | None) -> bytes:
     plain = value if packed is None else decompress(value, packed)
     if info is None or info.format_version != PayloadFormat.PULSAR_BATCH:
         return plain
-    singles = decode_batch(plain, info.messages)
+    unreadable: dict[int, CorruptRecord] = {}
+    singles = decode_batch(plain, info.messages, unreadable)
     return encode_columns(
         [None if each.is_null else each.payload for each in singles],
         [kafka_key(each.partition_key, in_base64=each.in_base64) for each in singles],
         [each.ordering_key for each in singles],
-        [each.properties for each in singles],
-        [each.event_time_ms if each.event_time_ms <= _MOST else 0 for each in singles],
+        [each.property_texts() for each in singles],
+        [
+            UNREADABLE if index in unreadable else each.event_time_ms if each.event_time_ms <= _MOST else 0
+            for index, each in enumerate(singles)
+        ],
         [each.sequence_id if (each.sequence_id or 0) <= _MOST else None for each in singles],
     )
 

@@ -93,7 +93,7 @@ def _alone(of_all: PulsarMetadata, single: SingleMessage, at: int) -> NativeMess
             producer_name=of_all.producer_name,
             sequence_id=sequence_id,
             publish_time_ms=of_all.publish_time_ms,
-            properties=[(name.encode(), value.encode()) for name, value in single.properties.items()],
+            properties=single.properties,
             replicated_from=of_all.replicated_from,
             partition_key=key,
             replicate_to=of_all.replicate_to,

@@ -9,16 +9,19 @@ Metadata is the Protobuf message `SingleMessageMetadata` of `PulsarApi.proto`:
 
 Compared with pulsar-client 3.13.0 in the tests. A message that a broker's compaction took out counts, as an empty one,
 as with the official Python client.
+
+A message that cannot be read costs no neighbour: a property may hold any bytes, and a broken field costs its message.
+The messages after one whose end is unknown cannot be found.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from pulsar_on_kafka.mapping.encoding.varint import Reader, text_of
+from pulsar_on_kafka.mapping.encoding.varint import Reader, text_or_latin1
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.batch_entry import BatchMessage
 from pulsar_on_kafka.mapping.wire.key_values import decode_key_value
@@ -26,7 +29,6 @@ from pulsar_on_kafka.mapping.wire.key_values import decode_key_value
 _PROPERTY, _PARTITION_KEY, _PAYLOAD_SIZE, _EVENT_TIME, _IN_BASE64 = 1, 2, 3, 5, 6
 _ORDERING_KEY, _SEQUENCE_ID, _NULL_VALUE, _NULL_KEY = 7, 8, 9, 10
 _MAX_PAYLOAD_BYTES: Final = 2**31 - 1
-_NOTHING: Final[Mapping[str, str]] = {}
 _NO_STRINGS: Final[Mapping[int, bytes]] = {}
 
 LEAST_BYTES: Final = 6
@@ -41,7 +43,8 @@ class SingleMessage(NamedTuple):
 
     payload: bytes
     is_null: bool = False
-    properties: Mapping[str, str] = _NOTHING
+    properties: Sequence[tuple[bytes, bytes]] = ()
+    """Any bytes: some clients write what is no UTF-8."""
     partition_key: bytes | None = None
     in_base64: bool = False
     ordering_key: bytes | None = None
@@ -50,15 +53,28 @@ class SingleMessage(NamedTuple):
     has_null_key: bool = False
     """It says that its partition key is null."""
 
+    def property_texts(self) -> dict[str, str]:
+        """Properties as text (`text_or_latin1`); of several of one name the first counts."""
+        found: dict[str, str] = {}
+        for name, value in self.properties:
+            found.setdefault(text_or_latin1(name), text_or_latin1(value))
+        return found
+
+
+_UNREADABLE: Final = SingleMessage(b"", is_null=True)
+
 
 class PulsarBatch:
     """A Pulsar batch that was taken apart, with the face of `BatchColumns`."""
 
-    __slots__ = ("_messages", "payloads")
+    __slots__ = ("_messages", "payloads", "unreadable")
 
-    def __init__(self, messages: list[SingleMessage]) -> None:
-        self._messages = messages
-        self.payloads: list[bytes] = [each.payload for each in messages]
+    def __init__(self, payload: bytes, messages: int) -> None:
+        """Raises CorruptRecord: none of the messages can be read."""
+        self.unreadable: dict[int, CorruptRecord] = {}
+        """Messages that cannot be read, by batch index."""
+        self._messages = decode_batch(payload, messages, self.unreadable)
+        self.payloads: list[bytes] = [b"" if each.is_null else each.payload for each in self._messages]
         """By batch index; b'' for a null one."""
 
     def __len__(self) -> int:
@@ -77,7 +93,7 @@ class PulsarBatch:
             self.payload(index),
             kafka_key(found.partition_key, in_base64=found.in_base64),
             found.ordering_key,
-            found.properties or None,
+            found.property_texts() or None,
             found.event_time_ms,
             found.sequence_id,
         )
@@ -93,45 +109,75 @@ def kafka_key(partition_key: bytes | None, *, in_base64: bool) -> bytes | None:
         return partition_key
 
 
-def decode_batch(payload: bytes, messages: int) -> list[SingleMessage]:
+def decode_batch(
+    payload: bytes, messages: int, unreadable: dict[int, CorruptRecord] | None = None
+) -> list[SingleMessage]:
     """The first `messages` messages of a batch, as Pulsar does those that compaction has hidden, too.
 
+    Args:
+        unreadable: receives the messages that cannot be read, by batch index; each is an empty one in the result. None:
+            they are raised.
     Raises:
-        CorruptRecord: there are fewer, or they are no SingleMessageMetadata.
+        CorruptRecord: there are fewer, or they are no SingleMessageMetadata; with `unreadable`, if no message can be
+            read.
     """
     if messages * LEAST_BYTES > len(payload):
         raise CorruptRecord(f"a batch of {len(payload)} bytes cannot hold {messages} messages")
-    found = []
-    at, end = 0, len(payload)
+    found: list[SingleMessage] = []
+    at = 0
     for index in range(messages):
-        start = at + 4
-        stop = start + int.from_bytes(payload[at:start], "big")
-        fields = _fields(payload, start, stop) if stop <= end else None
-        if fields is None:  # whatever is wrong, is found by the reader, and named
-            reader = Reader(payload, f"message {index} of the batch of {messages}")
-            reader.take(at)
-            metadata = Reader(reader.take(int.from_bytes(reader.take(4), "big")), f"the metadata of {reader.what}")
-            fields = _read_fields(metadata)
-            stop = reader.position
-        numbers, strings, properties = fields
-        size = numbers.get(_PAYLOAD_SIZE, -1)
-        if not 0 <= size <= end - stop:
-            raise CorruptRecord(_wrong_size(size, stop, end, f"message {index} of the batch of {messages}"))
-        at = stop + size
-        found.append(
-            SingleMessage(
-                payload[stop:at],
-                bool(numbers.get(_NULL_VALUE)),
-                _properties(properties, index) if properties else _NOTHING,
-                strings.get(_PARTITION_KEY),
-                bool(numbers.get(_IN_BASE64)),
-                strings.get(_ORDERING_KEY),
-                numbers.get(_EVENT_TIME, 0),
-                numbers.get(_SEQUENCE_ID),
-                bool(numbers.get(_NULL_KEY)),
-            )
-        )
+        what = f"message {index} of the batch of {messages}"
+        try:
+            fields, stop, end = _extent(payload, at, what)
+        except CorruptRecord as lost:
+            if unreadable is None or len(unreadable) == index:
+                raise
+            unreadable.update((each, lost) for each in range(index, messages))
+            return found + [_UNREADABLE] * (messages - index)
+        at = end
+        try:
+            found.append(_message(fields, payload[stop:end], what))
+        except CorruptRecord as broken:
+            if unreadable is None:
+                raise
+            unreadable[index] = broken
+            found.append(_UNREADABLE)
+    if unreadable and len(unreadable) == messages:
+        raise unreadable[0]
     return found
+
+
+def _extent(payload: bytes, at: int, what: str) -> tuple[_Fields, int, int]:
+    """The fields of the message at a byte, and where its payload begins and ends. Raises CorruptRecord."""
+    start = at + 4
+    stop = start + int.from_bytes(payload[at:start], "big")
+    fields = _fields(payload, start, stop) if stop <= len(payload) else None
+    if fields is None:  # whatever is wrong, is found by the reader, and named
+        reader = Reader(payload, what)
+        reader.take(at)
+        metadata = Reader(reader.take(int.from_bytes(reader.take(4), "big")), f"the metadata of {what}")
+        fields = _read_fields(metadata)
+        stop = reader.position
+    size = fields[0].get(_PAYLOAD_SIZE, -1)
+    if not 0 <= size <= len(payload) - stop:
+        raise CorruptRecord(_wrong_size(size, stop, len(payload), what))
+    return fields, stop, stop + size
+
+
+def _message(fields: _Fields, payload: bytes, what: str) -> SingleMessage:
+    """Raises CorruptRecord: a property is no KeyValue."""
+    numbers, strings, properties = fields
+    return SingleMessage(
+        payload,
+        bool(numbers.get(_NULL_VALUE)),
+        [decode_key_value(pair, f"a property in the metadata of {what}") for pair in properties] if properties else (),
+        strings.get(_PARTITION_KEY),
+        bool(numbers.get(_IN_BASE64)),
+        strings.get(_ORDERING_KEY),
+        numbers.get(_EVENT_TIME, 0),
+        numbers.get(_SEQUENCE_ID),
+        bool(numbers.get(_NULL_KEY)),
+    )
 
 
 _Fields = tuple[dict[int, int], Mapping[int, bytes], list[bytes]]
@@ -195,13 +241,3 @@ def _wrong_size(size: int, at: int, end: int, what: str) -> str:
     if size > _MAX_PAYLOAD_BYTES:
         return f"the metadata of {what} has payload_size {size}, expected 0 to {_MAX_PAYLOAD_BYTES}"
     return f"{what} ends at byte {end}, expected {size} more from byte {at}"
-
-
-def _properties(pairs: list[bytes], index: int) -> dict[str, str]:
-    """Of several of one name the first counts."""
-    what = f"a property in the metadata of message {index} of a batch"
-    found: dict[str, str] = {}
-    for pair in pairs:
-        key, value = decode_key_value(pair, what)
-        found.setdefault(text_of(key, what), text_of(value, what))
-    return found

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.mapping.encoding.decimals import NoDecimal, decimal
-from pulsar_on_kafka.mapping.encoding.varint import utf8
+from pulsar_on_kafka.mapping.encoding.varint import text_or_latin1, utf8
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.message_record import (
@@ -25,15 +25,20 @@ from pulsar_on_kafka.mapping.records.message_record import (
     Headers,
     MessageMetadata,
     RecordHeaders,
+    compression_info,
     decode_headers,
     encode_headers,
 )
 from pulsar_on_kafka.mapping.records.record_headers import (
+    BATCH,
+    CHUNK,
     ENCRYPTION,
     HIGHEST_SEQUENCE,
+    MARKER,
     PREFIX,
     PRODUCER,
     PROPERTY_ESCAPE,
+    TXN,
     PayloadFormat,
     producer_suffix,
     property_header,
@@ -48,6 +53,9 @@ refuses times an hour ahead."""
 _MOST_SEQUENCE_ID: Final = 2**64 - 1
 NOWHERE: Final = "__local__"
 """What Pulsar's clients name as destination of a message that is not to be replicated."""
+
+_DECISIVE: Final = frozenset((BATCH, CHUNK, MARKER, TXN))
+"""Headers that decide how a record is read."""
 
 _PROPERTIES, _IN_BASE64, _SCHEMA_VERSION, _DELIVER_AT, _HIGHEST = 4, 17, 16, 19, 24
 _TXN_LEAST, _TXN_MOST, _UUID, _CHUNKS, _CHUNKED_BYTES, _CHUNK_ID = 22, 23, 26, 27, 28, 29
@@ -111,14 +119,16 @@ def record_of(metadata: PulsarMetadata, payload: bytes, *, epoch: int, now_ms: i
 def metadata_of(record: EntryRecord) -> PulsarMetadata:
     """What a client of Pulsar's is told of a record that `record_of` made, or of one plain message.
 
+    A header that cannot be read counts as absent, as for the SDK's consumers, unless it decides how the value is read.
+
     Raises:
-        CorruptRecord: its headers cannot be read.
+        CorruptRecord: one of those cannot be read.
     """
-    headers = decode_headers(record.headers)
-    found = decode_some(headers.pulsar_fields)
+    headers = decode_headers(record.headers, lambda _: None, _DECISIVE)
+    found = _kept_fields(headers.pulsar_fields)
     count = None if headers.batch is None or _is_alone(headers) else headers.batch.messages
     found.producer_name = headers.producer_name
-    found.sequence_id = max(headers.sequence_id, 0)
+    found.sequence_id = headers.sequence_id if 0 <= headers.sequence_id <= _MOST_SEQUENCE_ID else 0
     found.publish_time_ms = record.timestamp_ms if headers.publish_time_ms is None else headers.publish_time_ms
     found.messages = count
     found.properties = [*_properties(record.headers), *found.properties]
@@ -127,15 +137,16 @@ def metadata_of(record: EntryRecord) -> PulsarMetadata:
     found.replicated_from = headers.replicated_from or None
     if headers.replicate_to is not None:
         found.replicate_to = headers.replicate_to or (NOWHERE,)
-    if headers.compression is not None:
-        found.compression, found.uncompressed_bytes = headers.compression
+    if headers.batch is not None and headers.batch.format_version != PayloadFormat.COLUMNS:
+        # No other record of ours has it.
+        found.compression, found.uncompressed_bytes = compression_info(record.headers) or (None, None)
     for name, value in record.headers:
         if name == ENCRYPTION and value is not None:
-            found.encryption = decode_some(value).encryption
+            found.encryption = _kept_fields(value).encryption
         elif name == HIGHEST_SEQUENCE and value is not None:
             found.highest_sequence_id = _highest(value)
     if count is not None and found.highest_sequence_id is None:
-        found.highest_sequence_id = found.sequence_id + count - 1
+        found.highest_sequence_id = min(found.sequence_id + count - 1, _MOST_SEQUENCE_ID)
     if headers.deliver_at_ms is not None:
         found.deliver_at_ms = headers.deliver_at_ms
     if headers.schema_version is not None:
@@ -152,11 +163,24 @@ def metadata_of(record: EntryRecord) -> PulsarMetadata:
     return found
 
 
-def _highest(value: bytes) -> int:
+def _kept_fields(data: bytes) -> PulsarMetadata:
+    try:
+        return decode_some(data)
+    except CorruptRecord:
+        return PulsarMetadata()
+
+
+def kept_properties(pulsar_fields: bytes) -> dict[str, str]:
+    """Properties whose names no header can have, of a record's `__pulsar.metadata`, as text (`text_or_latin1`)."""
+    kept = _kept_fields(pulsar_fields).properties if pulsar_fields else ()
+    return {text_or_latin1(name): text_or_latin1(value) for name, value in kept}
+
+
+def _highest(value: bytes) -> int | None:
     try:
         return decimal(value, 0, _MOST_SEQUENCE_ID)
-    except NoDecimal as failure:
-        raise CorruptRecord(f"header {HIGHEST_SEQUENCE}: {failure}") from failure
+    except NoDecimal:
+        return None
 
 
 def _is_alone(headers: RecordHeaders) -> bool:

@@ -12,6 +12,7 @@ from pyspark.sql.avro.functions import from_avro
 
 from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, SCHEMA
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, EVENT_TIME, PUBLISH_TIME, PayloadFormat
+from pulsar_on_kafka.mapping.wire.column_entries import UNREADABLE
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.spark.base.errors import NotReadable
 from pulsar_on_kafka.spark.base.spark_session import check_session
@@ -56,8 +57,8 @@ def unpacked(records: DataFrame, refused: str | None = None) -> DataFrame:
         refused: an error in the place of a `SEALED` record. Raised here, since what is a filter's, Spark would try on
             records, too, that are left out because they are acknowledged.
 
-    A batch entry that is `SEALED` is one message. One that cannot be read gives nothing, as consumers skip it; one of
-    a later format fails the read, as does a raw one that `raw_records` did not see to.
+    A batch entry that is `SEALED` is one message. One that cannot be read gives nothing, as consumers skip it; likewise
+    a message of a raw one. A later format fails the read, as does a raw one that `raw_records` did not see to.
     """
     records = records.selectExpr("*", f"{said.text(BATCH)} as {_BATCH_INFO}")
     in_batch, bytes_of, alone = f"({said.has(BATCH)} and not {SEALED})", _of_this_format(_BATCH_INFO), "false"
@@ -80,6 +81,8 @@ def unpacked(records: DataFrame, refused: str | None = None) -> DataFrame:
     rows = rows.selectExpr("*", f"if({_BATCH}, {_POSITION}, null) as {INDEX}")
     if ACKED in rows.columns:
         rows = rows.where(f"coalesce({bit(f'get({ACKED}, shiftright({_POSITION}, 6))', _POSITION)}, 0) = 0")
+    if RAW in rows.columns:
+        rows = rows.where(f"not coalesce({RAW} is not null and {_own('event_times')} = {UNREADABLE}, false)")
     return rows
 
 

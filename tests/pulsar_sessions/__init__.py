@@ -83,7 +83,8 @@ def _payload(metadata: PulsarMetadata, payload: bytes) -> str:
 
 
 def _one(message: SingleMessage) -> str:
-    told = {name: value for name, value in message._asdict().items() if value not in (None, False, 0, {}, b"")}
+    said = {**message._asdict(), "properties": message.property_texts()}
+    told = {name: value for name, value in said.items() if value not in (None, False, 0, {}, b"")}
     return ", ".join(f"{name}={value!r}" for name, value in told.items())
 
 

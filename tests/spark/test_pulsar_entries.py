@@ -21,6 +21,7 @@ from pulsar_on_kafka.mapping.records.message_record import key_text
 from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka.spark import acknowledge, read_pulsar
+from tests.foreign_records import odd_batch
 from tests.pulsar_entries import Case, cases, private_key
 from tests.pulsar_entries.stored import differences, records_of, write
 from tests.spark.streams import Stream, receive_all
@@ -153,6 +154,17 @@ def test_what_cannot_be_read_is_left_out_as_readers_do(
     assert 15 <= len(expected) < 30
     found = read_pulsar(spark, service_url=service_url, topic=topic, columns=COLUMNS)
     assert rows_of(found) == shown(expected)
+
+
+def test_odd_messages_of_a_batch_cost_no_neighbour(
+    spark: SparkSession, client: pulsar.Client, service_url: str, put: Put
+) -> None:
+    odd = odd_batch()
+    headers = [(name.decode(), value) for name, value in odd.headers]
+    topic = put([EntryRecord(odd.key, odd.value, headers, int(time.time() * 1000))])
+    rows = rows_of(read_pulsar(spark, service_url=service_url, topic=topic, columns=COLUMNS))
+    assert len(rows) == 4
+    assert rows == shown(read(client, topic))
 
 
 @pytest.mark.long

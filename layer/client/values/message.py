@@ -9,7 +9,6 @@ from typing import Any, Final
 from pulsar_on_kafka.client.values.encryption import EncryptionContext
 from pulsar_on_kafka.client.values.message_id import MessageId, native
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
-from pulsar_on_kafka.mapping.encoding.varint import text_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.native_message_id import (
     BatchedMessageId,
@@ -21,6 +20,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import (
 from pulsar_on_kafka.mapping.records.message_record import RecordHeaders, decode_headers, key_text
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION, PayloadFormat
 from pulsar_on_kafka.mapping.wire.single_messages import SingleMessage, decode_batch
+from pulsar_on_kafka.mapping.wire.stored_entries import kept_properties
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.outgoing_schema import RecordKey
 from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage
@@ -86,7 +86,9 @@ class Message(Delivery):
         return version
 
     def properties(self) -> dict[str, str]:
-        return dict(self._headers().properties)
+        """Text; what is no UTF-8 is read as Latin-1, one character a byte."""
+        headers = self._headers()
+        return {**kept_properties(headers.pulsar_fields), **headers.properties}
 
     def partition_key(self) -> str:
         """'' when there is none; base64 when the Kafka key is no UTF-8, as Pulsar shows binary keys."""
@@ -239,13 +241,11 @@ def acknowledge_in_slot(message: Message) -> None:
 class ParsedMessage(Message):
     """A message that `MessageBatch` made: in no topic, and of no consumer's."""
 
-    __slots__ = ("_id", "_partition_key", "_single")
+    __slots__ = ("_id", "_single")
 
     def __init__(self, single: SingleMessage, message_id: NativeMessageId) -> None:
-        """Raises CorruptRecord: its partition key is no text."""
         self._single = single
         self._id = message_id
-        self._partition_key = text_of(single.partition_key or b"", "a partition key")
 
     def data(self) -> bytes:
         return self._single.payload
@@ -258,10 +258,10 @@ class ParsedMessage(Message):
         return self._single.is_null
 
     def properties(self) -> dict[str, str]:
-        return dict(self._single.properties)
+        return self._single.property_texts()
 
     def partition_key(self) -> str:
-        return self._partition_key
+        return key_text(self._single.partition_key)
 
     def ordering_key(self) -> str:
         return key_text(self._single.ordering_key)
@@ -315,7 +315,8 @@ class MessageBatch:
 
         Raises:
             TypeError: an argument is of another type, or `size` is negative.
-            InvalidMessage: `data` does not hold that many messages. (The official client makes up empty ones.)
+            InvalidMessage: `data` does not hold that many messages, or one of them cannot be read. (The official
+                client makes up empty ones.)
         """
         if isinstance(data, str):
             data = data.encode()

@@ -27,6 +27,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.wire.ack_sets import indexes_of
 from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.subscriptions.records.batches import unpack
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
@@ -230,16 +231,16 @@ class BatchRefusals:
             if offset in records:
                 self._deliver(entry, known, records[offset], bits, held)
             else:  # nothing is there to be read any more
-                held.slot.acks_in_batch.extend((offset, index, known.size) for index in _indexes(bits))
+                held.slot.acks_in_batch.extend((offset, index, known.size) for index in indexes_of(bits))
 
     def _deliver(self, entry: _Entry, known: _Refused, record: Any, bits: int, held: HeldHere) -> None:
         endpoint, feed = entry.endpoint, entry.endpoint.feed(held.slot)
         base = held.redeliveries.get(entry.offset, 0)
-        for index in _indexes(bits):
+        for index in indexes_of(bits):
             known.counts[index] = known.counts.get(index, base) + 1
         messages: list[Delivery] = []
-        for counted in sorted({known.counts[index] for index in _indexes(bits)}):
-            of_count = sum(1 << index for index in _indexes(bits) if known.counts[index] == counted)
+        for counted in sorted({known.counts[index] for index in indexes_of(bits)}):
+            of_count = sum(1 << index for index in indexes_of(bits) if known.counts[index] == counted)
             messages += _messages(record, feed, entry.offset, known.size, of_count, counted)
         endpoint.deliver_or_bury(messages, self._not_stored)
 
@@ -275,7 +276,7 @@ def _messages(record: Any, feed: Feed, offset: int, size: int, bits: int, redeli
         return []
     left_out = BatchAckSet(size, ((1 << size) - 1) & ~bits)
     try:
-        return unpack(body, size, feed, offset, redeliveries, left_out)
+        return unpack(body, size, feed, offset, redeliveries, left_out)[0]
     except CorruptRecord as reason:
         _log.error("%s offset %d cannot be read any more: %s", feed.slot.topic_name, offset, reason)
         return []
@@ -295,7 +296,3 @@ def _indexes_in(endpoint: Endpoint, partition: int) -> dict[int, tuple[int, int]
             index, size = _place(message)
             found[message.offset] = (found.get(message.offset, (0, 0))[0] | 1 << index, size)
     return found
-
-
-def _indexes(bits: int) -> list[int]:
-    return [index for index in range(bits.bit_length()) if bits >> index & 1]

@@ -11,6 +11,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry, Nack, Report
+from pulsar_on_kafka.mapping.wire.ack_sets import indexes_of
 from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartition, LeasedPartitions
 from pulsar_on_kafka.subscriptions.records.batches import gathered, up_to
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
@@ -237,7 +238,8 @@ class LeaseAcks:
         if in_batch:
             offset, acks = up_to(in_batch)
             upto = max(upto, offset - 1)
-            slot.acks_in_batch.extend((offset, index, size) for index, size in _messages(acks[offset]))
+            bits, size = acks[offset].acked, acks[offset].batch_size
+            slot.acks_in_batch.extend((offset, index, size) for index in indexes_of(bits))
         acked = leased.acknowledge_up_to(upto) if upto >= 0 else None
         if acked:
             self._acknowledge(slot.number, acked)
@@ -306,11 +308,6 @@ class LeaseAcks:
         if report is not None:
             nacks += report.nacks.get(number, ())
         return {nack.offset: nack for nack in nacks}
-
-
-def _messages(acks: BatchAckSet) -> list[tuple[int, int]]:
-    """(batch index, size) of each."""
-    return [(index, acks.batch_size) for index in range(acks.acked.bit_length()) if acks.acked >> index & 1]
 
 
 def _split(nacks: Mapping[int, list[Nack]]) -> tuple[dict[int, tuple[Nack, ...]], dict[int, list[Nack]]]:

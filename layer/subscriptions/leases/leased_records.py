@@ -21,7 +21,12 @@ from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartitio
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.subscriptions.leases.terms import RecordReader
 from pulsar_on_kafka.subscriptions.partition.handing_out import EntriesAtHand, HandingOut
-from pulsar_on_kafka.subscriptions.records.batches import UnknownBatchFormat, report_corrupt, report_stop
+from pulsar_on_kafka.subscriptions.records.batches import (
+    UnknownBatchFormat,
+    UnreadableMessages,
+    report_corrupt,
+    report_stop,
+)
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, Known, WholeMessage
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery
 
@@ -118,9 +123,12 @@ class LeasedRecords:
             elif entry.offset <= read_to:
                 gone.append(entry.offset)
 
-        def unreadable(offset: int, reason: CorruptRecord) -> None:
+        def unreadable(offset: int, reason: CorruptRecord | UnreadableMessages) -> None:
             report_corrupt(self._name, offset, reason)
-            gone.append(offset)
+            if isinstance(reason, UnreadableMessages):
+                leased.slot.acks_in_batch.extend((offset, *each) for each in reason.messages())
+            else:
+                gone.append(offset)
 
         held_back: list[int] = []  # they stay with their consumer, which does not get them
         handing_out = HandingOut(

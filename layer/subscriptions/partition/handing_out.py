@@ -11,7 +11,7 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.record_headers import PayloadFormat
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
-from pulsar_on_kafka.subscriptions.records.batches import payload_form, unpack
+from pulsar_on_kafka.subscriptions.records.batches import UnreadableMessages, payload_form, unpack
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, WholeMessage
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, EntryDelivery, Feed
 from pulsar_on_kafka.subscriptions.records.sealed import is_sealed, uncompressed_record
@@ -70,7 +70,7 @@ class EntriesAtHand:
 
 class HandingOut:
     """`acked` says what of a batch entry is not to be handed out; `held_back` is told of an entry of which that is all,
-    since transactions hold the rest, and `unreadable` of one whose value cannot be read."""
+    since transactions hold the rest, and `unreadable` of one whose value cannot be read, or messages of it."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class HandingOut:
         entries: EntriesAtHand,
         in_flight: DeliveriesInFlight,
         redeliveries: Mapping[int, int],
-        unreadable: Callable[[int, CorruptRecord], None],
+        unreadable: Callable[[int, CorruptRecord | UnreadableMessages], None],
     ) -> None:
         self._acked = acked
         self._held_back = held_back
@@ -181,10 +181,12 @@ class HandingOut:
 
     def _batch(self, offset: int, record: Any, size: int, feed: Feed, holder: Feed | None) -> list[Delivery]:
         try:
-            found = unpack(record, size, feed, offset, self._redeliveries.get(offset, 0), self._acked(offset))
+            found, lost = unpack(record, size, feed, offset, self._redeliveries.get(offset, 0), self._acked(offset))
         except CorruptRecord as reason:
             self._unreadable(offset, reason)
             return []
+        if lost is not None:
+            self._unreadable(offset, lost)
         if not found:
             self._held_back(offset)
         elif holder is not None:

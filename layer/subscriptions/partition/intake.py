@@ -26,7 +26,13 @@ from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages, Del
 from pulsar_on_kafka.subscriptions.partition.handing_out import EntriesAtHand
 from pulsar_on_kafka.subscriptions.partition.in_flight import TransactionHolds
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
-from pulsar_on_kafka.subscriptions.records.batches import UnknownBatchFormat, is_marker, report_corrupt, report_stop
+from pulsar_on_kafka.subscriptions.records.batches import (
+    UnknownBatchFormat,
+    UnreadableMessages,
+    is_marker,
+    report_corrupt,
+    report_stop,
+)
 from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage, chunk_info
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.read_committed import Passed, ReadCommitted
@@ -68,7 +74,7 @@ class Intake:
         self.stopped: str | None = None
         """Why nothing is read from this partition any more."""
         self.corrupt_entries = 0
-        """Entries that could not be read and were skipped."""
+        """Entries that could not be read, as a whole or some of their messages, and were skipped."""
         self._elsewhere = terms.elsewhere
         self.complete_elsewhere: list[int] = []
         """Chunked messages that were complete with another chunk than their last one: they come by redelivery."""
@@ -167,11 +173,14 @@ class Intake:
                 unreadable.append(offset)
         return found, unreadable, chunks
 
-    def skip(self, offset: int, reason: Exception) -> None:
-        """This entry cannot be read: it counts as acknowledged."""
+    def skip(self, offset: int, reason: Exception | UnreadableMessages) -> None:
+        """This entry, or some of its messages, cannot be read: they count as acknowledged."""
         self.corrupt_entries += 1
         report_corrupt(self._identity, offset, reason)
-        self._cursor.acknowledge(self._entries.chunks.acknowledged([offset]))
+        if isinstance(reason, UnreadableMessages):
+            self._cursor.acknowledge_batches({offset: reason.acks})
+        else:
+            self._cursor.acknowledge(self._entries.chunks.acknowledged([offset]))
 
     def not_yet_due(self, records: Mapping[int, Any]) -> list[int]:
         """Set those aside whose time has not come."""

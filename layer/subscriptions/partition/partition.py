@@ -32,7 +32,7 @@ from pulsar_on_kafka.subscriptions.partition.intake import Intake, ReadAhead, wi
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.subscriptions.partition.partition_saves import PartitionSaves, counts_to_save
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionStats, PartitionTerms, WaitingFor
-from pulsar_on_kafka.subscriptions.records.batches import report_beyond_end
+from pulsar_on_kafka.subscriptions.records.batches import UnreadableMessages, report_beyond_end
 from pulsar_on_kafka.subscriptions.records.chunks import Known, WholeMessage
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
@@ -228,11 +228,13 @@ class OwnedPartition:
         return self.held.with_held(offset, self.cursor.batches.get(offset))
 
     def _held_back(self, offset: int) -> None:
-        self.held.back.add(offset)
+        if not self.cursor.is_acknowledged(offset):
+            self.held.back.add(offset)
 
-    def _unreadable(self, offset: int, reason: CorruptRecord) -> None:
+    def _unreadable(self, offset: int, reason: CorruptRecord | UnreadableMessages) -> None:
         self.intake.skip(offset, reason)
-        self.settle([offset])
+        if self.cursor.is_acknowledged(offset):
+            self.settle([offset])
 
     @property
     def has_due(self) -> bool:

@@ -5,8 +5,9 @@ An entry goes to one consumer as a whole, so what is in flight and what comes ag
 AbstractBaseDispatcher.filterEntriesForConsumer, ConsumerImpl::receiveIndividualMessagesFromBatch.
 
 A batch entry that cannot be read is reported (logged as an error, counted in `PartitionStats.corrupt_entries`) and
-acknowledged, as Pulsar's clients do (`BatchDeSerializeError`): it would fail for everybody, every time, and its
-neighbours are not to wait for it.
+acknowledged, as Pulsar's clients do (`BatchDeSerializeError`): it would fail for every consumer, every time, and its
+neighbours are not to wait for it. Messages of a batch that cannot be read are reported and acknowledged likewise; the
+other messages of the batch are delivered.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from pulsar_on_kafka.mapping.records.batch_entry import Batch, decode_batch
 from pulsar_on_kafka.mapping.records.message_record import BatchInfo, batch_info, is_plain
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, MARKER, PayloadFormat
 from pulsar_on_kafka.mapping.wire import single_messages
+from pulsar_on_kafka.mapping.wire.ack_sets import indexes_of
 from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage
 from pulsar_on_kafka.subscriptions.records.compressed import uncompressed
 from pulsar_on_kafka.subscriptions.records.endpoint import BatchAck, BatchEntry, Delivery, EntryDelivery, Feed
@@ -80,17 +82,31 @@ def messages_in(record: Any, value: bytes, size: int) -> Batch:
     """The messages of a batch entry in whichever form it has them; `value` is its value in clear.
 
     Raises:
-        CorruptRecord: the value is no batch of `size` messages.
+        CorruptRecord: the value is no batch of `size` messages, or none of them can be read.
     """
     if not any(name == BATCH and (form or b"")[:2] == _OF_PULSAR for name, form in headers_of(record) or ()):
         return decode_batch(value, size)
-    return single_messages.PulsarBatch(single_messages.decode_batch(uncompressed(record, value), size))
+    return single_messages.PulsarBatch(uncompressed(record, value), size)
+
+
+class UnreadableMessages(NamedTuple):
+    """Some messages of a batch entry cannot be read; `reason` is the first one's."""
+
+    acks: BatchAckSet
+    reason: CorruptRecord
+
+    def messages(self) -> Iterable[tuple[int, int]]:
+        """Batch index and size of the batch, of each."""
+        return ((index, self.acks.batch_size) for index in indexes_of(self.acks.acked))
+
+    def __str__(self) -> str:
+        return f"{self.acks.acked.bit_count()} of the {self.acks.batch_size} messages of its batch: {self.reason}"
 
 
 def unpack(
     record: Any, size: int, feed: Feed, offset: int, redeliveries: int, acked: BatchAckSet | None
-) -> list[Delivery]:
-    """The messages of a batch entry that are not in `acked`, in order.
+) -> tuple[list[Delivery], UnreadableMessages | None]:
+    """The messages of a batch entry that are not in `acked`, in order; and those of them that cannot be read.
 
     Raises:
         CorruptRecord: its value is no batch of `size` messages.
@@ -100,13 +116,18 @@ def unpack(
         raise CorruptRecord(f"batch entry has no value, expected {size} messages")
     entry = BatchEntry(messages_in(record, value, size), size)
     make = feed.endpoint.delivery_type.in_batch
-    if acked is None:
-        return [make(record, feed, offset, redeliveries, index, entry) for index in range(size)]
-    if acked.batch_size != size:
+    if acked is not None and acked.batch_size != size:
         raise CorruptRecord(f"batch entry has {size} messages, the cursor knows {acked.batch_size}")
-    return [
-        make(record, feed, offset, redeliveries, index, entry) for index in range(size) if not acked.acked >> index & 1
-    ]
+    left_out = 0 if acked is None else acked.acked
+    lost = [index for index in entry.columns.unreadable if not left_out >> index & 1]
+    if not lost and not left_out:
+        return [make(record, feed, offset, redeliveries, index, entry) for index in range(size)], None
+    unreadable = sum(1 << index for index in lost)
+    wanted = indexes_of(((1 << size) - 1) & ~(left_out | unreadable))
+    found = [make(record, feed, offset, redeliveries, index, entry) for index in wanted]
+    if not lost:
+        return found, None
+    return found, UnreadableMessages(BatchAckSet(size, unreadable), entry.columns.unreadable[lost[0]])
 
 
 def is_marker(record: Any) -> bool:
@@ -143,7 +164,9 @@ def messages_of(
             if body is None:
                 continue
             if size and readable:
-                found += unpack(body, size, feed, offset, 0, _passed(offset, size, begun, left_out.get(offset)))
+                messages, lost = unpack(body, size, feed, offset, 0, _passed(offset, size, begun, left_out.get(offset)))
+                found += messages
+                _report_lost(feed, offset, lost)
             elif type(body) is WholeMessage:
                 if readable:
                     body.check()
@@ -155,6 +178,11 @@ def messages_of(
         except CorruptRecord as reason:
             _log.error("reader=%s offset=%d is skipped, it cannot be read: %s", feed.endpoint.name, offset, reason)
     return found
+
+
+def _report_lost(feed: Feed, offset: int, lost: UnreadableMessages | None) -> None:
+    if lost is not None:
+        _log.error("reader=%s offset=%d is read without %s", feed.endpoint.name, offset, lost)
 
 
 def _passed(offset: int, size: int, begun: Begun | None, left_out: BatchAckSet | None) -> BatchAckSet | None:
@@ -218,7 +246,7 @@ def up_to(acks: Iterable[BatchAck]) -> tuple[int, Mapping[int, BatchAckSet]]:
     return offset, {offset: BatchAckSet(size, (1 << index + 1) - 1)}
 
 
-def report_corrupt(cursor: object, offset: int, reason: Exception) -> None:
+def report_corrupt(cursor: object, offset: int, reason: Exception | UnreadableMessages) -> None:
     _log.error("cursor=%s offset=%d is skipped and acknowledged, it cannot be read: %s", cursor, offset, reason)
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.foreign_records import NOT_UTF8, Foreign, ForeignProducer, absurd_records
-from tests.steps import EARLIEST, PATIENCE_MS, Unique
+from tests.foreign_records import NOT_UTF8, Foreign, ForeignProducer, absurd_records, odd_batch
+from tests.steps import EARLIEST, PATIENCE_MS, Process, Unique
+from tests.waiting import until
 
 _FIRST, _LAST = b"first", b"last"
 
@@ -80,6 +82,38 @@ def test_a_table_view_goes_on(client: pulsar.Client, topic: str) -> None:
     view = client.create_table_view(topic)
     assert view.get("last") == _LAST
     view.close()
+
+
+@pytest.mark.parametrize("type_", ["Exclusive", "Shared"])
+def test_odd_messages_of_a_batch_cost_no_neighbour(
+    process: Process, admin: AdminClient, unique: Unique, foreign: ForeignProducer, type_: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """Also where another process owns the partition. What cannot be read is reported, and alone acknowledged."""
+    name = unique()
+    clients = [process() for _ in range(2 if type_ == "Shared" else 1)]
+    consumers = [each.subscribe(name, "s", pulsar.ConsumerType[type_], initial_position=EARLIEST) for each in clients]
+    foreign.send(f"public.default.{name}", [odd_batch(), odd_batch()])
+    found: list[tuple[bytes, pulsar.Message, pulsar.Consumer]] = []
+
+    def received() -> bool:
+        for consumer in consumers:
+            with suppress(pulsar.Timeout):
+                message = consumer.receive(100)
+                found.append((_ask_everything(message), message, consumer))
+        return len(found) == 8
+
+    with caplog.at_level(logging.ERROR):
+        until(received, lambda: f"eight messages, not {found}")
+    assert sorted(data for data, _, _ in found) == [b"0", b"0", b"1", b"1", b"2", b"2", b"4", b"4"]
+    assert [each.properties() for data, each, _ in found if data == b"2"] == [{"file": "caf\xe9.txt"}] * 2
+    assert "2 of the 6 messages of its batch" in caplog.text
+    reader = clients[0].create_reader(name, pulsar.MessageId.earliest)
+    assert [reader.read_next(PATIENCE_MS).data() for _ in range(8)] == [b"0", b"1", b"2", b"4"] * 2
+    assert admin.subscription_stats(name, "s").backlog == 2
+    for _, message, consumer in found:
+        consumer.acknowledge(message)
+    until(lambda: admin.subscription_stats(name, "s").backlog == 0, "the rest of both entries to be acknowledged")
 
 
 def test_what_is_wrong_with_a_header_costs_that_header_alone(

@@ -124,6 +124,6 @@ def test_a_message_that_does_not_fit_into_a_record_keeps_its_batch() -> None:
     metadata = structs.replace(BATCHED, messages=2)
     assert taken_apart(metadata, payload, 99) is None
     assert taken_apart(metadata, payload, 100) == [
-        NativeMessage(structs.replace(BATCHED, messages=None, properties=[], others=[], sequence_id=number), data)
+        NativeMessage(structs.replace(BATCHED, messages=None, properties=(), others=[], sequence_id=number), data)
         for number, data in ((5, b"short"), (6, b"x" * 100))
     ]
