@@ -42,6 +42,8 @@ class Kafka:
     def __init__(self) -> None:
         self.records: list[Produced] = []
         self.fatal: Exception | None = None
+        self.refusal: Exception | None = None
+        """What it refuses records with."""
         self._reports: list[Any] = []
 
     def produce(
@@ -50,6 +52,8 @@ class Kafka:
     ) -> None:  # fmt: skip
         if self.fatal is not None:
             raise self.fatal
+        if self.refusal is not None:
+            raise self.refusal
         self.records.append(Produced(value, key, list(headers)))
         self._reports.append(callback)
 
@@ -100,7 +104,10 @@ class Stage:
             fence=lambda topic, partition, first, deadline: self.fenced.append((partition, first)),
             no_more_records=lambda topic, deadline: self.fenced.append(None),
         )
-        journal: Any = SimpleNamespace(ends=lambda topic, partitions, deadline: dict.fromkeys(partitions, 0))
+        journal: Any = SimpleNamespace(
+            ends=lambda topic, partitions, deadline: dict.fromkeys(partitions, 0),
+            firsts=lambda topic, partition, name, begin, deadline: (frozenset(), 0),
+        )
         deduplication = Deduplication(OPENED, "p", membership, journal, lasting=False)
         if deduplicated:
             deduplication.open([0], Deadline.never())

@@ -91,6 +91,9 @@ class SingleRecords:
             return
         # Nearly every message goes on here. All that it takes is in this function: a call, or an object, costs more.
         outlet = self._outlet
+        partition = self._single
+        if key is not None or partition is None:
+            partition = self._spread(key)
         try:
             ticket = outlet.take()
         except IndexError:
@@ -98,9 +101,6 @@ class SingleRecords:
             if waited is None:
                 return
             ticket = waited
-        partition = self._single
-        if key is not None or partition is None:
-            partition = self._spread(key)
         ticket.origin = origin = outlet.origins[partition]
         ticket.sequence = sequence = origin.next_sequence_id()
         ticket.callback = callback
@@ -134,6 +134,7 @@ class SingleRecords:
             else:
                 self._chunking.put(structs.replace(message, partition=partition))
             return
+        described = message.metadata_headers()  # before a ticket is taken: it may refuse the message
         ticket = outlet.ticket(callback)
         if ticket is None:
             return
@@ -141,9 +142,7 @@ class SingleRecords:
         given = message.sequence_id
         ticket.sequence = sequence = origin.next_sequence_id() if given is None else given
         ticket.callback = callback
-        headers: Headers = [(PRODUCER, outlet.header % sequence)]
-        headers += message.metadata_headers()
-        headers += message.marks
+        headers: Headers = [(PRODUCER, outlet.header % sequence), *described, *message.marks]
         if outlet.offer(ticket, payload, key, partition, headers, stamp):
             self._offered(sequence)
 
