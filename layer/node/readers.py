@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 
 _FENCES_S: Final = 10.0
 _READ_AGAIN_S: Final = 10.0
+_LOG_END_S: Final = 2.0
 
 
 class Readers:
@@ -54,11 +55,14 @@ class Readers:
             )
             return {record.offset(): record for batch in batches for record in batch}
 
+        def log_end(partition: int) -> int:
+            return self._services.fetcher.log_end(topic.kafka_topic, partition, Deadline.after(_LOG_END_S))
+
         readable = Readable(
             lambda p: self._services.producers.fences(topic, p, Deadline.after(_FENCES_S)),
             lambda p: ReadCommitted(data_partition(topic, p), self._services.clock.now_ms),
             starts,
-            ReaderChunks(endpoint.name, read_again, self._services.clock.monotonic),
+            ReaderChunks(endpoint.name, read_again, log_end, self._services.clock.monotonic),
             compacted,
         )
         config = self._services.settings.tail(client_id=endpoint.name, fetch_queue_kbytes=FETCH_QUEUE_KBYTES)

@@ -99,7 +99,7 @@ def test_every_message_comes_once_and_nothing_is_left(log: Log, rules: ChunkRule
     assert found == messages_in(log)
     assert assembly.given_up == []
     clock.seconds = 60.0
-    assembly.expire()
+    assembly.expire(len(log), lambda: len(log))
     half = {record.at for record in log}.difference(*found)
     assert set(assembly.take_given_up("test")) == half
     assert (assembly.pending, assembly.pending_bytes) == (0, 0)
@@ -152,9 +152,58 @@ def test_broken_streams_lose_no_chunk_silently(log: Log, data: st.DataObject) ->
             infos = [broken[each].info for each in whole.offsets]
             assert [info.chunk_id for info in infos if info is not None] == list(range(record.info.chunks))
     clock.seconds = 60.0
-    assembly.expire()
+    assembly.expire(len(broken), lambda: len(broken))
     lost = assembly.take_given_up("test")
     assert sorted(complete + lost) == list(range(len(broken)))
+
+
+EXPIRE_S = 60.0
+
+
+@settings(max_examples=examples(1000))
+@given(
+    logs(), st.booleans(), st.lists(st.sampled_from(["append", "append", "read", 1.0, 59.0, 61.0, 200.0]), max_size=40)
+)
+def test_a_message_outlives_any_pause_of_its_reader(log: Log, in_order: bool, moves: list[str | float]) -> None:
+    """Producers append, the application lets the reader go on: each in its own time. What is given up had no chunk for
+    the whole time in the log; what is never completed is given up once the log was read for so long."""
+    clock = SetClock()
+    assembly = ChunkAssembly(lambda: ChunkRules(0, expire_s=EXPIRE_S), clock.monotonic)
+    assembly.in_order = in_order
+    appended: dict[str, list[float]] = {}
+    dead: set[str] = set()
+    end = position = 0
+
+    def expire() -> None:
+        assembly.expire(position, lambda: end)
+        for uuid, _, _ in assembly.given_up:
+            read = [log[offset].info for offset in range(position)]
+            chunks = sum(info is not None and info.uuid == uuid for info in read)
+            times = appended[uuid]
+            later = times[chunks] if chunks < len(times) else clock.seconds
+            assert later - times[chunks - 1] >= EXPIRE_S
+            dead.add(uuid)
+        assembly.given_up.clear()
+
+    for move in [*moves, *["append", "read"] * len(log)]:
+        if isinstance(move, float):
+            clock.seconds += move
+        elif move == "append" and end < len(log):
+            info = log[end].info
+            if info is not None:
+                appended.setdefault(info.uuid, []).append(clock.seconds)
+            end += 1
+        elif move == "read" and position < end:
+            info = log[position].info
+            if info is not None and info.uuid not in dead:
+                assembly.add(position, info, log[position])
+            position += 1
+        expire()
+    assert position == len(log)
+    for _ in range(2):
+        clock.seconds += EXPIRE_S
+        expire()
+    assert assembly.pending == 0
 
 
 class Subscription:
@@ -176,7 +225,7 @@ class Subscription:
         self.endpoint = Endpoint("joe", 1000, delivery_type=Delivery)
 
     def log_end(self, partition: int) -> int:
-        return self.owned.read_position
+        return len(self.log)
 
     def record(self, partition: int, offset: int) -> Any | None:
         records = {record.at: record for record in self.log}

@@ -198,7 +198,7 @@ class Reader:
         self.position = log.rng.randint(0, log.end)
         self.began = self.position
         self.out: list[int] = []
-        chunks = ReaderChunks("r", lambda partition, offsets: {}, lambda: 0.0)
+        chunks = ReaderChunks("r", lambda partition, offsets: {}, lambda partition: 0, lambda: 0.0)
         self.readable = Readable(lambda p: (), lambda p: ReadCommitted(HERE, lambda: 0), [0], chunks)
 
     def fetch(self) -> None:

@@ -313,7 +313,6 @@ class Leasing:
             if owned.leased_from is None:
                 owned.folded_since = max(owned.folded_since, self._heard_since or 0)
                 self._lease_from(owned, self._heard_upto)
-        self.lessor.expire()
         self._go_on(self.lessor.take_complete())  # at once: what is read from now on must not be behind what was passed
         try:
             seen = self._looks.seen()

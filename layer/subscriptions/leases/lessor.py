@@ -344,30 +344,33 @@ class Lessor:
     def misses_any(self, client_ids: Collection[str], asked_s: float) -> bool:
         """Somebody would be given up, or not waited for, if these were the live members (see `group_is`)."""
         gone = any(m.id.client_id not in client_ids and m.since_s < asked_s for m in self._members.values())
-        return gone or self.is_asking
+        return gone or self.is_asking or bool(self._silent_at(asked_s))
+
+    def _silent_at(self, moment_s: float) -> list[Member]:
+        return [member for member in self._members.values() if moment_s - member.heard_s > EXPIRY_S]
 
     def group_is(self, client_ids: Collection[str], asked_s: float) -> list[int]:
         """These were the live members of Kafka's group at or after `asked_s`, on the monotonic clock. Gives the
-        partitions that may be served now, and must be read from their read positions on."""
+        partitions that may be served now, and must be read from their read positions on.
+
+        Where `misses_any` says so, everything that stood in the log at `asked_s` is taken in before. So a member that
+        was not heard of for too long has written nothing; that this process did not read is no reason.
+        """
         for member in list(self._members.values()):
             if member.id.client_id not in client_ids and member.since_s < asked_s:
                 self._expel(member, "it is not a member of the group any more", Departure.DIED)
+        for member in self._silent_at(asked_s):
+            self._expel(member, f"it was not heard of for {EXPIRY_S:.0f} s", Departure.DIED)
         for number, asked in self._take_overs.answered_by(client_ids, asked_s):
+            self._all_answered(number, asked)
+        for number, asked in self._take_overs.older_than(asked_s - EXPIRY_S):
+            _log.warning("partition=%d goes on without answers of all members", number)
             self._all_answered(number, asked)
         return self.take_complete()
 
     def take_complete(self) -> list[int]:
         """The partitions of which everybody has said since the last call what they hold."""
         return [number for number in self._take_overs.take_complete() if number in self._owned]
-
-    def expire(self) -> None:
-        """Call it now and then: give up those who were not heard of for too long."""
-        for member in list(self._members.values()):
-            if self.now_s - member.heard_s > EXPIRY_S:
-                self._expel(member, f"it was not heard of for {EXPIRY_S:.0f} s", Departure.DIED)
-        for number, asked in self._take_overs.older_than(self.now_s - EXPIRY_S):
-            _log.warning("partition=%d goes on without answers of all members", number)
-            self._all_answered(number, asked)
 
     def not_written(self) -> None:
         """Something that was said may not be in the log: nobody knows what members hold."""

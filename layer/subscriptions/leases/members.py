@@ -14,7 +14,7 @@ from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
 
 EXPIRY_S: Final = 20.0
-"""How long a member may be silent; it says something every 3 s."""
+"""How long a member may write nothing; it writes every 3 s."""
 
 _MOST_EXPELLED: Final = 10_000
 

@@ -33,7 +33,7 @@ from pulsar_on_kafka.subscriptions.records.batches import (
     report_corrupt,
     report_stop,
 )
-from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage, chunk_info
+from pulsar_on_kafka.subscriptions.records.chunks import TooManyIncomplete, WholeMessage, chunk_info
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.read_committed import Passed, ReadCommitted
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
@@ -165,7 +165,7 @@ class Intake:
                             self.complete_elsewhere.append(whole.offset())
                         continue
                 found.append(offset)
-            except UnknownBatchFormat as reason:
+            except (UnknownBatchFormat, TooManyIncomplete) as reason:
                 self._stop(offset, reason)
                 unreadable.append(offset)
             except CorruptRecord as reason:
@@ -259,7 +259,7 @@ class Intake:
                         parts.add(i)
                         if whole is not None:
                             self.complete_elsewhere.append(whole.offset())
-            except UnknownBatchFormat as reason:
+            except (UnknownBatchFormat, TooManyIncomplete) as reason:
                 self._stop_at(offsets[i], reason)
                 offsets, records = offsets[:i], records[:i]
                 dropped = {earlier for earlier in dropped if earlier < i}

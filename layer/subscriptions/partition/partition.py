@@ -207,9 +207,16 @@ class OwnedPartition:
             self.settle(offsets)
 
     def expire_chunks(self) -> None:
-        """Give up chunked messages of which nothing came for too long."""
-        if self.chunks.expire():
+        """Give up chunked messages of which the log had nothing for too long."""
+        if self.chunks.expire(self.read_position, self._ask_log_end):
             self._after_chunks()
+
+    def _ask_log_end(self) -> int:
+        """Where the log ends, as Kafka says now; of a partition that no process reads, as far as it is known. Raises
+        StoreError."""
+        if self._log is not None:
+            self._log_end_seen = self._log.log_end(self.number)
+        return self._log_end_seen
 
     def readable(self, records: Mapping[int, Any]) -> list[int]:
         """The offsets of records that were read again, without what cannot be read; batch entries are noted, chunks
@@ -487,7 +494,7 @@ class OwnedPartition:
         known = max(self.read_position, self._log_end_seen)
         if position <= known or self._log is None:
             return position
-        self._log_end_seen = end = self._log.log_end(self.number)
+        end = self._ask_log_end()
         if position > end:
             report_beyond_end(self.identity, position - 1, end)
         return min(position, max(end, self.read_position))

@@ -17,6 +17,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from pulsar_on_kafka.base.errors import LayerError, StoreError
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.message_record import ChunkInfo, Headers
@@ -111,8 +112,8 @@ class ChunkRules(NamedTuple):
     """The rules of consumers for incomplete messages.
 
     `max_pending`: how many keep their payload (0: any number). `auto_ack_oldest`: those beyond that are acknowledged
-    and lost. `expire_s`: how long after its last chunk one is given up, that is acknowledged. Source: the official
-    ConsumerConfiguration, whose expiry the Python client leaves at 60 s.
+    and lost. `expire_s`: a message of which the log has had no further chunk for so long is given up, that is
+    acknowledged. Source: the official ConsumerConfiguration, whose expiry the Python client leaves at 60 s.
     """
 
     max_pending: int = 10
@@ -135,8 +136,11 @@ def joint_rules(rules: Iterable[ChunkRules]) -> ChunkRules:
 
 MOST_PENDING_BYTES: Final = 64 * 1024 * 1024
 """Payload kept for incomplete messages of a partition, besides that of the newest one."""
-MOST_PENDING: Final = 10_000
-"""Incomplete messages of a partition, with payload or without; beyond that the oldest one is given up."""
+MAX_INDEX_BYTES: Final = 64 * 1024 * 1024
+"""Memory for the places of incomplete messages' chunks, by estimate: some 90,000 messages. Beyond it reading stops."""
+_MESSAGE_BYTES: Final = 600
+_CHUNK_BYTES: Final = 120
+_LOOK_RETRY_INTERVAL_S: Final = 1.0
 READ_AGAIN_BYTES: Final = 32 * 1024 * 1024
 
 
@@ -154,12 +158,24 @@ class HeldMessages(NamedTuple):
     chunked: Mapping[int, Known]
 
 
+class TooManyIncomplete(LayerError):
+    """The chunks of one partition that may still become messages are more than memory is there for. Any of them may be
+    completed by the next record, so none is given up."""
+
+
 class GivenUp(NamedTuple):
     """Chunks that will never be a message, and why."""
 
     uuid: str
     offsets: list[int]
     why: str
+
+
+class _Look(NamedTuple):
+    """The log ended at `end` at the moment `at_s`."""
+
+    at_s: float
+    end: int
 
 
 class _Pending:
@@ -198,6 +214,10 @@ class _Pending:
     def offsets(self) -> list[int]:
         return [self.found[chunk_id][0] for chunk_id in sorted(self.found)]
 
+    def index_bytes(self) -> int:
+        """An estimate of the memory for everything but the payload."""
+        return _MESSAGE_BYTES + len(self.found) * _CHUNK_BYTES
+
     def whole(self) -> WholeMessage:
         records = [self.found[chunk_id][1] for chunk_id in range(self.chunks)]
         chunks = None if self.payload_bytes is None else records
@@ -208,7 +228,7 @@ class ChunkAssembly:
     """Chunked messages of one partition: those that are incomplete, and those that are complete and not acknowledged.
 
     Memory: of incomplete messages as `ChunkRules` and MOST_PENDING_BYTES have it, and never more than one message above
-    that; an offset for each chunk of every message that is not acknowledged.
+    that, and their index within MAX_INDEX_BYTES; an offset for each chunk of every message that is not acknowledged.
     """
 
     def __init__(self, rules: Callable[[], ChunkRules] = ChunkRules, now_s: Callable[[], float] = lambda: 0.0) -> None:
@@ -220,10 +240,15 @@ class ChunkAssembly:
         follows a gap, is no use to anybody. Otherwise they may come in any order."""
         self._pending: dict[str, _Pending] = {}
         """By uuid, oldest first."""
+        self._with_payload: dict[str, None] = {}
+        """Those of them whose payload is kept, oldest first."""
         self.pending_bytes = 0
         """Payload that is kept for incomplete messages."""
+        self._index_bytes = 0
         self._look_s = 0.0
         """No pending message expires before."""
+        self._look: _Look | None = None
+        """The last look at the log's end, until everything below that end is read."""
         self.known: dict[int, Known] = {}
         """By last offset: complete messages that are not acknowledged."""
         self.given_up: list[GivenUp] = []
@@ -240,7 +265,12 @@ class ChunkAssembly:
 
     def add(self, offset: int, info: ChunkInfo, record: Any) -> WholeMessage | None:
         """Take a chunk; gives the message that is complete with it, which may be another one than its last one when
-        they are not in order."""
+        they are not in order.
+
+        Raises:
+            TooManyIncomplete: there is no memory for it; nothing was changed.
+        """
+        self._check_index(info)
         uuid, chunk_id, in_order = info.uuid, info.chunk_id, self.in_order
         pending = self._pending.get(uuid)
         useless = in_order
@@ -264,7 +294,9 @@ class ChunkAssembly:
                 self._give_up(uuid, [offset], f"chunk {chunk_id} of {info.chunks} without its beginning")
                 return None
             pending = self._begin(info)
+        index_bytes = pending.index_bytes()
         self.pending_bytes += pending.add(chunk_id, offset, record, self.now_s())
+        self._index_bytes += pending.index_bytes() - index_bytes
         if len(pending.found) < pending.chunks:
             self._keep_bounds(uuid)
             return None
@@ -277,14 +309,29 @@ class ChunkAssembly:
         due_s = self.now_s() + self.rules().expire_s
         self._look_s = min(self._look_s, due_s) if self._pending else due_s
         pending = self._pending[info.uuid] = _Pending(info)
+        self._with_payload[info.uuid] = None
+        self._index_bytes += pending.index_bytes()
         return pending
+
+    def _check_index(self, info: ChunkInfo) -> None:
+        if self._index_bytes < MAX_INDEX_BYTES or info.chunks == 1:
+            return
+        pending = self._pending.get(info.uuid)
+        if pending is None or len(pending.found) + 1 < pending.chunks:
+            oldest = next(iter(self._pending))
+            raise TooManyIncomplete(
+                f"{len(self._pending)} chunked messages are incomplete, and their index takes {self._index_bytes} "
+                f"bytes, expected at most {MAX_INDEX_BYTES}; the oldest one is {oldest!r:.100}: skip or seek the "
+                "subscription past those that no producer will complete"
+            )
 
     def _keep_bounds(self, newest: str) -> None:
         rules = self.rules()
-        with_payload = [uuid for uuid, pending in self._pending.items() if pending.payload_bytes is not None]
-        count = len(with_payload)
+        count = len(self._with_payload)
         most = rules.max_pending or count
-        for uuid in with_payload:
+        if count <= most and self.pending_bytes <= MOST_PENDING_BYTES:
+            return
+        for uuid in list(self._with_payload):
             if count <= most and self.pending_bytes <= MOST_PENDING_BYTES:
                 break
             if uuid == newest:
@@ -293,17 +340,31 @@ class ChunkAssembly:
                 self._give_up_pending(uuid, f"more than {most} messages are incomplete")
             else:
                 self.pending_bytes -= self._pending[uuid].drop_payload()
+                del self._with_payload[uuid]
             count -= 1
-        if len(self._pending) > MOST_PENDING:
-            self._give_up_pending(next(iter(self._pending)), f"more than {MOST_PENDING} messages are incomplete")
 
-    def expire(self) -> bool:
-        """Give up what got no chunk for too long; True when there was any."""
+    def expire(self, read_to: int, log_end: Callable[[], int]) -> bool:
+        """Give up messages of which the log had no further chunk for too long; True when there was any.
+
+        Time in which this process does not read says nothing of the log. So the log's end is looked at when a message
+        is due, and the message is given up once everything below that end is read. `read_to`: everything below is.
+        `log_end` asks Kafka; it may raise StoreError, and is called again in a second then.
+        """
         now_s = self.now_s()
         if not self._pending or now_s < self._look_s:
             return False
-        expire_s = self.rules().expire_s
-        late = [uuid for uuid, pending in self._pending.items() if now_s - pending.touched_s >= expire_s]
+        if self._look is None:
+            try:
+                self._look = _Look(now_s, log_end())
+            except StoreError as failure:
+                _log.info("incomplete messages are kept, the log's end is not known: %s", failure)
+                self._look_s = now_s + _LOOK_RETRY_INTERVAL_S
+                return False
+        if read_to < self._look.end:
+            return False
+        looked_s, expire_s = self._look.at_s, self.rules().expire_s
+        self._look = None
+        late = [uuid for uuid, pending in self._pending.items() if looked_s - pending.touched_s >= expire_s]
         for uuid in late:
             pending = self._pending[uuid]
             self._give_up_pending(uuid, f"{len(pending.found)} of {pending.chunks} chunks came, none for {expire_s} s")
@@ -319,7 +380,9 @@ class ChunkAssembly:
 
     def _forget(self, uuid: str) -> _Pending:
         pending = self._pending.pop(uuid)
+        self._with_payload.pop(uuid, None)
         self.pending_bytes -= pending.payload_bytes or 0
+        self._index_bytes -= pending.index_bytes()
         return pending
 
     def take_given_up(self, cursor: object) -> list[int]:
@@ -331,7 +394,8 @@ class ChunkAssembly:
 
     def forget_pending(self) -> None:
         self._pending.clear()
-        self.pending_bytes = 0
+        self._with_payload.clear()
+        self.pending_bytes = self._index_bytes = 0
 
     def clear(self) -> None:
         """The same, and what was complete does not matter any more (seek)."""

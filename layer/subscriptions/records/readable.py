@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -26,11 +27,16 @@ ReadOnceMore = Callable[[int, Sequence[int]], dict[int, Any]]
 
 
 class ReaderChunks:
-    """Memory: what ChunkAssembly says of incomplete messages, for each partition. `now_s` is the monotonic clock's."""
+    """Memory: what ChunkAssembly says of incomplete messages, for each partition."""
 
-    def __init__(self, name: str, read_again: ReadOnceMore, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, name: str, read_again: ReadOnceMore, log_end: Callable[[int], int], now_s: Callable[[], float]
+    ) -> None:
+        """`log_end` asks Kafka for the end of a partition's log, and may raise StoreError; `now_s` is the monotonic
+        clock's."""
         self._name = name
         self._read_again = read_again
+        self._log_end = log_end
         self._now_s = now_s
         self._partitions: dict[int, ChunkAssembly] = {}
 
@@ -39,10 +45,11 @@ class ReaderChunks:
 
         Raises:
             StoreError: a message whose payload was given up could not be read again.
+            TooManyIncomplete: there is no memory for a chunk.
         """
         odd = [i for i, record in enumerate(records) if not is_plain(packed_headers_of(record))]
         assembly = self._partitions.get(partition)
-        if not odd and assembly is None:
+        if not records or (not odd and assembly is None):
             return records
         found = list(records)
         for i in odd:
@@ -60,7 +67,7 @@ class ReaderChunks:
             found[i] = self._present(partition, assembly.add(records[i].offset(), info, records[i]))
         if assembly is not None:
             assembly.known.clear()
-            assembly.expire()
+            assembly.expire(records[-1].offset() + 1, partial(self._log_end, partition))
             assembly.take_given_up(f"{self._name}-{partition}")
         return [record for record in found if record is not None]
 

@@ -27,7 +27,7 @@ from tests.integration.client.test_encryption import key_pair
 from tests.kafka_records import headers_of
 from tests.programs import a_program
 from tests.steps import EARLIEST, PATIENCE_MS, Unique, nothing_comes, payloads, receive, receive_rest, send
-from tests.waiting import until
+from tests.waiting import never, until
 
 pytestmark = pytest.mark.kafka
 
@@ -36,6 +36,8 @@ SHARED, EXCLUSIVE = pulsar.ConsumerType.Shared, pulsar.ConsumerType.Exclusive
 KINDS = [EXCLUSIVE, SHARED, pulsar.ConsumerType.Failover, pulsar.ConsumerType.KeyShared]
 LARGE = bytes(range(256)) * 10_000
 """Three chunks."""
+MEMBER_BATCH = 1000
+"""Records that a member reads at a time."""
 
 
 @pytest.fixture
@@ -252,6 +254,25 @@ def test_what_is_never_complete_holds_nobody_up(
     assert nothing_comes(consumer)
     send(client, topic, 1)
     assert payloads(receive(consumer, 1)) == ["0"]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_an_application_slower_than_the_expiry_loses_nothing(
+    client: pulsar.Client, admin: AdminClient, topic: str, write: Write, plain: Producer, kind: pulsar.ConsumerType
+) -> None:
+    client.subscribe(topic, "s", kind, initial_position=EARLIEST).close()
+    write("a0")
+    kafka_topic = admin.topic_stats(topic).kafka_topic
+    for _ in range(3 * MEMBER_BATCH):
+        plain.produce(kafka_topic, b"small")
+    write("a1", "a2")
+    consumer = client.subscribe(
+        topic, "s", kind, receiver_queue_size=10, expire_time_of_incomplete_chunked_message_ms=1
+    )
+    messages = receive(consumer, 1)
+    never(lambda: backlog(admin, topic) < 3 * MEMBER_BATCH + 3, "chunks that a pause acknowledges")
+    messages += receive(consumer, 3 * MEMBER_BATCH)
+    assert payloads(messages)[-1] == "a0a1a2"
 
 
 def test_a_cumulative_acknowledgement_is_not_for_a_message_that_ends_behind_it(

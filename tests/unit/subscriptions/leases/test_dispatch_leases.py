@@ -662,15 +662,32 @@ def test_who_came_after_a_take_over_is_not_waited_for() -> None:
 
 
 def test_a_partition_that_waited_too_long_is_read_from_its_beginning() -> None:
-    """Also while a question to the group is not answered: what was passed over meanwhile must not count as gone."""
+    """What was passed over meanwhile must not count as gone."""
     owner = Owner()
     owner.owned.cursor.leased_from = 0
-    owner.process.leasing.lessor.took_over(0, 1, {})
-    owner.process.leasing._look_after_members(owner.world.now_s)  # asks the group
+    leasing, members, now_s = owner.process.leasing, {"other", owner.process.client_id}, owner.world.now_s
+    leasing.lessor.took_over(0, 1, {})
     owner.process.position = 20
-    owner.process.leasing.lessor.now_s += 30
-    owner.process.leasing._look_after_members(owner.world.now_s)
+    assert leasing.lessor.group_is(members, now_s + 19) == []
+    leasing._go_on(leasing.lessor.group_is(members, now_s + 21))
     assert (owner.owned.quiet, owner.process.position) == (False, 0)
+
+
+def test_a_member_is_given_up_for_what_it_did_not_write_not_for_what_was_not_read() -> None:
+    owner = Owner()
+    owner.hear(0)
+    lessor, members, now_s = owner.process.leasing.lessor, {"other", owner.process.client_id}, owner.world.now_s
+    lessor.now_s += 60  # this process stood still
+    owner.process.leasing._look_after_members(lessor.now_s)
+    assert lessor.has_members
+    assert lessor.misses_any(members, now_s + 60)  # everything in the log by now is taken in first
+    owner.hear(1)
+    lessor.group_is(members, now_s + 60)
+    assert lessor.has_members
+    assert not lessor.misses_any(members, now_s + 80)
+    assert lessor.misses_any(members, now_s + 81)
+    lessor.group_is(members, now_s + 81)
+    assert not lessor.has_members
 
 
 def test_what_was_received_stays_when_the_partition_is_given_up_and_what_was_not_is_taken_back() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.saved import Saved
@@ -19,7 +20,13 @@ from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records import chunks as chunks_module
 from pulsar_on_kafka.subscriptions.records.batches import messages_of
-from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, ChunkRules, WholeMessage, joint_rules
+from pulsar_on_kafka.subscriptions.records.chunks import (
+    ChunkAssembly,
+    ChunkRules,
+    TooManyIncomplete,
+    WholeMessage,
+    joint_rules,
+)
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.readable import ReaderChunks
@@ -169,28 +176,79 @@ def test_payload_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert given_up(assembly) == []
 
 
-def test_incomplete_messages_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks_module, "MOST_PENDING", 3)
+def test_a_full_index_refuses_what_completes_no_message_and_gives_up_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks_module, "MAX_INDEX_BYTES", 3 * 720)
     assembly = ChunkAssembly()
-    assembled(assembly, records("a0", "b0", "c0", "d0", "e0"))
-    assert (assembly.pending, given_up(assembly)) == (3, [0, 1])
+    assembled(assembly, records("a0", "a1", "b0"))
+    assembled(assembly, records("c0", start=3))
+    for name in ("d0", "b1"):
+        with pytest.raises(TooManyIncomplete, match=r"^3 chunked messages are incomplete, .* the oldest one is 'a'"):
+            assembled(assembly, records(name, start=4))
+    assert assembled(assembly, records("a2", start=5)) == ["a0a1a2"]
+    assembled(assembly, records("d0", start=6))
+    assert (assembly.pending, given_up(assembly)) == (3, [])
 
 
-def test_what_gets_no_chunk_for_too_long_is_given_up() -> None:
+def test_a_partition_stops_where_the_index_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunks_module, "MAX_INDEX_BYTES", 720)
+    owned = a_partition()
+    given = records("plain", "a0", "b0", "a1")
+    owned.accept([0, 1, 2, 3], given)
+    assert owned.take(10)[0] == [0]
+    assert (owned.read_position, owned.cursor.backlog(4)) == (2, 4)
+    assert owned.intake.stopped is not None
+    assert owned.intake.stopped.startswith("offset 2: 1 chunked messages are incomplete")
+
+
+def test_what_the_log_has_no_chunk_of_for_too_long_is_given_up() -> None:
     clock = SetClock(100.0)
     assembly = ChunkAssembly(lambda: ChunkRules(expire_s=60), clock.monotonic)
     assembled(assembly, records("a0", "b0"))
     clock.seconds += 59
-    assert not assembly.expire()
+    assert not assembly.expire(2, lambda: 2)
     assembled(assembly, records("a1", start=2))
     clock.seconds += 1
-    assert assembly.expire()
+    assert assembly.expire(3, lambda: 3)
     assert given_up(assembly) == [1]
     clock.seconds += 58
-    assert not assembly.expire()
+    assert not assembly.expire(3, lambda: 3)
     clock.seconds += 1
-    assert assembly.expire()
-    assert (given_up(assembly), assembly.pending, assembly.expire()) == ([0, 2], 0, False)
+    assert assembly.expire(3, lambda: 3)
+    assert (given_up(assembly), assembly.pending, assembly.expire(3, lambda: 3)) == ([0, 2], 0, False)
+
+
+def test_time_in_which_nothing_was_read_gives_up_no_message() -> None:
+    clock = SetClock()
+    assembly = ChunkAssembly(lambda: ChunkRules(expire_s=60), clock.monotonic)
+    assembled(assembly, records("a0", "b0"))
+    clock.seconds = 1000.0
+    assert not assembly.expire(2, lambda: 4)
+    clock.seconds = 2000.0
+    assembled(assembly, records("a1", start=2))
+    assert not assembly.expire(3, lambda: 9)
+    assert assembly.expire(4, lambda: 9)
+    assert given_up(assembly) == [1]
+    clock.seconds = 2060.0
+    assert assembly.expire(4, lambda: 4)
+    assert given_up(assembly) == [0, 2]
+
+
+def test_no_message_is_given_up_while_kafka_does_not_answer() -> None:
+    clock, asked = SetClock(), [0]
+
+    def log_end() -> int:
+        asked[0] += 1
+        if asked[0] < 3:
+            raise StoreError("no answer")
+        return 1
+
+    assembly = ChunkAssembly(lambda: ChunkRules(expire_s=60), clock.monotonic)
+    assembled(assembly, records("a0"))
+    expired = []
+    for seconds in (60.0, 60.5, 61.0, 61.5, 62.0):
+        clock.seconds = seconds
+        expired.append(assembly.expire(1, log_end))
+    assert (expired, asked, given_up(assembly)) == ([False] * 4 + [True], [3], [0])
 
 
 def test_known_messages_stand_for_their_chunks() -> None:
@@ -394,7 +452,7 @@ def test_a_reader_reads_again_what_it_could_not_keep() -> None:
         asked.append((partition, list(offsets)))
         return {record.at: record for record in given if record.at in offsets and record.name[0] != "b"}
 
-    chunks = ReaderChunks("r", read_again, lambda: 0.0)
+    chunks = ReaderChunks("r", read_again, lambda partition: 0, lambda: 0.0)
     found = chunks.together(3, given)
     assert [record.value() for record in found] == [b"a0a1a2", b"c0c1c2"]  # of b nothing is there any more
     assert asked == [(3, [0, 3, 6]), (3, [1, 4, 7]), (3, [2, 5, 8])]
@@ -411,5 +469,5 @@ def test_compaction_keeps_whole_messages_and_a_half_one_supersedes_nothing() -> 
     given = records("a0", "aplain", "a1", "a2", "bplain", "b0", "c0", "c1", "c2")
     compacted.fold(given)
     compacted.seal()
-    together = ReaderChunks("r", lambda partition, offsets: {}, lambda: 0.0).together(0, given)
+    together = ReaderChunks("r", lambda partition, offsets: {}, lambda partition: 0, lambda: 0.0).together(0, given)
     assert [record.value() for record in compacted.remaining(together)] == [b"a0a1a2", b"bplain", b"c0c1c2"]

@@ -43,7 +43,7 @@ def an_endpoint(
 def read(case: Case, endpoint: Endpoint, *, native: bool = False) -> list[Any]:
     placed = [PlacedRecord(record, offset) for offset, record in enumerate(records_of(case, native=native))]
     slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, 50_000))
-    chunks = ReaderChunks("reader", lambda *_: {}, lambda: 0.0)
+    chunks = ReaderChunks("reader", lambda *_: {}, lambda _: 0, lambda: 0.0)
     return list(messages_of(chunks.together(0, placed), endpoint.feed(slot), None))
 
 
