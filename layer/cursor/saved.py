@@ -12,6 +12,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import Corrupt
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import MarkerRef, SavedLedger, SegmentRef
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import CommitMetadata, Lineage
@@ -104,6 +105,15 @@ class Save:
     """For a save without segments: how many acknowledged entries it may not hold, at most. None: it holds all."""
     replaces: bytes | None = None
     """Of a take-over: the session before, whose checkpoint its own replaces."""
+
+
+class AcceptedSave(NamedTuple):
+    """A save that the group has, to be copied to a checkpoint. The checkpoint of the session `replaces` is removed."""
+
+    identity: CursorIdentity
+    commit: CommittedOffset
+    lineage: Lineage
+    replaces: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
@@ -33,7 +33,16 @@ from pulsar_on_kafka.cursor.commit_metadata import (
 )
 from pulsar_on_kafka.cursor.cursor_machine import CursorState, Loader
 from pulsar_on_kafka.cursor.identity import CursorIdentity, is_of_one_take_over, new_session
-from pulsar_on_kafka.cursor.saved import Candidate, Recovered, Save, Saved, Unneeded, UnreadableCursor, newest
+from pulsar_on_kafka.cursor.saved import (
+    AcceptedSave,
+    Candidate,
+    Recovered,
+    Save,
+    Saved,
+    Unneeded,
+    UnreadableCursor,
+    newest,
+)
 from pulsar_on_kafka.cursor.segments import CursorSegments
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.errors import CorruptRecord
@@ -372,27 +381,20 @@ class CursorStore:
                 self._segments.tombstone(identity, segments, (*marker.obsolete_markers, ref), deadline)
         self.drop_checkpoint(identity, metadata.lineage.session, deadline)
 
-    def write_checkpoint(
-        self,
-        identity: CursorIdentity,
-        commit: CommittedOffset,
-        lineage: Lineage,
-        now_ms: int,
-        deadline: Deadline,
-        replaces: bytes | None = None,
-    ) -> None:
-        """Copy an accepted commit to where Kafka does not forget it when the group stays empty for days.
-
-        The checkpoint of the session `replaces` (see `Save.replaces`) is tombstoned behind it.
-        """
-        value = encode_checkpoint(
-            CursorCheckpoint(lineage.version, lineage.save, commit.kafka_offset, commit.metadata, now_ms)
-        )
-        records: list[tuple[bytes, bytes | None]] = [(encode_key(checkpoint_key(identity, lineage.session)), value)]
-        if replaces is not None and replaces != lineage.session:
-            records.append((encode_key(checkpoint_key(identity, replaces)), None))
-        partition = CURSOR_CHECKPOINTS.partition_for(identity.topic)
-        self._log.append_many(CURSOR_CHECKPOINTS, partition, records, deadline)
+    def write_checkpoints(self, saves: Iterable[AcceptedSave], now_ms: int, deadline: Deadline) -> None:
+        """Copy accepted saves to where Kafka does not forget them when the group stays empty for
+        days, and where no late commit overwrites them."""
+        records: dict[int, list[tuple[bytes, bytes | None]]] = {}
+        for identity, commit, lineage, replaces in saves:
+            value = encode_checkpoint(
+                CursorCheckpoint(lineage.version, lineage.save, commit.kafka_offset, commit.metadata, now_ms)
+            )
+            found = records.setdefault(CURSOR_CHECKPOINTS.partition_for(identity.topic), [])
+            found.append((encode_key(checkpoint_key(identity, lineage.session)), value))
+            if replaces is not None and replaces != lineage.session:
+                found.append((encode_key(checkpoint_key(identity, replaces)), None))
+        for partition, group in records.items():
+            self._log.append_many(CURSOR_CHECKPOINTS, partition, group, deadline)
 
     def drop_checkpoint(self, identity: CursorIdentity, session: bytes, deadline: Deadline) -> None:
         key = encode_key(checkpoint_key(identity, session))

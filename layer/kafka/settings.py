@@ -233,6 +233,8 @@ class KafkaSettings:
             "auto.offset.reset": "error",  # the cursor decides, never librdkafka
             "enable.partition.eof": False,
             "fetch.wait.max.ms": 100,  # a seek waits until the fetch under way is answered
+            # A commit that is answered sooner was certainly not sent twice: see `kafka.groups.resent_commits`.
+            "retry.backoff.ms": self.overrides.get("retry.backoff.ms", "500"),
             **_fetching(fetch_queue_kbytes),
             # How long new partitions of a topic that grows go unread.
             _REFRESH: self.overrides.get(_REFRESH, "5000" if partitioned else "30000"),

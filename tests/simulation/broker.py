@@ -50,9 +50,13 @@ class Connection:
     def call(self, execute: Callable[[], Answer]) -> Answer | None:
         """Send a request and wait for its answer. The requests of other connections may be executed meanwhile."""
         request = self.send(execute)
+        self.wait_for(request)
+        return request.answer
+
+    def wait_for(self, request: Request[Any]) -> None:
+        """Wait until a request of this connection is executed, over any connection."""
         while not request.executed:
             self._broker.execute_one(self if self._broker.draw() < _NEXT_IS_OURS else None)
-        return request.answer
 
     def send_again(self) -> Connection:
         """Give the connection up and send what is not executed again on another one, as librdkafka does.

@@ -21,7 +21,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor import commit_metadata
 from pulsar_on_kafka.cursor.checkpoints import Checkpoints
 from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.saved import Save, checkpoint_beside
+from pulsar_on_kafka.cursor.saved import AcceptedSave, Save, checkpoint_beside
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
@@ -222,7 +222,8 @@ class History(ActorsHistory):
                 self.taken_over[way] = self.taken_over.get(way, 0) + 1
             store.clean(identity, owned.save_accepted(save), NEVER)
             if self.rng.random() < 0.7:
-                store.write_checkpoint(identity, save.commit, save.saved.lineage, 0, NEVER, save.replaces)
+                copy = AcceptedSave(identity, save.commit, save.saved.lineage, save.replaces)
+                store.write_checkpoints([copy], 0, NEVER)
                 store.clean(identity, owned.saves.checkpoint_written(), NEVER)
             cursors[partition] = owned
         self.serving[client] = (now.group, now.served)

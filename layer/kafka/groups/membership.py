@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
@@ -18,6 +18,7 @@ from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
 from pulsar_on_kafka.kafka.groups.departures import Company
+from pulsar_on_kafka.kafka.groups.resent_commits import ResentCommits
 from pulsar_on_kafka.kafka.reading.assigned import known_end, watermarks
 from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, events_of, next_batch
 from pulsar_on_kafka.kafka.records import CommittedOffset
@@ -49,6 +50,12 @@ class GroupCallbacks:
     """The outcome of the last `commit_async`."""
 
 
+@dataclass(frozen=True, slots=True)
+class _SentCommit:
+    commits: dict[int, CommittedOffset]
+    sent_s: float
+
+
 class GroupConsumer:
     """A member of group `group_id` that reads one topic, or `only` one partition of it.
 
@@ -78,8 +85,9 @@ class GroupConsumer:
         self._sent_s = 0.0
         self._not_answered = False
         """A commit for which somebody waited in vain."""
-        self._unheard: list[dict[int, CommittedOffset]] = []
+        self._unheard: list[_SentCommit] = []
         """Commits of a callback: their answers come out of a later poll."""
+        self._resent = ResentCommits(int(config["retry.backoff.ms"]))
         self._unheard_since_s = 0.0
         """When that callback ended."""
         self._rebalancing = False
@@ -103,6 +111,7 @@ class GroupConsumer:
             return
         if self._company is not None:
             self._company.changed()
+        self._resent.new_generation()
         with self._in_callback():
             starts = self._callbacks.assigned([where.partition for where in self._served(partitions)])
         self._handle.incremental_assign(
@@ -154,11 +163,22 @@ class GroupConsumer:
     def _on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         failure = error or next((where.error for where in partitions if where.error is not None), None)
         commits = {where.partition: CommittedOffset(where.offset, where.metadata or "") for where in partitions}
-        if commits in self._unheard:
-            self._unheard.remove(commits)
+        outcome = None if failure is None else self._commit_error(failure)
+        for sent in [sent for sent in self._unheard if sent.commits == commits]:
+            self._unheard.remove(sent)
+            self._note_answer(commits, sent.sent_s, outcome)
         if commits == self._under_way:  # not of an earlier one, which the caller did not wait for
             self._under_way = {}
-            self._callbacks.committed(None if failure is None else self._commit_error(failure))
+            self._note_answer(commits, self._sent_s, outcome)
+            self._callbacks.committed(outcome)
+
+    def _note_answer(self, partitions: Iterable[int], sent_s: float, outcome: Exception | None) -> None:
+        known = not isinstance(outcome, errors.CommitOutcomeUnknown)
+        self._resent.answered(partitions, time.monotonic() - sent_s, known=known)
+
+    def is_exposed(self, partition: int) -> bool:
+        """A copy of an older commit of the partition may still overwrite the newest one (`ResentCommits`)."""
+        return self._resent.is_exposed(partition) or any(partition in sent.commits for sent in self._unheard)
 
     def _commit_error(self, error: KafkaError) -> errors.LayerError:
         if error.code() in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT):
@@ -194,6 +214,7 @@ class GroupConsumer:
     def _lose(self, former: Consumer) -> None:
         self._callbacks.lost([where.partition for where in self._served(former.assignment())])
         self._under_way, self._unheard, self._not_answered = {}, [], False
+        self._resent.new_generation()  # of another member
 
     def member_id(self) -> str:
         """'' until the group was joined."""
@@ -229,9 +250,16 @@ class GroupConsumer:
             self._commit_in_callback(commits)
             return
         for part in split_commits(commits):
-            for where in self._commit_and_wait(part):
-                if where.error is not None:
-                    raise self._commit_error(where.error)
+            sent_s, outcome = time.monotonic(), None
+            try:
+                for where in self._commit_and_wait(part):
+                    if where.error is not None:
+                        raise self._commit_error(where.error)
+            except errors.LayerError as failure:
+                outcome = failure
+                raise
+            finally:
+                self._note_answer(part, sent_s, outcome)
 
     def _commit_and_wait(self, commits: Mapping[int, CommittedOffset]) -> Sequence[TopicPartition]:
         """In a thread that is left behind with a commit that is never answered: librdkafka takes no time limit."""
@@ -263,11 +291,12 @@ class GroupConsumer:
             CommitOutcomeUnknown: the group does not have it, which is a refusal, but for a commit that is sent again.
         """
         for part in split_commits(commits):
-            self._unheard.append(part)
+            sent = _SentCommit(part, time.monotonic())
+            self._unheard.append(sent)
             try:
                 self._handle.commit(offsets=self._offsets(part), asynchronous=True)
             except KafkaException as failure:
-                self._unheard.remove(part)
+                self._unheard.remove(sent)
                 raise self._commit_error(failure.args[0]) from failure
         try:
             found = self.committed(sorted(commits), ANSWER_S)
@@ -286,6 +315,7 @@ class GroupConsumer:
     def commit_async(self, commits: Mapping[int, CommittedOffset]) -> None:
         """Send a commit; its outcome comes to `callbacks.committed` from a later poll. One at a time, one part only."""
         self._refuse_if_owed()
+        self._resent.answered(self._under_way, 0.0, known=False)  # nobody waited for it
         self._under_way, self._sent_s = dict(commits), time.monotonic()
         try:
             self._handle.commit(offsets=self._offsets(commits), asynchronous=True)

@@ -225,8 +225,7 @@ class Ownership:
             opened[number] = self._born(identity, found, save, deadline)
             previous[number] = found
         self._consumer.commit({number: save.commit for number, save in saves.items()})
-        for number, owned in opened.items():
-            self.saver.accepted(owned, saves[number], deadline)
+        self.saver.accept({number: (owned, saves[number]) for number, owned in opened.items()}, deadline)
         refused: dict[int, dict[int, Nack] | None] = {}
         if self.leasing is not None:
             refused = {number: self.leasing.take_over(owned, deadline) for number, owned in opened.items()}

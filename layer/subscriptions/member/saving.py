@@ -14,7 +14,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SubscriptionMeter
-from pulsar_on_kafka.cursor.saved import Save
+from pulsar_on_kafka.cursor.saved import AcceptedSave, Save
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer, split_commits
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import CommitMetadata, Lineage
@@ -60,6 +60,11 @@ class CursorSaver:
     def under_way(self) -> bool:
         """A commit was sent and not answered; its answer comes out of polling the group."""
         return self._under_way is not None
+
+    @property
+    def is_unsettled(self) -> bool:
+        """The outcome of a save is not known, and nothing more is heard of it: see `settle`."""
+        return self._unknown is not None
 
     def save(self, partitions: list[int]) -> None:
         """Save these partitions and wait until that is durable.
@@ -120,13 +125,13 @@ class CursorSaver:
             raise
         kept = {number: save for number, save in saves.items() if committed.get(number) == save.commit}
         missing = {number: save for number, save in saves.items() if number not in kept}
-        self._accepted(kept)
         self._refused(missing)
+        self._accepted(kept)
         return sorted(missing)
 
     def sweep(self) -> None:
         """Keep to the budget of the cursors' memory; when a save is under way, the next time. Call it every second."""
-        if self._under_way is None and self._unknown is None:
+        if not self.under_way and not self.is_unsettled:
             now_s = int(self._clock.monotonic())
             for owned in self._owned.values():
                 owned.cursor.advance()
@@ -164,7 +169,10 @@ class CursorSaver:
             return
         if failure is None:
             self._answered()
-            self._accepted(saves)
+            try:
+                self._accepted(saves)
+            except errors.StoreError as reason:
+                _log.warning("subscription=%s could not write the checkpoints of a save: %s", self._name, reason)
             return
         if isinstance(failure, errors.Fenced):  # while members come and go; what is ours after that is saved then
             _log.info("subscription=%s its next save waits for a rebalance: %s", self._name, failure)
@@ -176,8 +184,28 @@ class CursorSaver:
         else:
             self._refused(saves)
 
-    def accepted(self, owned: OwnedPartition, save: Save, deadline: Deadline) -> None:
-        """The group has `save`: remove what it made obsolete."""
+    def accept(self, saves: Mapping[int, tuple[OwnedPartition, Save]], deadline: Deadline) -> None:
+        """The group has these saves. A copy of an older commit may overwrite some: their checkpoints come first.
+
+        Raises:
+            StoreError: these could not be written, and those saves do not count. The others do.
+        """
+        exposed = {number: pair for number, pair in saves.items() if self._consumer.is_exposed(number)}
+        for number in saves.keys() - exposed.keys():
+            self._count(*saves[number], deadline)
+        if not exposed:
+            return
+        copies = [
+            AcceptedSave(owned.identity, save.commit, save.saved.lineage, save.replaces or owned.saves.previous_session)
+            for owned, save in exposed.values()
+        ]
+        self._store.write_checkpoints(copies, self._clock.now_ms(), deadline)
+        for owned, save in exposed.values():
+            self._count(owned, save, deadline)
+            self._checkpointed(owned, deadline)
+
+    def _count(self, owned: OwnedPartition, save: Save, deadline: Deadline) -> None:
+        """Remove what `save` made obsolete."""
         unneeded = owned.save_accepted(save)
         size = owned.saves.grown_large()
         if size is not None:
@@ -202,30 +230,32 @@ class CursorSaver:
         """Write the checkpoints that are due (all of them: `forced`)."""
         now = self._clock.monotonic()
         deadline = Deadline.after(STORE_TIMEOUT_S)
+        due: list[OwnedPartition] = []
+        copies: list[AcceptedSave] = []
         for number in partitions:
             owned = self._owned.get(number)
-            if owned is None or not owned.saves.checkpoint_dirty:
+            if owned is None or not owned.saves.checkpoint_dirty or owned.saves.last_commit is None:
                 continue
-            if not forced and now - owned.saves.last_checkpoint_s < _CHECKPOINT_EVERY_S:
-                continue
-            owned.saves.last_checkpoint_s = now
-            owned.saves.checkpoint_dirty = False
-            if owned.saves.last_commit is None:
-                continue
-            try:
-                self._store.write_checkpoint(
-                    owned.identity,
-                    owned.saves.last_commit,
-                    owned.saved.lineage,
-                    self._clock.now_ms(),
-                    deadline,
-                    owned.saves.previous_session,
-                )
-                owned.saves.previous_session = None
-                self._store.clean(owned.identity, owned.saves.checkpoint_written(), deadline)
-            except errors.StoreError as failure:
-                owned.saves.checkpoint_dirty = True
-                _log.warning("cursor=%s could not write a checkpoint: %s", owned.identity, failure)
+            if forced or now - owned.saves.last_checkpoint_s >= _CHECKPOINT_EVERY_S:
+                due.append(owned)
+                former = owned.saves.previous_session
+                copies.append(AcceptedSave(owned.identity, owned.saves.last_commit, owned.saved.lineage, former))
+                owned.saves.last_checkpoint_s = now
+        try:
+            if due:
+                self._store.write_checkpoints(copies, self._clock.now_ms(), deadline)
+        except errors.StoreError as failure:
+            _log.warning("subscription=%s could not write checkpoints: %s", self._name, failure)
+            return
+        for owned in due:
+            self._checkpointed(owned, deadline)
+
+    def _checkpointed(self, owned: OwnedPartition, deadline: Deadline) -> None:
+        unneeded = owned.saves.checkpoint_written()
+        try:
+            self._store.clean(owned.identity, unneeded, deadline)
+        except errors.StoreError as failure:
+            _log.warning("cursor=%s could not clean up: %s", owned.identity, failure)
 
     def _prepare(self, partitions: list[int]) -> dict[int, Save]:
         deadline = Deadline.after(STORE_TIMEOUT_S)
@@ -270,11 +300,14 @@ class CursorSaver:
         self._meter.saves.add(self._clock.monotonic() - self._sent_s)
 
     def _accepted(self, saves: Mapping[int, Save]) -> None:
-        deadline = Deadline.after(STORE_TIMEOUT_S)
-        for number, save in saves.items():
-            owned = self._owned.get(number)
-            if owned is not None:
-                self.accepted(owned, save, deadline)
+        """Raises StoreError: not all of them count. The outcome of those is not known until `settle`."""
+        owned = {number: (self._owned[number], save) for number, save in saves.items() if number in self._owned}
+        try:
+            self.accept(owned, Deadline.after(STORE_TIMEOUT_S))
+        except errors.StoreError:
+            self._meter.failed_saves += 1
+            self._unknown = {number: saves[number] for number in owned if self._consumer.is_exposed(number)}
+            raise
 
     def _refused(self, saves: Mapping[int, Save]) -> None:
         self._not_before_s = self._clock.monotonic() + _AGAIN_S

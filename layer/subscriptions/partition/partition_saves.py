@@ -120,6 +120,7 @@ class PartitionSaves:
 
     def checkpoint_written(self) -> Unneeded:
         """The last accepted save is the newest checkpoint. Gives what only the one before referred to."""
+        self.checkpoint_dirty, self.previous_session = False, None
         self._checkpointed = self.saved.references()
         return self._without_checkpointed(self.saved.left_over)
 

@@ -14,7 +14,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.at_hand import NotAtHand
 from pulsar_on_kafka.cursor.checkpoints import Checkpoints
 from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
-from pulsar_on_kafka.cursor.saved import Recovered, Save, UnreadableCursor, checkpoint_beside
+from pulsar_on_kafka.cursor.saved import AcceptedSave, Recovered, Save, UnreadableCursor, checkpoint_beside
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.groups.idle_offsets import FoundOffsets, IdleOffsets
@@ -297,8 +297,8 @@ class IdleCursors:
         for partition, save in saves.items():
             identity = reading.identity(partition)
             try:
-                now_ms, lineage = self._clock.now_ms(), save.saved.lineage
-                self._store.write_checkpoint(identity, save.commit, lineage, now_ms, deadline, save.replaces)
+                copy = AcceptedSave(identity, save.commit, save.saved.lineage, save.replaces)
+                self._store.write_checkpoints([copy], self._clock.now_ms(), deadline)
                 self._store.clean(identity, save.obsolete, deadline)
             except errors.StoreError as failure:
                 _log.warning("cursor=%s could not clean up: %s", identity, failure)

@@ -237,11 +237,11 @@ def test_acks_of_a_consumer_that_died_are_kept_with_segments_and_a_forgotten_gro
             from pulsar_on_kafka.cursor.store import CursorStore
             import threading
             written = threading.Event()
-            write = CursorStore.write_checkpoint
+            write = CursorStore.write_checkpoints
             def noticed(*arguments):
                 write(*arguments)
                 written.set()
-            CursorStore.write_checkpoint = noticed
+            CursorStore.write_checkpoints = noticed
             member = consumer._member
             def force():
                 for owned in member._owned.values():

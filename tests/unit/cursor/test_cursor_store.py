@@ -13,7 +13,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity, new_session
-from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved
+from pulsar_on_kafka.cursor.saved import AcceptedSave, Recovered, Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.state.instances import Instance
@@ -236,7 +236,7 @@ def test_state_of_another_life_of_the_topic_is_ignored() -> None:
 def test_what_a_former_life_wrote_is_cleaned_by_the_next_owner() -> None:
     log, store, identity, owned = _with_segments()
     save = prepared(store, owned)
-    store.write_checkpoint(identity, save.commit, save.saved.lineage, 0, DEADLINE)
+    store.write_checkpoints([AcceptedSave(identity, save.commit, save.saved.lineage)], 0, DEADLINE)
     later = replace(identity, kafka_topic_id="zyxwvutsrqponmlkjihgfe", topic_incarnation=8)
     found = store.recover(later, None, save.commit, 4, DEADLINE)
     assert len(found.former) == 1

@@ -45,7 +45,9 @@ def test_a_kafka_error_becomes_ours_and_says_what_was_done(code: int, expected: 
 
 
 def test_a_commit_that_is_refused_because_the_group_is_gone_can_be_tried_again() -> None:
-    member = GroupConsumer({"group.id": "g", "bootstrap.servers": "127.0.0.1:1"}, "t", cast("GroupCallbacks", None))
+    settings = KafkaSettings("127.0.0.1:1")
+    config = settings.group_member(group_id="g", client_id="c", fetch_queue_kbytes=64, partitioned=False)
+    member = GroupConsumer(config, "t", cast("GroupCallbacks", None))
     try:
         found = member._commit_error(KafkaError(KafkaError.GROUP_ID_NOT_FOUND))
         assert isinstance(found, errors.StoreError)

@@ -15,7 +15,7 @@ from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.cursor.leftovers import FoundSegments
-from pulsar_on_kafka.cursor.saved import Save, Saved
+from pulsar_on_kafka.cursor.saved import AcceptedSave, Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
@@ -117,7 +117,7 @@ class Cluster:
 
     def checkpoint(self, commit: CommittedOffset, session: bytes, version: int, save: int) -> None:
         lineage = self.identity.lineage(session, version, save)
-        self.store.write_checkpoint(self.identity, commit, lineage, self.clock.now_ms(), NEVER)
+        self.store.write_checkpoints([AcceptedSave(self.identity, commit, lineage)], self.clock.now_ms(), NEVER)
 
     def segments(self) -> set[str]:
         """Sessions and saves that have records, as `session/save`."""
