@@ -205,11 +205,11 @@ def moved(letters: Sequence[Letter], consumer: Consumer, producers: LetterProduc
             each.wait()
         for letter, target in letters:
             answers.append(SendResult())
-            with producers.copying(letter, target, "") as producer:
+            with producers.copying(letter, target, "", own_properties(letter.properties())) as (producer, plain):
                 producer.send_async(
                     letter.payload(),
                     answers[-1],
-                    properties=own_properties(letter.properties()),
+                    properties=plain,
                     partition_key=letter.record_key(),
                     ordering_key=letter.ordering_key() or None,
                     event_timestamp=letter.event_timestamp() or None,

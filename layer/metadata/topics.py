@@ -218,10 +218,15 @@ class Topics:
         found = self.find(name, deadline)
         if found is not None:
             return replace(found, namespace_policies=policies)
-        if name.partition >= 0:
-            raise errors.NoSuchTopic(f"topic {name.base} does not exist, so it has no partition {name.partition}")
+        _check_no_partition(name)
         created = self._create(name, 0, DEFAULT_ENTRIES_PER_LEDGER, deadline)
         return replace(created, namespace_policies=policies)
+
+    def check_openable(self, name: TopicName, deadline: Deadline) -> None:
+        """Raise what `open` would, as far as namespace and partition are concerned; makes nothing."""
+        if self.find(name, deadline) is None:
+            self._namespaces.require(name.namespace_name, deadline)
+            _check_no_partition(name)
 
     def create(
         self,
@@ -708,6 +713,11 @@ def _is_life(record: TopicRecord, life: TopicRecord, state: LifeState | None = N
     # A life that is only being made has no incarnation yet, which reads as 0, and that may be the one of another.
     same = (record.incarnation, record.kafka_topic_id) == (life.incarnation, life.kafka_topic_id)
     return same and state in (None, record.state)
+
+
+def _check_no_partition(name: TopicName) -> None:
+    if name.partition >= 0:
+        raise errors.NoSuchTopic(f"topic {name.base} does not exist, so it has no partition {name.partition}")
 
 
 def _of_partition(topic: Topic, name: TopicName) -> Topic:

@@ -9,7 +9,7 @@ Decision: mapping/decisions/0028.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.mapping.encoding.decimals import NoDecimal, decimal
@@ -35,6 +35,7 @@ from pulsar_on_kafka.mapping.records.record_headers import (
     ENCRYPTION,
     HIGHEST_SEQUENCE,
     MARKER,
+    METADATA,
     PREFIX,
     PRODUCER,
     PROPERTY_ESCAPE,
@@ -174,6 +175,20 @@ def kept_properties(pulsar_fields: bytes) -> dict[str, str]:
     """Properties whose names no header can have, of a record's `__pulsar.metadata`, as text (`text_or_latin1`)."""
     kept = _kept_fields(pulsar_fields).properties if pulsar_fields else ()
     return {text_or_latin1(name): text_or_latin1(value) for name, value in kept}
+
+
+def split_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], list[tuple[str, bytes]]]:
+    """Properties that headers can have; and the header, if any, that keeps the others (`kept_properties`).
+
+    Raises:
+        MappingError: text has lone surrogates.
+    """
+    odd = [name for name in properties if "\x00" in name]
+    if not odd:
+        return dict(properties), []
+    pairs = [(utf8(name, "property name"), utf8(properties[name], f"property {name!r}")) for name in odd]
+    kept = encode_fields([(_PROPERTIES, encode_fields([(1, name), (2, value)])) for name, value in pairs])
+    return {name: value for name, value in properties.items() if name not in odd}, [(METADATA, kept)]
 
 
 def _highest(value: bytes) -> int | None:

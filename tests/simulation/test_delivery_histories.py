@@ -89,6 +89,9 @@ class Letters:
         self.world = world
         self.max_redeliver_count = world.most
 
+    def take_refused(self, letter_topic: str, offset: int) -> bool:
+        return False
+
     def publish_dead_letters(self, letters: Sequence[Delivery], kept: Callable[[Delivery], None]) -> None:
         for letter in letters:
             if self.world.rng.random() < 0.1:

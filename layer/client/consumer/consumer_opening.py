@@ -12,7 +12,14 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
-from pulsar_on_kafka.client.consumer.letters import DeadLetterWriter, LetterProducers, RetryLetterWriter, RetryTopics
+from pulsar_on_kafka.client.consumer.letters import (
+    DLQ_SUFFIX,
+    DeadLetterWriter,
+    LetterProducers,
+    RetryLetterWriter,
+    RetryTopics,
+    check_letter_topic,
+)
 from pulsar_on_kafka.client.consumer.merged_inbox import MergedInbox
 from pulsar_on_kafka.client.consumer.multi_topics import MultiTopicsConsumer
 from pulsar_on_kafka.client.receiving.incoming_schema import IncomingValues, admit_reading, incoming_values
@@ -60,6 +67,10 @@ def open_consumer(topic: str, options: ConsumerOptions, session: Session) -> Con
         opened = node.topics.open(name, deadline)
         letters = None
         if options.dead_letter_policy is not None and name.is_persistent:  # elsewhere nothing comes again
+            if options.consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared):
+                dead = options.dead_letter_policy.dead_letter_topic
+                what = f"dead letters of subscription {options.subscription_name!r}"
+                check_letter_topic(session, what, dead or f"{name}-{options.subscription_name}{DLQ_SUFFIX}")
             letters = DeadLetterWriter(
                 options.dead_letter_policy.policy(),
                 options.subscription_name,
@@ -214,6 +225,9 @@ def subscribed(options: ConsumerOptions, session: Session) -> Consumer:
     if options.retry_enable:
         with pulsar_errors():
             retries = RetryTopics.of(names[0], options.subscription_name, options.dead_letter_policy)
+            what = f"letters of subscription {options.subscription_name!r}"
+            check_letter_topic(session, f"retry {what}", retries.retry_topic)
+            check_letter_topic(session, f"dead {what}", retries.dead_letters.dead_letter_topic)
         letters = RetryLetterWriter(retries, LetterProducers(session, options.subscription_name))
         names.append(retries.retry_topic)
         options = replace(options, dead_letter_policy=retries.dead_letters)

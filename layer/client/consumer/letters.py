@@ -20,15 +20,29 @@ from pulsar_on_kafka.client.producer.producer import Producer, ProducerOptions, 
 from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy, DeadLetterPolicy
 from pulsar_on_kafka.client.values.message import Message, acknowledge_in_slot
 from pulsar_on_kafka.crypto.encryptor import TAG_BYTES, Produce
-from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, PulsarException, Result
+from pulsar_on_kafka.exceptions import (
+    AlreadyClosed,
+    AuthorizationError,
+    CryptoError,
+    IncompatibleSchema,
+    InvalidConfiguration,
+    InvalidMessage,
+    MessageTooBig,
+    NotAllowedError,
+    PulsarException,
+    Result,
+    TopicNotFound,
+)
+from pulsar_on_kafka.exceptions import InvalidTopicName as NoTopicName
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
-from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.errors import InvalidTopicName, MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.message_record import encryption_info
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, COMPRESSION, DELIVERIES, ENCRYPTION
+from pulsar_on_kafka.mapping.wire.stored_entries import split_properties
 from pulsar_on_kafka.registry.model import SchemaPolicies
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 from pulsar_on_kafka.sending.arguments import check_range, check_type, check_type_or_none
@@ -47,6 +61,18 @@ REAL_SUBSCRIPTION: Final = "REAL_SUBSCRIPTION"
 _ACCEPTED: Final = SchemaPolicies(strategy=CompatibilityStrategy.ALWAYS_COMPATIBLE)
 
 
+def check_letter_topic(session: Session, what: str, topic: str) -> None:
+    """Raise where letters could never be written to the topic: its name is none, or its namespace is not there.
+
+    Raises:
+        InvalidTopicName, errors.NoSuchNamespace, errors.NoSuchTopic: name the letters, the topic and the reason.
+    """
+    try:
+        session.node().topics.check_openable(TopicName.parse(topic), session.deadline())
+    except (InvalidTopicName, errors.NoSuchNamespace, errors.NoSuchTopic) as refused:
+        raise type(refused)(f"{what} cannot be written to topic {topic!r}: {refused}") from refused
+
+
 class LetterProducers:
     """The producers of one consumer's letters, which are the session's. Thread-safe. Memory: a producer for each topic
     of letters."""
@@ -61,16 +87,25 @@ class LetterProducers:
 
     @contextmanager
     def copying(
-        self, message: Message, topic: str, initial_subscription: str, *headers: tuple[str, bytes]
-    ) -> Iterator[Producer]:
-        """A producer of `topic`; what this thread sends by it in here is a copy of `message`, with these headers
-        besides. Topic and subscription ('' for none) are made when they are not there. Raises as
-        `Client.create_producer`."""
+        self,
+        message: Message,
+        topic: str,
+        initial_subscription: str,
+        properties: Mapping[str, str],
+        *headers: tuple[str, bytes],
+    ) -> Iterator[tuple[Producer, dict[str, str]]]:
+        """A producer of `topic`, and the properties to send; what this thread sends by it in here is a copy of
+        `message`, with these headers besides.
+
+        A property whose name no header can have, as a batch or a client of a gateway may have it, goes along among
+        them. Topic and subscription ('' for none) are made when they are not there. Raises as `Client.create_producer`.
+        """
         producer = self._producer(topic, initial_subscription)
         with pulsar_errors():
             version = self._version(message, topic)
-        with self._sealing.like(message, *version, *headers):
-            yield producer
+            in_headers, kept = split_properties(properties)
+        with self._sealing.like(message, *version, *headers, *kept):
+            yield producer, in_headers
 
     def _producer(self, topic: str, initial_subscription: str) -> Producer:
         session = self._session
@@ -221,6 +256,20 @@ _CLOSE_S: Final = 10.0
 
 Kept = Callable[[Delivery], None]
 
+_FINAL: Final[tuple[type[PulsarException], ...]] = (
+    AuthorizationError,
+    CryptoError,
+    IncompatibleSchema,
+    InvalidConfiguration,
+    InvalidMessage,
+    MessageTooBig,
+    NoTopicName,
+    NotAllowedError,
+    TopicNotFound,
+)
+"""Errors that another attempt does not change; all others pass."""
+_FINAL_RESULTS: Final = frozenset(each.result for each in _FINAL)
+
 
 class DeadLetterWriter:
     """The writer publishes one consumer's dead letters. A thread of its own opens topics and publishes, from the first
@@ -232,6 +281,9 @@ class DeadLetterWriter:
     what was encrypted stays encrypted, and a letter's schema is the one that its message was written with (letters.py).
 
     With `as_java`, for consumers that have retry letters, they are as Java's client writes them, event time and all.
+
+    A failure that passes is tried again after a second. A letter that is refused for good is logged as an error, and
+    its message is delivered to the application once more, as in Pulsar; refused there, its letter is tried again.
 
     Memory: the letters under way; the dispatcher bounds their number.
     """
@@ -247,6 +299,15 @@ class DeadLetterWriter:
             f"pok-dead-letters {subscription}", self._publish_all, last=producers.close
         )
         self._until = Deadline.never()
+        self._refused: set[tuple[str, int]] = set()
+        """Topics and offsets of letters that were refused, until their messages are delivered again."""
+
+    def take_refused(self, letter_topic: str, offset: int) -> bool:
+        """Whether the letter of the message at an offset was refused for good since this was asked."""
+        place = (letter_topic, offset)
+        found = place in self._refused
+        self._refused.discard(place)
+        return found
 
     @property
     def max_redeliver_count(self) -> int:
@@ -273,8 +334,18 @@ class DeadLetterWriter:
             try:
                 self._publish(letter, kept)
             except Exception as failure:  # the letter stays where it is and is tried again
-                _log.warning("subscription=%s cannot publish a dead letter yet: %s", self._subscription, failure)
-                kept(letter)
+                self._not_stored(letter, kept, failure, final=isinstance(failure, (*_FINAL, TypeError, ValueError)))
+
+    def _not_stored(self, letter: Delivery, kept: Kept, reason: object, *, final: bool) -> None:
+        if final:
+            self._refused.add((letter.feed.slot.topic_name, letter.offset))
+            _log.error(
+                "subscription=%s the dead letter of %s is refused, its message is delivered again: %s",
+                self._subscription, letter, reason,
+            )  # fmt: skip
+        else:
+            _log.warning("subscription=%s cannot publish a dead letter yet: %s", self._subscription, reason)
+        kept(letter)
 
     def _publish(self, letter: Delivery, kept: Kept) -> None:
         assert isinstance(letter, Message)  # noqa: S101 - this consumer's endpoint makes Messages
@@ -284,15 +355,16 @@ class DeadLetterWriter:
             if result is Result.Ok:
                 acknowledge_in_slot(letter)
                 return
-            _log.warning("subscription=%s dead letter of %s: %s", self._subscription, letter, result)
-            kept(letter)
+            self._not_stored(letter, kept, result, final=result in _FINAL_RESULTS)
 
         delivered = (DELIVERIES, b"%d" % letter.redelivery_count())
-        with self._producers.copying(letter, topic, self._policy.getInitialSubscriptionName(), delivered) as producer:
+        properties = self._origin(letter) | letter.properties()  # what it says of its origin itself counts
+        initial_subscription = self._policy.getInitialSubscriptionName()
+        with self._producers.copying(letter, topic, initial_subscription, properties, delivered) as (producer, plain):
             producer.send_async(
                 letter.payload(),
                 stored,
-                properties=self._origin(letter) | letter.properties(),  # what it says of its origin itself counts
+                properties=plain,
                 partition_key=letter.record_key(),
                 ordering_key=letter.ordering_key() or None,
                 event_timestamp=(letter.event_timestamp() or None) if self._as_java else None,
@@ -397,10 +469,11 @@ class RetryLetterWriter:
         """Return when every in-sync replica has the letter; any PulsarException when it is not sure to be there."""
         origin = origin_as_java(message, self._topics.subscription, put_off=True)
         letter = self._topics.letter(message.properties(), origin, delay_ms, extra)
-        with self._producers.copying(message, letter.topic, letter.initial_subscription) as producer:
+        to = letter.topic, letter.initial_subscription, letter.properties
+        with self._producers.copying(message, *to) as (producer, plain):
             producer.send(
                 message.payload(),
-                properties=letter.properties,
+                properties=plain,
                 partition_key=message.record_key(),
                 ordering_key=message.ordering_key() or None,
                 event_timestamp=message.event_timestamp() or None,

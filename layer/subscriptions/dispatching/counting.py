@@ -46,12 +46,14 @@ class DeadLettering:
         consumer = self._dead_letterer()
         if consumer is None or consumer.dead_letters is None:
             return offsets
-        most = consumer.dead_letters.max_redeliver_count
+        letters_to, topic_name = consumer.dead_letters, owned.slot.topic_name
+        most = letters_to.max_redeliver_count
         guard = owned.guard
         if guard is None:
             dead = [offset for offset in offsets if owned.redeliveries.get(offset, 0) > most]
         else:
             dead = [offset for offset in offsets if guard.next_delivery(offset) > most + 1]
+        dead = [offset for offset in dead if not letters_to.take_refused(topic_name, offset)]
         if not dead:
             return offsets
         if guard is not None:

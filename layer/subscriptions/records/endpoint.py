@@ -165,6 +165,10 @@ class DeadLetters(Protocol):
         """Store the letters, in this order, and acknowledge each once it is durable; `kept`, from any thread, gets
         those that could not be stored."""
 
+    def take_refused(self, letter_topic: str, offset: int) -> bool:
+        """Whether the letter of the message at an offset was refused for good since this was asked: the message is
+        delivered instead."""
+
 
 class Decoder(Protocol):
     def decode(self, data: bytes) -> Any: ...
@@ -299,10 +303,16 @@ class Endpoint:
         """The same, but what was delivered often enough goes the way of its dead letters instead (`kept` as there)."""
         policy = self.dead_letters
         if policy is not None:
-            letters = [each for each in deliveries if each.redeliveries > policy.max_redeliver_count]
+            most = policy.max_redeliver_count
+            letters = [
+                each
+                for each in deliveries
+                if each.redeliveries > most and not policy.take_refused(each.feed.slot.topic_name, each.offset)
+            ]
             if letters:
                 policy.publish_dead_letters(letters, kept)
-                deliveries = [each for each in deliveries if each.redeliveries <= policy.max_redeliver_count]
+                buried = set(map(id, letters))
+                deliveries = [each for each in deliveries if id(each) not in buried]
         self.deliver(deliveries)
 
     def discard(self, slot: PartitionSlot | None) -> list[Delivery]:

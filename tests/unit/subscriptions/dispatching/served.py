@@ -75,6 +75,9 @@ class Letters:
         self.stored: list[int] = []
         self.fails = False
 
+    def take_refused(self, letter_topic: str, offset: int) -> bool:
+        return False
+
     def publish_dead_letters(self, letters: Sequence[Delivery], kept: Callable[[Delivery], None]) -> None:
         for letter in letters:
             if self.fails:

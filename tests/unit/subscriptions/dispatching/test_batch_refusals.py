@@ -30,6 +30,9 @@ class Letters:
         self.buried: list[tuple[int, int]] = []
         self.kept: Any = None
 
+    def take_refused(self, letter_topic: str, offset: int) -> bool:
+        return False
+
     def publish_dead_letters(self, letters: Sequence[Delivery], kept: Any) -> None:
         self.buried += [places(letter) for letter in letters]
         self.kept = lambda: kept(letters[0])
