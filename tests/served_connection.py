@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -20,21 +21,24 @@ from pulsar_on_kafka.mapping.wire.commands import Type, command, parsed
 from pulsar_on_kafka.mapping.wire.frames import FrameCutter, frame
 
 ADDRESS: Final = "pulsar://127.0.0.1:6650"
+_SOON_S: Final = 5.0
 CONNECT: Final = frame(command(Type.CONNECT, client_version="test", protocol_version=21))
 
 
 class ServedConnection:
     """It hears bytes, and says commands: each of them is read again here, so what it says is well-formed."""
 
-    def __init__(self) -> None:
+    def __init__(self, pool: Any = None, watchers: Any = None) -> None:
+        """`pool` does what is to be asked of Kafka, `watchers` are those of topics; None: Kafka never answers."""
         self.said: list[tuple[Type, Any]] = []
         self.closed = False
         self.cut_off = False
         """Its gateway is, from Kafka."""
         self._cutter = FrameCutter()
         self._soon: deque[Callable[[], object]] = deque()
+        self.timers: deque[Callable[[], object]] = deque()
         node: Any = SimpleNamespace(clock=SystemClock(), transactions=SimpleNamespace(join=None))
-        pool: Any = SimpleNamespace(submit=_refuse)
+        pool = pool or SimpleNamespace(submit=_refuse)
         sharing: Any = SimpleNamespace(
             ask=lambda bundle, then: then(ADDRESS), elsewhere=lambda bundle: None, cut_off=lambda: self.cut_off,
             is_new=lambda bundle: False,
@@ -49,8 +53,8 @@ class ServedConnection:
                 ADDRESS,
                 EVERYBODY,
                 OpenTransactions(node, EVERYBODY, pool),
-                nothing,
-                TopicWatchers(node, nothing),
+                SimpleNamespace(watch=lambda topic, producer: None),  # type: ignore[arg-type]
+                watchers or TopicWatchers(node, nothing),
                 WaitingProducers(self.call_later),
             )
         )
@@ -60,10 +64,27 @@ class ServedConnection:
         """As the loop tells it, with all that follows of it at once."""
         if not self.closed:
             self._connection.data_received(data)
-        while self._soon:
-            self._soon.popleft()()
+        self.turn()
         if self.closed:
             self._connection.connection_lost(None)
+
+    def turn(self) -> None:
+        """What other threads have left to the loop."""
+        while self._soon:
+            self._soon.popleft()()
+
+    def lose(self) -> None:
+        """The client is gone."""
+        self.closed = True
+        self._connection.connection_lost(None)
+
+    def unload(self, topics: set[str]) -> None:
+        self._connection.unload(topics)
+
+    def time_passes(self) -> None:
+        """Whatever waits for its time comes."""
+        for _ in range(len(self.timers)):
+            self.timers.popleft()()
 
     def follow(self) -> None:
         """Its gateway's fleet has changed."""
@@ -77,7 +98,9 @@ class ServedConnection:
         self._soon.append(call)
 
     def call_later(self, delay_s: float, call: Callable[..., object], *arguments: object) -> Any:
-        """Never, here."""
+        """When `time_passes`; what is to come after more than a few seconds never comes here."""
+        if delay_s <= _SOON_S:
+            self.timers.append(partial(call, *arguments))
         return SimpleNamespace(cancel=lambda: None)
 
     # The transport ------------------------------------------------------------------------------------------------

@@ -16,18 +16,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError
 from pulsar_on_kafka.client.connection.session import FollowsPolicies, TopicWatch
-from pulsar_on_kafka.exceptions import AuthenticationError
+from pulsar_on_kafka.exceptions import AlreadyClosed, AuthenticationError
 from pulsar_on_kafka.gateway import lookups, schemas
 from pulsar_on_kafka.gateway.access import Access, Login
 from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.consumers import Wire, WireConsumer, open_consumer
 from pulsar_on_kafka.gateway.entries import OutgoingEntries
+from pulsar_on_kafka.gateway.handles import Handles, Opening
 from pulsar_on_kafka.gateway.outgoing import Outgoing
 from pulsar_on_kafka.gateway.producers import Heard, Left, Opened, WireProducer, access_mode, open_producer
 from pulsar_on_kafka.gateway.sharing import Sharing
@@ -46,6 +47,8 @@ from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.node.node import Node
 
 _log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
 """Told to clients, which cut larger messages into chunks: Pulsar's default."""
@@ -145,23 +148,20 @@ class Connection(asyncio.Protocol):
         """What came while something had to be done first."""
         self._answered = 0
         self._counting = threading.Lock()
-        self._producers: dict[int, WireProducer | None] = {}
-        """None: it is being opened."""
+        self._producers = Handles[WireProducer]()
         self._former_producers: deque[int] = deque(maxlen=MOST_SENT)
         self._producers_to_come = 0
         self._after_these: list[tuple[WireProducer, int]] = []
         """Producers to end, and whom to tell, when those are admitted or refused that were asked for before."""
         self._waiting_producers: dict[int, WaitingProducer] = {}
         """Those of them that wait for being the only one of their topic."""
-        self._consumers: dict[int, WireConsumer | None] = {}
-        self._leaving: dict[int, list[Callable[[], None]]] = {}
+        self._consumers = Handles[WireConsumer]()
+        self._leaving: dict[WireConsumer, list[Callable[[], None]]] = {}
         """Consumers whose end the client does not know yet, and what it is to hear after that."""
         self._going_on: dict[int, int] = {}
         """Where readers go on that were sought, when their client opens them anew."""
-        self._watching: set[int] = set()
-        """Watchers of topics, by their clients' numbers."""
-        self._ended: set[tuple[str, int]] = set()
-        """What was closed while it was being opened."""
+        self._watching = Handles[object]()
+        """Watchers of topics, by what `TopicWatchers` knows them by."""
         self.moves: set[asyncio.Task[None]] = set()
         """What is being closed here, for its client to go to another gateway."""
 
@@ -213,25 +213,24 @@ class Connection(asyncio.Protocol):
                 timer.cancel()
         self._serving.connections.discard(self)
         self._serving.strangers.pop(self, None)
+        producers, consumers = self._producers.end(), self._consumers.end()
         while self._waiting:  # what was opened has to be closed
             self._waiting.popleft()()
         self.ended.set()
-        for number in self._watching:
-            self._serving.watchers.close(self, number)
+        for watcher in self._watching.end():
+            self._serving.watchers.close(watcher)
         for number in list(self._waiting_producers):
             self._wait_no_more(number)
-        for producer in list(self._producers.values()):
-            if producer is not None:
-                self._serving.pool.submit(_closed, producer.close)
-        for consumer in list(self._consumers.values()):
-            if consumer is not None:
-                consumer.endpoint.close()
-                self._serving.pool.submit(_closed, partial(consumer.close, Deadline.after(_CLOSE_S)))
-        for producer, _ in self._after_these:
+        for producer in [*producers, *(each for each, _ in self._after_these)]:
             self._serving.pool.submit(_closed, producer.close)
+        for consumer in consumers:
+            self._close_aside(consumer)
         self._after_these.clear()
-        self._producers.clear()
-        self._consumers.clear()
+
+    def _close_aside(self, consumer: WireConsumer) -> None:
+        """Close a consumer whose end no client waits for."""
+        consumer.endpoint.close()
+        self._serving.pool.submit(_closed, partial(consumer.close, Deadline.after(_CLOSE_S)))
 
     def end(self, reason: str) -> None:
         """Close it, after what was said before."""
@@ -264,9 +263,8 @@ class Connection(asyncio.Protocol):
         self._timer = self._serving.loop.call_later(KEEP_ALIVE_S, self._keep_alive)
 
     def _has_room_again(self) -> None:
-        for consumer in self._consumers.values():
-            if consumer is not None:
-                consumer.endpoint.wake_member()
+        for _, consumer in self._consumers.items():
+            consumer.endpoint.wake_member()
         self._may_read()
 
     def _say(self, kind: Type, **fields: Any) -> None:
@@ -317,8 +315,14 @@ class Connection(asyncio.Protocol):
         self, work: Callable[[], Any], then: Callable[[Any], None], refused: Callable[[ServerError, str], None]
     ) -> None:
         """Do `work` aside; the loop goes on with what it gave, or with why it failed."""
-        if self._asks_too_much(refused):
-            return
+        if not self._asks_too_much(refused):
+            self._do(work, then, refused)
+
+    def _do(
+        self, work: Callable[[], Any], then: Callable[[Any], None], refused: Callable[[ServerError, str], None]
+    ) -> None:
+        """`_ask` without its limit, for the end of what was opened: a close that is refused leaves it there for ever.
+        What is open bounds how many there are."""
         self._asked += 1
         begin = partial(self._begin, work, then, refused)
         if self._working >= _AT_ONCE:
@@ -523,10 +527,14 @@ class Connection(asyncio.Protocol):
 
     def _watch_topics(self, asked: Any) -> None:
         number, request = asked.watcher_id, asked.request_id
-        if len(self._watching) >= MOST_WATCHERS and number not in self._watching:
+        if self._watching.is_busy(number):
+            self._error(request, ServerError.SERVICE_NOT_READY, f"watcher {number} is being opened")
+            return
+        self._unwatch(number)
+        if len(self._watching) >= MOST_WATCHERS:
             self._error(request, ServerError.NOT_ALLOWED, f"a connection has {MOST_WATCHERS} watchers at most")
             return
-        self._watching.add(number)
+        opening, watcher = self._watching.begin(number), object()
 
         def changed(new: Sequence[str], gone: Sequence[str], names: AbstractSet[str]) -> None:
             self._say(
@@ -538,8 +546,9 @@ class Connection(asyncio.Protocol):
             )
 
         def opened(names: AbstractSet[str]) -> None:
-            if self._closing or number not in self._watching:
-                self._serving.watchers.close(self, number)
+            if not self._watching.opened(opening, watcher):
+                self._serving.watchers.close(watcher)
+                return
             found = lookups.topics_hash(names)
             self._say(
                 Type.WATCH_TOPIC_LIST_SUCCESS,
@@ -550,16 +559,23 @@ class Connection(asyncio.Protocol):
             )
 
         def refused(code: ServerError, reason: str) -> None:
-            self._watching.discard(number)
-            self._error(request, code, reason)
+            if self._watching.failed(opening):
+                self._error(request, code, reason)
 
         watchers, pattern = self._serving.watchers, asked.topics_pattern
-        self._ask(lambda: watchers.open(self, number, asked.namespace, pattern, changed), opened, refused)
+        self._ask(lambda: watchers.open(watcher, asked.namespace, pattern, changed), opened, refused)
 
     def _watch_topics_no_more(self, asked: Any) -> None:
-        self._watching.discard(asked.watcher_id)
-        self._serving.watchers.close(self, asked.watcher_id)
+        self._unwatch(asked.watcher_id)
         self._say(Type.SUCCESS, request_id=asked.request_id)
+
+    def _unwatch(self, number: int) -> None:
+        watcher = self._watching.get(number)
+        if watcher is None:
+            self._watching.give_up(number)
+        else:
+            self._watching.remove(number, watcher)
+            self._serving.watchers.close(watcher)
 
     # Schemas ------------------------------------------------------------------------------------------------------
 
@@ -585,12 +601,12 @@ class Connection(asyncio.Protocol):
 
     def _producer(self, asked: Any) -> None:
         number, request = asked.producer_id, asked.request_id
-        if number in self._producers:
-            known = self._producers[number]
-            if known is None:
-                self._not_opened(asked, ServerError.SERVICE_NOT_READY, f"producer {number} is being opened")
-            else:
-                self._opened(known, request, None)
+        known = self._producers.get(number)
+        if known is not None:
+            self._opened(known, request, None)
+            return
+        if self._producers.is_busy(number):
+            self._not_opened(asked, ServerError.SERVICE_NOT_READY, f"producer {number} is being opened or closed")
             return
         if len(self._producers) >= MOST_OPEN:
             self._not_opened(asked, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} producers at most")
@@ -600,80 +616,71 @@ class Connection(asyncio.Protocol):
         except LayerError as failure:
             self._not_opened(asked, *told(failure))
         else:
-            self._producers[number] = None
-            self._open_producer(asked, mode)
+            self._open_producer(asked, mode, self._producers.begin(number))
 
-    def _open_producer(self, asked: Any, mode: AccessMode) -> None:
+    def _open_producer(self, asked: Any, mode: AccessMode, opening: Opening[WireProducer]) -> None:
         number, waiting = asked.producer_id, self._serving.waiting
 
         def opened(name: str, bundle: int, found: Opened | None) -> None:
             self._one_came()
             if found is None:
-                self._wait_on(number)
+                self._wait_on(opening)
             else:
-                self._admitted(asked, mode, name, bundle, found)
+                self._admitted(asked, mode, name, bundle, found, opening)
 
         def refused(code: ServerError, reason: str) -> None:
             self._one_came()
             self._wait_no_more(number)
-            if not self._is_dropped(number):
-                self._producers.pop(number, None)
+            if self._producers.failed(opening):
                 self._not_opened(asked, code, reason)
 
         def here(bundle: int) -> None:
             name = str(TopicName.parse(asked.topic))
-            if self._is_dropped(number):
+            if not opening.wanted:
+                self._producers.failed(opening)
                 self._one_came()
             elif mode is AccessMode.WAIT_FOR_EXCLUSIVE and number not in self._waiting_producers:
-                self._wait(asked, name, begin)
+                self._wait(asked, name, begin, opening)
                 self._one_came()
             elif mode in _OUTWAITED and waiting.any_at(name):
                 refused(_OUTWAITED[mode], f"producers wait for being the only one of {name}: {mode.value} comes later")
             else:
-                then = partial(opened, name, bundle)
-                self._ask(partial(open_producer, self._node, asked, self._meter(), self._deadline), then, refused)
+                open_it = partial(open_producer, self._node, asked, self._meter(), self._deadline)
+                self._ask(partial(_open_if_wanted, opening, open_it), partial(opened, name, bundle), refused)
 
         def begin() -> None:
-            if not self._is_dropped(number):
-                self._producers_to_come += 1
-                self._served_here(asked.topic, here, refused)
+            self._producers_to_come += 1
+            self._served_here(asked.topic, here, refused)
 
         begin()
 
-    def _admitted(self, asked: Any, mode: AccessMode, name: str, bundle: int, found: Opened) -> None:
+    def _admitted(
+        self, asked: Any, mode: AccessMode, name: str, bundle: int, found: Opened, opening: Opening[WireProducer]
+    ) -> None:
         number = asked.producer_id
         self._wait_no_more(number)
-        producer = self._made_producer(number, name, bundle, found)
-        if self._is_dropped(number):
+        producer = self._made_producer(opening, name, bundle, found)
+        if not self._producers.opened(opening, producer):
             self._serving.pool.submit(_closed, producer.close)
             return
         if mode is AccessMode.EXCLUSIVE_WITH_FENCING:
             self._serving.waiting.fence(name)
-        self._producers[number] = producer
         _log.info("connection=%s %.300r is open", self._name, str(found.sender.outlet))
         self._serving.policies.watch(found.sender.outlet.admitted.topic, producer)
         self._opened(producer, asked.request_id, found.schema_version)
         self._follow_if_moved(bundle)
 
-    def _made_producer(self, number: int, name: str, bundle: int, found: Opened) -> WireProducer:
+    def _made_producer(self, opening: Opening[WireProducer], name: str, bundle: int, found: Opened) -> WireProducer:
         heard = Heard(
             under_way=self._records_under_way,
             answered=self._records_answered,
-            lost=partial(self._producer_lost, number),
+            lost=lambda: self._soon(partial(self._producer_lost, opening)),
             left=lambda: self._soon(partial(self._serving.waiting.left, name)),
         )
         transactions, frames = self._serving.transactions, self._frames
-        return WireProducer(self._node, number, found, transactions, frames, heard, bundle)
+        return WireProducer(self._node, opening.number, found, transactions, frames, heard, bundle)
 
-    def _is_dropped(self, number: int) -> bool:
-        """Its client has closed it while it was being opened, or is gone."""
-        if self._closing or ("producer", number) in self._ended:
-            self._ended.discard(("producer", number))
-            self._producers.pop(number, None)
-            return True
-        return False
-
-    def _wait(self, asked: Any, topic: str, begin: Callable[[], None]) -> None:
+    def _wait(self, asked: Any, topic: str, begin: Callable[[], None], opening: Opening[WireProducer]) -> None:
         """Have a producer ask when it is its turn. Its client is told, once, that it waits."""
         number, request = asked.producer_id, asked.request_id
         said = False
@@ -686,33 +693,31 @@ class Connection(asyncio.Protocol):
             said = True
 
         def fenced() -> None:
-            self._end_waiting(number)
+            self._give_up_producer(opening)
             self._not_opened(asked, ServerError.PRODUCER_FENCED, f"a producer has taken {topic} from all others")
 
         waits = self._waiting_producers[number] = WaitingProducer(topic, begin, queued, fenced)
         self._serving.waiting.come(waits)
 
-    def _wait_on(self, number: int) -> None:
+    def _wait_on(self, opening: Opening[WireProducer]) -> None:
         """Others are there."""
-        waits = self._waiting_producers.get(number)
-        if waits is not None:
-            self._serving.waiting.refused(waits)
+        if opening.wanted:
+            self._serving.waiting.refused(self._waiting_producers[opening.number])
         else:
-            self._is_dropped(number)
+            self._producers.failed(opening)
 
     def _wait_no_more(self, number: int) -> None:
         waits = self._waiting_producers.pop(number, None)
         if waits is not None:
             self._serving.waiting.leave(waits)
 
-    def _end_waiting(self, number: int) -> None:
+    def _give_up_producer(self, opening: Opening[WireProducer]) -> None:
         """It is not to be opened any more."""
-        waits = self._waiting_producers.get(number)
-        if waits is None or waits.asking:
-            self._ended.add(("producer", number))
-        else:
-            del self._producers[number]
-        self._wait_no_more(number)
+        opening.wanted = False
+        waits = self._waiting_producers.get(opening.number)
+        if waits is not None and not waits.asking:
+            self._producers.failed(opening)
+        self._wait_no_more(opening.number)
 
     def _opened(self, producer: WireProducer, request: int, schema_version: bytes | None) -> None:
         self._say(
@@ -819,15 +824,14 @@ class Connection(asyncio.Protocol):
 
     def _close_producer(self, asked: Any) -> None:
         number, request = asked.producer_id, asked.request_id
-        if number not in self._producers:
-            self._say(Type.SUCCESS, request_id=request)
-            return
-        producer = self._producers[number]
+        producer = self._producers.get(number)
         if producer is None:
-            self._end_waiting(number)
+            opening = self._producers.give_up(number)
+            if opening is not None:
+                self._give_up_producer(opening)
             self._say(Type.SUCCESS, request_id=request)
             return
-        del self._producers[number]
+        self._producers.remove(number, producer)
         self._former_producers.append(number)
         self._after_these.append((producer, request))  # as in Pulsar it is still there when those are judged
         self._end_producers()
@@ -841,25 +845,25 @@ class Connection(asyncio.Protocol):
             return
         ends, self._after_these = self._after_these, []
         for producer, request in ends:
-            self._ask(producer.close, self._success(request), self._failure(request))
+            self._do(producer.close, self._success(request), self._failure(request))
 
-    def _producer_lost(self, number: int) -> None:
-        """Have the client open a producer anew. Any thread."""
-        self._soon(partial(self._close_producer_of, number))
+    def _producer_lost(self, opening: Opening[WireProducer]) -> None:
+        """Have the client open a producer anew."""
+        producer = self._producers.lost(opening)
+        if producer is not None:
+            self._close_producer_of(opening.number, producer)
 
-    def _close_producer_of(self, number: int, told: Callable[[], None] = lambda: None) -> None:
-        producer = self._producers.get(number)
-        if producer is None or self._closing:
-            return
-        del self._producers[number]
+    def _close_producer_of(self, number: int, producer: WireProducer, told: Callable[[], None] = lambda: None) -> None:
+        self._producers.leave(number, producer)
         self._former_producers.append(number)
 
         def say(_: object) -> None:
             """Behind the receipts of what it has sent."""
+            self._producers.left(number)
             self._say(Type.CLOSE_PRODUCER, producer_id=number, request_id=_ANY)
             told()
 
-        self._ask(producer.close, say, lambda code, reason: say(None))
+        self._do(producer.close, say, lambda code, reason: say(None))
 
     def _soon(self, action: Callable[[], None]) -> None:
         """By the loop. Any thread."""
@@ -872,74 +876,77 @@ class Connection(asyncio.Protocol):
 
     def _subscribe(self, asked: Any) -> None:
         number, request = asked.consumer_id, asked.request_id
-        if number in self._consumers:
-            if self._consumers[number] is None:
-                self._not_opened(asked, ServerError.SERVICE_NOT_READY, f"consumer {number} is being opened")
-            else:
-                self._say(Type.SUCCESS, request_id=request)
+        if self._consumers.get(number) is not None:
+            self._say(Type.SUCCESS, request_id=request)
+            return
+        if self._consumers.is_busy(number):
+            self._not_opened(asked, ServerError.SERVICE_NOT_READY, f"consumer {number} is being opened or closed")
             return
         if len(self._consumers) >= MOST_OPEN:
             self._not_opened(asked, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} consumers at most")
             return
-        self._consumers[number] = None
-        goes_on_at = self._going_on.get(number)
+        opening, going_on = self._consumers.begin(number), self._going_on.get(number)
 
         def opened(consumer: WireConsumer) -> None:
-            self._going_on.pop(number, None)
-            if self._closing or ("consumer", number) in self._ended:
-                self._ended.discard(("consumer", number))
-                self._consumers.pop(number, None)
-                self._serving.pool.submit(_closed, partial(consumer.close, Deadline.after(_CLOSE_S)))
-                return
-            self._consumers[number] = consumer
-            _log.info("connection=%s %.300r is open", self._name, _wanted(asked))
-            self._say(Type.SUCCESS, request_id=request)
-            self._follow_if_moved(consumer.endpoint.bundle)
+            self._subscribed(asked, opening, consumer)
 
         def refused(code: ServerError, reason: str) -> None:
-            self._consumers.pop(number, None)
-            self._ended.discard(("consumer", number))
-            self._not_opened(asked, code, reason)
+            if self._consumers.failed(opening):
+                self._not_opened(asked, code, reason)
 
         def here(bundle: int) -> None:
-            lost = partial(self._consumer_lost, number)
-            topic = str(TopicName.parse(asked.topic))
-            wire = Wire(topic, self._frames, lost, bundle, self._serving.entries, self._meter())
+            topic, lost = str(TopicName.parse(asked.topic)), partial(self._consumer_lost, opening)
+            wire = Wire(topic, self._frames, partial(self._soon, lost), bundle, self._serving.entries, self._meter())
 
             def busy(code: ServerError, reason: str) -> None:
                 """By what a gateway that died has left, perhaps: Kafka lets it go soon."""
-                if code is ServerError.CONSUMER_BUSY and self._serving.sharing.is_new(bundle) and not self._closing:
+                if code is ServerError.CONSUMER_BUSY and self._serving.sharing.is_new(bundle) and opening.wanted:
                     self._serving.loop.call_later(_BUSY_AGAIN_S, here, bundle)
                 else:
                     refused(code, reason)
 
-            self._ask(lambda: open_consumer(self._node, asked, wire, self._deadline(), goes_on_at), opened, busy)
+            def open_it() -> WireConsumer:
+                return open_consumer(self._node, asked, wire, self._deadline(), going_on)
+
+            self._ask(partial(_open_if_wanted, opening, open_it), opened, busy)
 
         self._served_here(asked.topic, here, refused)
 
-    def _consumer_lost(self, number: int) -> None:
-        """Have the client open a consumer anew. Any thread."""
-        self._soon(partial(self._close_consumer_of, number))
-
-    def _close_consumer_of(self, number: int, told: Callable[[], None] = lambda: None) -> None:
-        consumer = self._consumers.get(number)
-        if consumer is None or self._closing:
+    def _subscribed(self, asked: Any, opening: Opening[WireConsumer], consumer: WireConsumer) -> None:
+        if not self._consumers.opened(opening, consumer):
+            self._close_aside(consumer)
             return
-        del self._consumers[number]
+        self._going_on.pop(opening.number, None)
+        _log.info("connection=%s %.300r is open", self._name, _wanted(asked))
+        self._say(Type.SUCCESS, request_id=asked.request_id)
+        if opening.is_lost:
+            self._close_consumer_of(opening.number, consumer)
+        else:
+            self._follow_if_moved(consumer.endpoint.bundle)
+
+    def _consumer_lost(self, opening: Opening[WireConsumer]) -> None:
+        """Have the client open a consumer anew."""
+        consumer = self._consumers.lost(opening)
+        if consumer is not None:
+            self._close_consumer_of(opening.number, consumer)
+
+    def _close_consumer_of(self, number: int, consumer: WireConsumer, told: Callable[[], None] = lambda: None) -> None:
+        self._consumers.leave(number, consumer)
         consumer.endpoint.close()
         if consumer.goes_on_at is not None:
             self._going_on[number] = consumer.goes_on_at
         waiting: list[Callable[[], None]] = []
-        self._leaving[number] = waiting
+        self._leaving[consumer] = waiting
 
         def say(_: object) -> None:
-            del self._leaving[number]
+            del self._leaving[consumer]
+            self._consumers.left(number)
             self._say(Type.CLOSE_CONSUMER, consumer_id=number, request_id=_ANY)
             for then in waiting:
                 then()
             told()
 
-        self._ask(partial(consumer.close, Deadline.after(_CLOSE_S)), say, lambda code, reason: say(None))
+        self._do(partial(consumer.close, Deadline.after(_CLOSE_S)), say, lambda code, reason: say(None))
 
     def _flow(self, asked: Any) -> None:
         consumer = self._consumers.get(asked.consumer_id)
@@ -993,12 +1000,18 @@ class Connection(asyncio.Protocol):
             except Exception as failure:  # there is no answer to it
                 _log.warning("connection=%s a wish for redelivery is refused: %s", self._name, told(failure)[1])
 
-    def _of_consumer(self, asked: Any, work: Callable[[WireConsumer], Any], then: Callable[[Any], None]) -> None:
+    def _of_consumer(
+        self,
+        asked: Any,
+        work: Callable[[WireConsumer], Any],
+        then: Callable[[Any], None],
+        refused: Callable[[ServerError, str], None] | None = None,
+    ) -> None:
         consumer, number = self._consumers.get(asked.consumer_id), asked.request_id
         if consumer is None:
             self._error(number, ServerError.CONSUMER_NOT_FOUND, f"consumer {asked.consumer_id} is not open")
             return
-        self._ask(lambda: work(consumer), then, self._failure(number))
+        self._ask(lambda: work(consumer), then, refused or self._failure(number))
 
     def _seek(self, asked: Any) -> None:
         if not asked.HasField("message_id") and not asked.HasField("message_publish_time"):
@@ -1015,8 +1028,8 @@ class Connection(asyncio.Protocol):
             active one goes on: what it acknowledges from here on is of after the seek."""
             endpoint.seeking = False
             success = partial(self._success(number), None)
-            if asked.consumer_id in self._leaving:
-                self._leaving[asked.consumer_id].append(success)
+            if consumer in self._leaving:
+                self._leaving[consumer].append(success)
             else:
                 success()
 
@@ -1067,22 +1080,32 @@ class Connection(asyncio.Protocol):
         self._of_consumer(asked, lambda consumer: (consumer, consumer.backlog(self._deadline())), tell)
 
     def _unsubscribe(self, asked: Any) -> None:
-        def done(_: object) -> None:
-            self._consumers.pop(asked.consumer_id, None)
-            self._say(Type.SUCCESS, request_id=asked.request_id)
+        number, request = asked.consumer_id, asked.request_id
+        consumer = self._consumers.get(number)
 
-        self._of_consumer(asked, lambda consumer: consumer.unsubscribe(self._deadline(), force=asked.force), done)
+        def done(_: object) -> None:
+            if consumer is not None:
+                self._consumers.remove(number, consumer)
+            self._say(Type.SUCCESS, request_id=request)
+
+        def failed(code: ServerError, reason: str) -> None:
+            self._error(request, code, reason)
+            if consumer is not None and consumer.endpoint.closed and self._consumers.get(number) is consumer:
+                self._close_consumer_of(number, consumer)  # it has left, although the subscription stays
+
+        self._of_consumer(asked, lambda each: each.unsubscribe(self._deadline(), force=asked.force), done, failed)
 
     def _close_consumer(self, asked: Any) -> None:
         number, request = asked.consumer_id, asked.request_id
-        consumer = self._consumers.pop(number, None)
+        consumer = self._consumers.get(number)
         if consumer is None:
-            if number in self._consumers:
-                self._ended.add(("consumer", number))
+            if self._consumers.give_up(number) is None:
+                self._going_on.pop(number, None)
             self._say(Type.SUCCESS, request_id=request)
             return
+        self._consumers.remove(number, consumer)
         consumer.endpoint.close()
-        self._ask(partial(consumer.close, Deadline.after(_CLOSE_S)), self._success(request), self._failure(request))
+        self._do(partial(consumer.close, Deadline.after(_CLOSE_S)), self._success(request), self._failure(request))
 
     def _meter(self) -> Meter:
         clock = self._node.clock
@@ -1091,12 +1114,10 @@ class Connection(asyncio.Protocol):
     def note_rates(self) -> None:
         """An interval is over."""
         now_s = self._node.clock.monotonic()
-        for producer in self._producers.values():
-            if producer is not None:
-                producer.meter.note(now_s)
-        for consumer in self._consumers.values():
-            if consumer is not None:
-                consumer.endpoint.meter.note(now_s)
+        for _, producer in self._producers.items():
+            producer.meter.note(now_s)
+        for _, consumer in self._consumers.items():
+            consumer.endpoint.meter.note(now_s)
 
     # Transactions -------------------------------------------------------------------------------------------------
 
@@ -1142,19 +1163,21 @@ class Connection(asyncio.Protocol):
     def follow(self) -> None:
         """Have the clients of topics that another gateway serves go there."""
         sharing = self._serving.sharing
-        for number, producer in list(self._producers.items()):
-            if producer is not None and (url := sharing.elsewhere(producer.bundle)):
-                del self._producers[number]
+        for number, producer in self._producers.items():
+            if url := sharing.elsewhere(producer.bundle):
+                self._producers.leave(number, producer)
                 self._former_producers.append(number)
-                what = str(producer.sender.outlet)
-                self._move(what, producer.close, url, Type.CLOSE_PRODUCER, producer_id=number)
-        for number, consumer in list(self._consumers.items()):
-            if consumer is not None and (url := sharing.elsewhere(consumer.endpoint.bundle)):
-                del self._consumers[number]
+                told = partial(self._producers.left, number)
+                self._move(
+                    str(producer.sender.outlet), producer.close, url, told, Type.CLOSE_PRODUCER, producer_id=number
+                )
+        for number, consumer in self._consumers.items():
+            if url := sharing.elsewhere(consumer.endpoint.bundle):
+                self._consumers.leave(number, consumer)
                 consumer.endpoint.close()
-                what = f"consumer of {consumer.endpoint.topic}"
+                what, told = f"consumer of {consumer.endpoint.topic}", partial(self._consumers.left, number)
                 close = partial(consumer.close, Deadline.after(_CLOSE_S))
-                self._move(what, close, url, Type.CLOSE_CONSUMER, consumer_id=number)
+                self._move(what, close, url, told, Type.CLOSE_CONSUMER, consumer_id=number)
         if self._login is not None and sharing.cut_off():  # also of one that only asks for transactions
             self.end("this gateway is cut off from Kafka, and others serve its topics")
 
@@ -1162,27 +1185,30 @@ class Connection(asyncio.Protocol):
         """Have the client open what it has of these topics anew. Each is settled when the client was told so."""
         told: list[Future[None]] = []
 
-        def end(close: Callable[[int, Callable[[], None]], None], number: int) -> None:
+        def end(close: Callable[[int, T, Callable[[], None]], None], number: int, handle: T) -> None:
             told.append(Future())
-            close(number, partial(told[-1].set_result, None))
+            close(number, handle, partial(told[-1].set_result, None))
 
         if not self._closing:
-            for number, producer in list(self._producers.items()):
-                if producer is not None and producer.topic in topics:
-                    end(self._close_producer_of, number)
-            for number, consumer in list(self._consumers.items()):
-                if consumer is not None and consumer.endpoint.topic in topics:
-                    end(self._close_consumer_of, number)
+            for number, producer in self._producers.items():
+                if producer.topic in topics:
+                    end(self._close_producer_of, number, producer)
+            for number, consumer in self._consumers.items():
+                if consumer.endpoint.topic in topics:
+                    end(self._close_consumer_of, number, consumer)
         return told
 
     def _follow_if_moved(self, bundle: int) -> None:
         if self._serving.sharing.elsewhere(bundle):
             self.follow()
 
-    def _move(self, what: str, close: Callable[[], object], url: str, kind: Type, **which: int) -> None:
+    def _move(
+        self, what: str, close: Callable[[], object], url: str, told: Callable[[], None], kind: Type, **which: int
+    ) -> None:
         async def move() -> None:
             await self._serving.loop.run_in_executor(self._serving.pool, _closed, close)
             _log.info("connection=%s %.300r goes to %s", self._name, what, url)
+            told()
             self._say(kind, request_id=_ANY, **which, **lookups.addressed("assignedBrokerServiceUrl", url))
 
         moving = self._serving.loop.create_task(move())
@@ -1219,6 +1245,13 @@ def _settled(future: Future[Any], then: Callable[[Any], None], refused: Callable
         then(future.result())
     elif isinstance(failure, Exception):
         refused(*told(failure))
+
+
+def _open_if_wanted(opening: Opening[Any], open_it: Callable[[], T]) -> T:
+    """Kafka is not asked for what was closed while it waited for its turn."""
+    if not opening.wanted:
+        raise AlreadyClosed("closed before it was opened")
+    return open_it()
 
 
 def _closed(close: Callable[[], object]) -> None:

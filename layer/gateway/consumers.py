@@ -582,12 +582,10 @@ def open_consumer(
         read_compacted=asked.read_compacted,
         deadline=deadline,
         partition=place.partition,
+        properties={each.key: each.value for each in asked.subscription_properties},
         replicated=asked.replicate_subscription_state,
         non_durable=not asked.durable and name.is_persistent,
     )
-    properties = {each.key: each.value for each in asked.subscription_properties}
-    if properties or asked.replicate_subscription_state:
-        node.subscriptions.remember(subscription, properties, asked.replicate_subscription_state, deadline)
     return SubscriptionConsumer(place, subscription, member, endpoint)
 
 

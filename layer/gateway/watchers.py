@@ -45,12 +45,12 @@ class TopicWatchers:
         self._node = node
         self._scheduler = scheduler
         self._lock = threading.Lock()
-        self._watchers: dict[tuple[object, int], _Watcher] = {}
+        self._watchers: dict[object, _Watcher] = {}
         self._begun = False
 
-    def open(self, owner: object, number: int, namespace: str, pattern: str, told: Told) -> AbstractSet[str]:
-        """What matches now; `told` is called, by another thread, when that changes. As in Pulsar persistent topics
-        alone. A second call for the same watcher begins it anew.
+    def open(self, watcher: object, namespace: str, pattern: str, told: Told) -> AbstractSet[str]:
+        """What matches now; `told` is called, by another thread, when that changes, until `close` of the same
+        `watcher`. As in Pulsar persistent topics alone.
 
         Raises:
             MappingError: see `TopicPattern`. NoSuchNamespace, StoreErrors.
@@ -59,15 +59,15 @@ class TopicWatchers:
         names = self._names(namespace)
         matching = {name for name in names if made.matches(TopicName.parse(name))}
         with self._lock:
-            self._watchers[owner, number] = _Watcher(namespace, made, names, matching, told)
+            self._watchers[watcher] = _Watcher(namespace, made, names, matching, told)
             begun, self._begun = self._begun, True
         if not begun:
             self._scheduler.every(_LOOK_S, self._look)
         return matching
 
-    def close(self, owner: object, number: int) -> None:
+    def close(self, watcher: object) -> None:
         with self._lock:
-            self._watchers.pop((owner, number), None)
+            self._watchers.pop(watcher, None)
 
     def _names(self, namespace: str) -> AbstractSet[str]:
         return frozenset(topics_of(self._node, namespace, PERSISTENT, Deadline.after(_ANSWER_S)))

@@ -41,6 +41,8 @@ from pulsar_on_kafka.subscriptions.requests.transaction_acks import TransactionA
 _log = logging.getLogger(__name__)
 
 _DELIVERIES_WAIT_MS: Final = 500
+_TAKE_BACK_S: Final = 10.0
+"""Limit for the end of a consumer that could not be opened, beside the time that opening it took."""
 _LEASE_ERRANDS: Final = 8
 """Threads for what is written about leases, there from the first time on that so many have something to do at once."""
 
@@ -91,12 +93,14 @@ class Memberships:
         read_compacted: bool,
         deadline: Deadline,
         partition: int | None = None,
+        properties: Mapping[str, str] | None = None,
         replicated: bool = False,
         non_durable: bool = False,
     ) -> tuple[Subscription, SubscriptionMember]:
         """Attach a consumer; the first one of a subscription makes this process a member of its group. With `partition`
-        it is one of that partition alone. `replicated`: this consumer wants the subscription to be. `non_durable`: it
-        is to end with its last consumer.
+        it is one of that partition alone. `properties` of the subscription, and whether it is `replicated`, are put on
+        record (`Subscriptions.remember`). `non_durable`: it is to end with its last consumer. After any error the
+        consumer is not attached.
 
         Raises:
             Refused: it is durable and `non_durable` is asked for, or the other way round.
@@ -106,6 +110,8 @@ class Memberships:
         place = topic.name if partition is None else topic.name.with_partition(partition)
         with self._shared_member(str(place), name) as shared:
             if (attached := shared.attached(endpoint, kind, non_durable=non_durable)) is not None:
+                if properties or replicated:
+                    self._describe(shared, endpoint, properties or {}, replicated, deadline)
                 return attached
             self._check_other_way(topic, name, partition)
             self._remove_left_over(topic, name, deadline)
@@ -121,23 +127,50 @@ class Memberships:
                 deadline=deadline,
                 partition=partition,
                 non_durable=non_durable,
+                properties=properties,
+                replicated=replicated,
             )
-            subscription = replace(subscription, replicated=subscription.replicated or replicated)
-            compacted = compacted_ranges(self._services, topic, subscription.served, deadline) if read_compacted else {}
-            joining = Joining(subscription, session, client_id, ack_persist_interval_s, compacted)
-            member = self._opening.member(joining, deadline)
+            served, member = subscription.served, None
             try:
+                compacted = compacted_ranges(self._services, topic, served, deadline) if read_compacted else {}
+                joining = Joining(subscription, session, client_id, ack_persist_interval_s, compacted)
+                member = self._opening.member(joining, deadline)
                 member.start(endpoint)
                 self._wait_until_seen(subscription, member, client_id, deadline)
-            except errors.LayerError:
-                member.stop(deadline)
-                if claimant is not None:
-                    self._services.subscriptions.release(subscription, session, deadline)
+            except BaseException:
+                self._take_back(subscription, member, session)
                 raise
             warn_when_files_run_out()
             shared.begin(subscription, member, session, endpoint)
             shared.ear = OwnerEar(self.deliveries, self._answering, subscription, client_id, member)
             return subscription, member
+
+    def _take_back(self, subscription: Subscription, member: SubscriptionMember | None, session: str) -> None:
+        """End what there is of a membership that could not be opened."""
+        deadline = Deadline.after(_TAKE_BACK_S)
+        try:
+            if member is not None:
+                member.stop(deadline)
+            if subscription.type is SubscriptionType.EXCLUSIVE:
+                self._services.subscriptions.release(subscription, session, deadline)
+        except errors.LayerError as failure:  # its claim ends by itself
+            _log.warning("subscription=%s its claim is left for some seconds: %s", subscription.name, failure)
+
+    def _describe(
+        self,
+        shared: _SharedMember,
+        endpoint: Endpoint,
+        properties: Mapping[str, str],
+        replicated: bool,
+        deadline: Deadline,
+    ) -> None:
+        """Put on record what an attached consumer says of its subscription, or take the consumer off."""
+        assert shared.subscription is not None  # noqa: S101 - the consumer is attached
+        try:
+            self._services.subscriptions.remember(shared.subscription, properties, replicated, deadline)
+        except BaseException:
+            self._leave(shared, endpoint, Deadline.after(_TAKE_BACK_S), release=True)
+            raise
 
     def _lease_channel(self, subscription: Subscription) -> LeaseChannel:
         def live_members(deadline: Deadline) -> Collection[str]:

@@ -94,6 +94,7 @@ def open_consumer(topic: str, options: ConsumerOptions, session: Session) -> Con
                     read_compacted=options.is_read_compacted,
                     deadline=deadline,
                     partition=partition,
+                    properties=options.properties,
                     replicated=options.replicate_subscription_state_enabled,
                     non_durable=non_durable,
                 )
@@ -103,10 +104,6 @@ def open_consumer(topic: str, options: ConsumerOptions, session: Session) -> Con
                 deadline.check(f"subscription {options.subscription_name} to be removed by its former consumers")
                 continue
             break
-        if options.properties or options.replicate_subscription_state_enabled:
-            node.subscriptions.remember(
-                subscription, options.properties or {}, options.replicate_subscription_state_enabled, deadline
-            )
         consumer = Consumer(node, session, subscription, member, inbox, options, letters)
     session.consumer_opened(consumer)
     return consumer

@@ -146,12 +146,14 @@ class Subscriptions:
         deadline: Deadline,
         partition: int | None = None,
         non_durable: bool = False,
+        properties: Mapping[str, str] | None = None,
+        replicated: bool = False,
     ) -> Subscription:
         """The subscription, created if it is not there, ready to be joined with this type.
 
         Creation resolves the initial position to one offset per partition before this returns. An Exclusive
         subscription is claimed. With `partition` it is opened on that partition alone, which has the subscription from
-        then on, with a type and a claim of its own.
+        then on, with a type and a claim of its own. `properties`, `replicated`: see `remember`.
 
         Raises:
             Refused: it is durable and `non_durable` is asked for, or the other way round.
@@ -171,6 +173,7 @@ class Subscriptions:
                 self._resolve(topic, wanted, starts, from_earliest, deadline)
                 served = None if partition is None else (partition,)
                 blank = replace(self._new(topic, name, kind, starts), partitions=served, non_durable=non_durable)
+                blank = described(blank, properties, replicated=replicated)
                 return encode_subscription(taken(blank, partition, kind.value, claim))
             assert current is not None  # noqa: S101 - there is a record
             if record.non_durable is not non_durable:  # Source: Pulsar's PersistentTopic.internalSubscribe
@@ -180,6 +183,7 @@ class Subscriptions:
             self._resolve(topic, missing(record, partition, wanted), starts, from_earliest, deadline)
             changed = spread(taken(record, partition, kind.value, claim), partition, starts)
             changed = replace(changed, incarnation=_incarnation(topic, current, record))
+            changed = described(changed, properties, replicated=replicated)
             if changed == record:
                 return None
             replaced[name] = record
@@ -261,9 +265,7 @@ class Subscriptions:
             if not is_alive(record, subscription.topic):
                 return None
             return replace(
-                record,
-                properties=dict(properties) if properties else record.properties,
-                replicated=replicated or record.replicated,
+                described(record, properties, replicated=replicated),
                 replicated_by=replicated_by or record.replicated_by,
             )
 
@@ -528,3 +530,14 @@ def _incarnation(topic: Topic, current: Versioned, record: SubscriptionRecord) -
     if record.incarnation >= 0:
         return record.incarnation
     return incarnation_of(current.offset, SUBSCRIPTIONS.partition_for(str(topic.name)), SUBSCRIPTIONS.partitions)
+
+
+def described(
+    record: SubscriptionRecord, properties: Mapping[str, str] | None, *, replicated: bool
+) -> SubscriptionRecord:
+    """The record with what a consumer says of its subscription."""
+    return replace(
+        record,
+        properties=dict(properties) if properties else record.properties,
+        replicated=replicated or record.replicated,
+    )
