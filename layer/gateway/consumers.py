@@ -46,7 +46,7 @@ from pulsar_on_kafka.subscriptions.records.endpoint import (
     EntryDelivery,
     PartitionSlot,
 )
-from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule
+from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule, check_ranges
 from pulsar_on_kafka.subscriptions.records.tail import Tail
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction
 
@@ -558,18 +558,19 @@ def open_consumer(
     if not 0 <= asked.subType < len(TYPES):
         raise errors.InvalidOption(f"subType is {asked.subType}, expected 0 to {len(TYPES) - 1}")
     check_subscription_name(asked.subscription)
+    if asked.read_compacted and not name.is_persistent:
+        raise errors.Refused(f"read_compacted: topic {name} is not persistent, so there is nothing to compact")
+    rules = _rules(asked)
     topic = _topic(node, name, deadline, make=asked.force_topic_creation)
     if asked.HasField("schema"):
         admit_schema(node, topic, schema_info(asked.schema), deadline)
     if topic.partitioned and name.partition < 0:
         raise errors.Refused(f"topic {name} has {topic.partitions} partitions: clients subscribe to each by its name")
     place = Place(node, topic, name.partition if name.partition >= 0 else None)
-    endpoint = WireEndpoint(asked.consumer_name or secrets.token_hex(5), asked.consumer_id, wire, _rules(asked))
+    endpoint = WireEndpoint(asked.consumer_name or secrets.token_hex(5), asked.consumer_id, wire, rules)
     endpoint.hears_active = TYPES[asked.subType] is SubscriptionType.FAILOVER
     if asked.HasField("consumer_epoch"):
         endpoint.epoch = asked.consumer_epoch
-    if asked.read_compacted and not name.is_persistent:
-        raise errors.Refused(f"read_compacted: topic {name} is not persistent, so there is nothing to compact")
     if goes_on_at is not None or (not asked.durable and asked.HasField("start_message_id")):
         return _reader(place, asked, endpoint, goes_on_at, deadline)
     subscription, member = node.memberships.subscribe(
@@ -607,7 +608,9 @@ def _rules(asked: Any) -> DeliveryRules:
     key_shared = None
     if TYPES[asked.subType] is SubscriptionType.KEY_SHARED:
         said = asked.keySharedMeta
-        key_shared = KeySharedRule(_ranges(said), said.allowOutOfOrderDelivery)
+        ranges = _ranges(said)
+        check_ranges(asked.consumer_name, ranges or ())
+        key_shared = KeySharedRule(ranges, said.allowOutOfOrderDelivery)
     return DeliveryRules(priority=asked.priority_level, key_shared=key_shared)
 
 

@@ -10,7 +10,7 @@ never promised.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -37,6 +37,13 @@ class KeySharedRule:
             self.allow_out_of_order is other.allow_out_of_order
             and (self.sticky_ranges is None) is (other.sticky_ranges is None)
         )  # fmt: skip
+
+
+def check_ranges(name: str, ranges: Iterable[tuple[int, int]]) -> None:
+    """Raises HashRangeConflict: consumer `name` asks for slots that are none."""
+    for first, last in ranges:
+        if not 0 <= first <= last < SLOTS:
+            raise HashRangeConflict(f"consumer {name} wants [{first}, {last}], expected 0 <= first <= last < {SLOTS}")
 
 
 class HashRanges(Generic[C]):
@@ -90,11 +97,8 @@ class HashRanges(Generic[C]):
         self._rebuild()
 
     def _check_ranges(self, name: str, ranges: tuple[tuple[int, int], ...]) -> None:
+        check_ranges(name, ranges)
         for first, last in ranges:
-            if not 0 <= first <= last < SLOTS:
-                raise HashRangeConflict(
-                    f"consumer {name} wants [{first}, {last}], expected 0 <= first <= last < {SLOTS}"
-                )
             for rule in self._rules.values():
                 for taken_first, taken_last in rule.sticky_ranges or ():
                     if first <= taken_last and taken_first <= last:
