@@ -428,3 +428,21 @@ def test_many_threads_receive_and_acknowledge(client: pulsar.Client, unique: Uni
     assert sorted(map(int, got)) == list(range(4000))
     consumer.close()
     assert receive_rest(client.subscribe(topic, "s", SHARED)) == []
+
+
+def test_a_consumer_that_cannot_be_opened_is_not_attached(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    """Properties that no record can have are refused, and then others have the subscription, and every key of it."""
+    topic, huge = unique(), {f"k{number}": "v" * 100 for number in range(15_000)}
+    with pytest.raises(pulsar.PulsarException):
+        client.subscribe(topic, "new", properties=huge)
+    assert admin.list_subscriptions(topic) == []
+    open_one = client.subscribe(topic, "s", pulsar.ConsumerType.KeyShared, initial_position=EARLIEST)
+    for _ in range(3):
+        with pytest.raises(pulsar.PulsarException):
+            client.subscribe(topic, "s", pulsar.ConsumerType.KeyShared, properties=huge)
+    producer = client.create_producer(topic)
+    for number in range(30):
+        producer.send(b"%d" % number, partition_key=f"key{number}")
+    assert len(receive(open_one, 30)) == 30
