@@ -26,7 +26,7 @@ from pulsar_on_kafka.kafka import acls as acl_values
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.acls import Acl
 from pulsar_on_kafka.kafka.consumer_groups import GroupRequests
-from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
+from pulsar_on_kafka.kafka.errors import ErrorEvents, is_answer, translate
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember, TopicDescription
 from pulsar_on_kafka.kafka.rights import Right, on_cluster, on_group, on_topic
 from pulsar_on_kafka.kafka.security import tls_listener
@@ -324,12 +324,19 @@ class KafkaAdmin:
         return found
 
     def delete_records(self, topic: str, before: Mapping[int, int], deadline: Deadline) -> None:
+        """Raises the failure of one partition: of one that was not answered, if there is any."""
         futures = self._handle.delete_records(
             [TopicPartition(topic, partition, offset) for partition, offset in before.items()], **self._budget(deadline)
         )
+        failures: list[errors.LayerError] = []
         for where, future in futures.items():
             what = f"deleting records of {topic}-{where.partition} below {where.offset}"
-            self._result(future, deadline, what, on_topic("Delete", topic))
+            try:
+                self._result(future, deadline, what, on_topic("Delete", topic))
+            except errors.LayerError as failure:
+                failures.append(failure)
+        if failures:
+            raise min(failures, key=is_answer)
 
     # Rights -------------------------------------------------------------------------------------------------------
 

@@ -127,6 +127,13 @@ def is_certainly_not_stored(error: KafkaError) -> bool:
     return error.code() in _NEVER_STORED
 
 
+def is_answer(failure: errors.LayerError) -> bool:
+    """Whether a broker refused the request that failed so; else the request may still be executed."""
+    cause = failure.__cause__
+    code = cause.args[0].code() if isinstance(cause, KafkaException) else -1
+    return code > 0 and code != KafkaError.REQUEST_TIMED_OUT
+
+
 def is_no_such_topic(error: KafkaError) -> bool:
     return error.code() in _NO_SUCH_TOPIC
 

@@ -8,7 +8,8 @@ history. The incarnation of a life is where its CREATING record lies in the log.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -38,11 +39,10 @@ from pulsar_on_kafka.mapping.state.state_keys import TopicKey
 from pulsar_on_kafka.mapping.state.state_topics import TOPICS
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned, readable
 from pulsar_on_kafka.metadata.namespaces import Namespaces
+from pulsar_on_kafka.metadata.removals import Removals
 
 MAX_PARTITIONS: Final = 8192
 """The partition field of a ledger id has 13 bits."""
-LONGEST_LOOK_S: Final = 5.0
-"""Between the last look at whose a Kafka topic is and the request, by its name, that takes data from it."""
 _LEARNS_WITHIN_S: Final = 5.0
 """A broker is asked for so long whether it has learned of a topic that was made, added to or deleted."""
 
@@ -142,15 +142,20 @@ class Topics:
         admin: KafkaAdmin,
         clock: Clock,
         instance: Instance,
+        end_producers: Callable[[TopicRecord, Deadline], Collection[str]] = lambda record, deadline: (),
         until: Callable[[Callable[[], bool], Deadline], bool] = wait_until,
     ) -> None:
-        """`until`: how a broker is asked again whether it has learned of a topic; simulations count, nobody waits."""
+        """`clock` says the brokers' time. `end_producers` ends the producers of an incarnation that is deleted, and
+        gives an id for each process whose records may still arrive. `until`: how a broker is asked again whether it has
+        learned of a topic; simulations count, nobody waits."""
+        self._end_producers = end_producers
         self._until = until
         self._entities = entities
         self._instance = instance
         self._namespaces = namespaces
         self._admin = admin
         self._clock = clock
+        self.removals = Removals(admin, clock, self._amend, self._look, entities.touch)
 
     def find(self, name: TopicName, deadline: Deadline) -> Topic | None:
         """The topic if it exists. A Kafka topic of that name without a record of ours is not one yet (see `open`)."""
@@ -198,12 +203,6 @@ class Topics:
                 raise errors.NoSuchTopic(f"topic {name.base} does not exist")
             record = found[1]
         return record.kafka_topic_id
-
-    def check_same(self, topic: Topic, deadline: Deadline) -> None:
-        """Raises NoSuchTopic when another Kafka topic has its place; of a missing one librdkafka tells."""
-        described = self._admin.describe_topic(topic.kafka_topic, deadline)
-        if described is not None and described.topic_id != topic.kafka_topic_id:
-            raise errors.NoSuchTopic(f"topic {topic.name} was deleted and made anew")
 
     def open(self, name: TopicName, deadline: Deadline) -> Topic:
         """The topic, made as a non-partitioned one if it does not exist.
@@ -522,26 +521,19 @@ class Topics:
         return current, record
 
     def finish_deletion(self, record: TopicRecord, deadline: Deadline) -> None:
-        """Delete the Kafka topic of a life that is DELETING, with whatever is left in it (a bound one stays), and say
-        that it is DELETED. Does no harm to one who is at it too.
-
-        Kafka takes a name, which may be a new life's by now if somebody else finished this one: so whose it is is
-        looked at before, in Kafka and on record, and a process that was stopped in between does nothing.
+        """End the producers of a life that is DELETING, delete its Kafka topic with whatever is left in it (a bound one
+        stays), and say that it is DELETED. Does no harm to one who is at it too.
 
         Raises:
-            DeadlineExceeded: too much time went by since that was looked at. And other LayerErrors.
+            DeadlineExceeded: too much time went by since it was looked at whose the Kafka topic is. And other
+                LayerErrors.
         """
-        if not record.bound:
-            looked_s, described = self._look(record, deadline)
-            now = self._entities.read(record.name, deadline)
-            still = now is not None and _is_life(decode_topic(now.value), record, LifeState.DELETING)
-            if still and described is not None:
-                if self._clock.monotonic() - looked_s > LONGEST_LOOK_S:
-                    raise errors.DeadlineExceeded(
-                        f"looking at {record.kafka_topic} took longer than {LONGEST_LOOK_S:.0f} s"
-                    )
-                self._admin.delete_topic(record.kafka_topic, deadline)
-        self._set_state(record, LifeState.DELETED, deadline)
+        senders = self._end_producers(record, deadline)
+        if record.bound:
+            self._set_state(record, LifeState.DELETED, deadline)
+            return
+        with suppress(errors.NoSuchTopic):  # another process has finished it
+            self.removals.delete_topic(record, senders, deadline)
 
     def _without_former_life(self, name: TopicName, deadline: Deadline) -> tuple[Versioned, TopicRecord] | None:
         """What is on record. Kafka has no two topics of one name: what is being deleted goes at once, before this."""
@@ -569,6 +561,11 @@ class Topics:
         have been its."""
         found = self._without_former_life(name, deadline)
         kafka_name = self._instance.kafka_topic(name)
+        if found is not None and found[1].state is LifeState.DELETED:
+            version, former = found[0].version, found[1]
+            kafka_name = self.removals.name_of_next(
+                kafka_name, former, version, lambda: self._entities.read(str(name), deadline), self._until, deadline
+            )
         gone = "" if found is None or found[1].bound else found[1].kafka_topic_id
         described = self._told(kafka_name, deadline, lambda told: told is None or told.topic_id != gone)
         if described is not None:
@@ -607,7 +604,9 @@ class Topics:
             if before is None:
                 return encode_topic(record)
             gone = "" if before.bound else before.kafka_topic_id
-            return encode_topic(replace(record, former=before.incarnation, kafka_topic_id=gone))
+            return encode_topic(
+                replace(record, former=before.incarnation, kafka_topic_id=gone, unanswered=before.unanswered)
+            )
 
         return self._entities.update(str(name), intent, deadline)
 
@@ -653,32 +652,29 @@ class Topics:
         A Kafka topic that was deleted and made anew behind our back is a new incarnation: the old life is recorded as
         DELETED. None when the Kafka topic is gone.
         """
-        _, described = self._look(record, deadline)
+        described = self._look(record, deadline)
         if described is None:
             deadline.check(f"brokers to agree that Kafka topic {record.kafka_topic} is gone")
             self._set_state(record, LifeState.DELETED, deadline)
             return None
         return opened_topic(record, described.partitions)
 
-    def _look(self, record: TopicRecord, deadline: Deadline) -> tuple[float, TopicDescription | None]:
-        """What Kafka has now of a life that was made, None where its topic is gone; and when that was asked (monotonic
-        clock). Partitions are added before that is recorded, so a broker that knows fewer has not learned of them."""
-        looked_s = self._clock.monotonic()
+    def _look(self, record: TopicRecord, deadline: Deadline) -> TopicDescription | None:
+        """What Kafka has now of a life that was made; None where its topic is gone. Partitions are added before that is
+        recorded, so a broker that knows fewer has not learned of them."""
 
         def settled(told: TopicDescription | None) -> bool:
-            nonlocal looked_s
             if told is not None and told.topic_id == record.kafka_topic_id and told.partitions >= record.partitions:
                 return True
             now = self._entities.read(record.name, deadline)
-            looked_s = self._clock.monotonic()
             return now is None or not _is_life(decode_topic(now.value), record, record.state)
 
         described = self._told(record.kafka_topic, deadline, settled)
         if described is None or described.topic_id != record.kafka_topic_id:
-            return looked_s, None
+            return None
         if described.partitions < record.partitions:
             _log.warning("topic=%s has %d partitions, Kafka tells of %s", record.name, record.partitions, described)
-        return looked_s, described
+        return described
 
     def _told(
         self, kafka_topic: str, deadline: Deadline, settled: Callable[[TopicDescription | None], bool]

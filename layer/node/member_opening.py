@@ -19,6 +19,7 @@ from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorLife
 from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
+from pulsar_on_kafka.metadata.incarnation_checks import CHECK_CONSUMER_S, IncarnationCheck
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.node.readers import buffer_access, slot_of
 from pulsar_on_kafka.node.services import FETCH_QUEUE_KBYTES, Services
@@ -120,6 +121,7 @@ class _MemberHandle(SubscriptionHandle):
         self.type = subscription.type
         self.partition = subscription.partition
         self.transient = not topic.name.is_persistent
+        self.incarnation = IncarnationCheck(services.incarnations, topic, CHECK_CONSUMER_S)
         self.buffer = buffer_access(services, topic)
         self.meter = services.meters.subscription(subscription.place, subscription.name)
         self.company = services.departures.company(subscription.group, joining.client_id)
@@ -153,9 +155,6 @@ class _MemberHandle(SubscriptionHandle):
 
     def verify(self, deadline: Deadline) -> None:
         self._now = self._services.subscriptions.verify(self._opened, self._joining.session, deadline)
-
-    def check_topic(self, deadline: Deadline) -> None:
-        self._services.topics.check_same(self._opened.topic, deadline)
 
     def fences(self, partition: int, deadline: Deadline) -> Sequence[Fence]:
         return self._services.producers.fences(self._opened.topic, partition, deadline)

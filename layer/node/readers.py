@@ -10,6 +10,7 @@ from typing import Any, Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.open_files import warn_when_files_run_out
+from pulsar_on_kafka.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.services import FETCH_QUEUE_KBYTES, Services
 from pulsar_on_kafka.subscriptions.records.batches import Begun
@@ -76,6 +77,7 @@ class Readers:
             OpenTransactions(
                 f"reader={endpoint.name} topic={topic.name}", buffer_access(self._services, topic), self._services.clock
             ),
+            IncarnationCheck(self._services.incarnations, topic),
             begun,
         )
         self._tails[tail] = str(topic.name)

@@ -31,7 +31,7 @@ from pulsar_on_kafka.ledgers.first_left import FirstLedgersLeft
 from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded, LifeState
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded, LifeState, TopicRecord
 from pulsar_on_kafka.mapping.state.state_topics import (
     LEDGERS,
     NAMESPACES,
@@ -45,6 +45,7 @@ from pulsar_on_kafka.mapping.state.state_topics import (
 )
 from pulsar_on_kafka.metadata.clusters import REGISTRY_KEYS, Clusters
 from pulsar_on_kafka.metadata.entities import Entities
+from pulsar_on_kafka.metadata.incarnation_checks import IncarnationChecks
 from pulsar_on_kafka.metadata.namespaces import NAMESPACE_KEYS, Namespaces
 from pulsar_on_kafka.metadata.policies import DEDUPLICATION, ENTRY_FORMAT, Policy, applied
 from pulsar_on_kafka.metadata.producers.registry import ProducerRegistry
@@ -141,9 +142,16 @@ class Services:
         self.tenants = Tenants(Entities(log, TENANTS, TENANT_KEYS, clock))
         self.migrations = Migrations(Entities(log, TENANTS, MIGRATION_KEYS, clock), clock)
         self.imports = Imports(Entities(log, TENANTS, IMPORT_KEYS, clock), clock)
+        self.producers = ProducerRegistry(log, self.cluster_clock, self.fetcher, self.admin)
         self.topics = Topics(
-            Entities(log, TOPICS, TOPIC_KEYS, clock), self.namespaces, self.admin, clock, self.settings.instance
+            Entities(log, TOPICS, TOPIC_KEYS, clock),
+            self.namespaces,
+            self.admin,
+            self.cluster_clock,
+            self.settings.instance,
+            self._end_producers,
         )
+        self.incarnations = IncarnationChecks(self.admin.describe_topics, clock.monotonic)
         self.ledger_views = Looking(LogViews(log, LEDGERS, LedgerLists, clock), self.has_state_topic)
         """The lists of ledgers as this process last read them, for everybody in it who only looks."""
         self.subscriptions = Subscriptions(
@@ -152,7 +160,6 @@ class Services:
             self.cluster_clock,
             first_left=FirstLedgersLeft(self.ledger_views, self.admin).starts,
         )
-        self.producers = ProducerRegistry(log, self.cluster_clock, self.fetcher, self.admin)
         self.schemas = SchemaRegistry(
             configured_storage(log, clock),
             self._schema_policies,
@@ -261,6 +268,13 @@ class Services:
         own = self.topics.policies_of(topics, deadline)
         theirs = self.namespaces.policies_of({topic.namespace_name for topic in own}, deadline)
         return {topic: (policies, theirs.get(topic.namespace_name, {})) for topic, policies in own.items()}
+
+    def _end_producers(self, doomed: TopicRecord, deadline: Deadline) -> Collection[str]:
+        try:
+            return self.producers.end_incarnation(doomed.name, doomed.incarnation, deadline)
+        except errors.NotAuthorized as refused:
+            _log.warning("topic=%s its producers are not told that it is deleted: %s", doomed.name, refused)
+            return ()
 
     def hold_up(self, txns: Collection[TxnId]) -> None:
         """Note that these open transactions hold somebody up now; `Node` implements it."""

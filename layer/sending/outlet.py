@@ -14,7 +14,6 @@ from pulsar_on_kafka.crypto.encryptor import Sealer
 from pulsar_on_kafka.exceptions import (
     AlreadyClosed,
     MessageTooBig,
-    ProducerFenced,
     ProducerQueueIsFull,
     PulsarException,
 )
@@ -134,7 +133,8 @@ class Outlet(Generic[_InFlight]):
         self.deduplicates = False
         """Deduplication is asked about every message; whether it judges them is its own affair (`active`)."""
         self.closed = False
-        self.thrown_out: str | None = None
+        self.thrown_out: PulsarException | None = None
+        """Why nothing more is taken: another producer has the topic for itself, or the topic was deleted."""
         self.failures = 0
         self.gate = QuotaGate(limits.send_timeout_ms)
         self.former: list[_InFlight] = []
@@ -200,7 +200,7 @@ class Outlet(Generic[_InFlight]):
         if self.closed:
             tell(callback, self.is_closed())
         elif self.thrown_out is not None:
-            tell(callback, ProducerFenced(self.thrown_out))
+            tell(callback, self.thrown_out)
         else:
             return False
         return True

@@ -18,7 +18,7 @@ from pulsar_on_kafka.sending.batches import BatchesInFlight
 from pulsar_on_kafka.sending.batching import Batching, BatchingOptions
 from pulsar_on_kafka.sending.chunking import Chunking
 from pulsar_on_kafka.sending.in_flight import SendsInFlight
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka.sending.official_errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
 from pulsar_on_kafka.sending.outlet import Admitted, AnyOutlet, Limits, Outlet
 from pulsar_on_kafka.sending.receipts import Receipts
@@ -162,9 +162,9 @@ class Sender:
         left = self.way.wait_for_all(deadline)
         return left if self._receipts is None else left + self._receipts.wait_until_given(deadline)
 
-    def _throw_out(self, reason: errors.ProducerExcluded) -> None:
-        """Refuse every further send with ProducerFenced; returns when what is under way was answered."""
-        self.outlet.thrown_out = str(reason)
+    def _throw_out(self, reason: errors.Refused) -> None:
+        """Refuse every further send for this reason; returns when what is under way was answered."""
+        self.outlet.thrown_out = as_pulsar(reason)
         self._steps.plain.end()
         self.wait_for_all(Deadline.after(_THROW_OUT_TIMEOUT_S))
 
@@ -185,6 +185,11 @@ class Sender:
 
     def follow_policies(self, policies: ToldToProducers, deadline: Deadline) -> None:
         """For a policy watch. Raises as `follow_deduplication`."""
+        topic = self._admitted.topic
+        if policies.incarnation != topic.layout.incarnation:
+            if self.is_connected():
+                self._throw_out(errors.NoSuchTopic(f"topic {topic.name} was deleted while the producer was open"))
+            return
         self.follow_backlog(policies.backlog_exceeded)
         self.follow_deduplication(policies.deduplication, deadline)
 

@@ -5,6 +5,7 @@
     persistent://my_co/eu.west/a.b              my-x5f-co.eu-x2e-west.a-x2e-b
     non-persistent://public/default/ticks       non-persistent-x-public.default.ticks
     (anything longer than 249 characters)       <first 213 characters at most>-xh<32 hex digits of SHA-256>-
+    (where another topic may still get requests) public.default.orders-x-7
 
 Exactly two dots separate three escaped parts; tenant and namespace have no '_' of their own. So names stay different
 even where '.' and '_' count as the same, as Kafka sees them. Decision: mapping/decisions/0001.
@@ -117,6 +118,15 @@ def kafka_topic(name: TopicName) -> str:
         + _LOCAL_ESCAPER.escape(name.local_name)
     )
     return escaped if len(escaped) <= MAX_KAFKA_TOPIC_CHARS else _hashed(escaped, str(name.base))
+
+
+def other_kafka_topic(taken: str, version: int) -> str:
+    """A Kafka topic beside `taken`, which is that of a topic by its name; `version` differs from topic to topic.
+
+    No name maps to it: `-x-` is an escape without digits.
+    """
+    other = f"{taken}-x-{version}"
+    return other if len(other) <= MAX_KAFKA_TOPIC_CHARS else _hashed(taken, other)
 
 
 @lru_cache(_CACHED_NAMES)

@@ -85,7 +85,7 @@ class BatchJournal:
         """Remove what stands before a record of a batch that was committed. What cannot be removed now is so after the
         next one."""
         try:
-            self._node.admin.delete_records(self._topic.kafka_topic, {0: offset}, deadline)
+            self._node.topics.removals.delete_records(self._topic, {0: offset}, deadline)
         except LayerError as failure:
             _log.info("journal=%s is shortened later: %s", self.name, failure)
 

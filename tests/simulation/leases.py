@@ -42,6 +42,7 @@ from pulsar_on_kafka.subscriptions.leases.terms import Heard, HeardAgain, LeaseT
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
 from tests.memory_log import MemoryStateLog
+from tests.same_incarnation import SAME_INCARNATION
 from tests.simulation.played_records import Record, key_of
 
 TOPIC = "persistent://public/default/orders"
@@ -466,6 +467,7 @@ class Process:
                 {
                     "type": world.kind,
                     "kafka_topic": "orders",
+                    "incarnation": SAME_INCARNATION,
                     "buffer": None,
                     "slot": lambda self_, number: self.slot,
                     "slots": lambda self_: [self.slot],

@@ -32,6 +32,7 @@ from pulsar_on_kafka.subscriptions.partition.key_order import KNOWN, NEAR
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
 from tests.memory_log import MemoryStateLog
+from tests.same_incarnation import SAME_INCARNATION
 from tests.seeds import first_of
 from tests.simulation.played_records import Record, key_of
 
@@ -130,7 +131,13 @@ class Process:
         slot = PartitionSlot(TOPIC, 0, -1, LedgerLayout(1, 10))
         self.owned = OwnedPartition(slot, IDENTITY, found.state, saved)
         self.owned.save_accepted(save)
-        words = {"type": world.kind, "kafka_topic": "orders", "buffer": None, "slots": lambda: [slot]}
+        words = {
+            "type": world.kind,
+            "kafka_topic": "orders",
+            "buffer": None,
+            "slots": lambda: [slot],
+            "incarnation": SAME_INCARNATION,
+        }
         handle = cast("Any", type("Handle", (), words))
         fake = cast("Any", world)
         self.consumers: list[Endpoint] = []

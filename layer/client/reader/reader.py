@@ -173,6 +173,7 @@ class Reader:
 
         Raises:
             Timeout: Kafka did not say in time.
+            TopicNotFound: the topic was deleted.
             UnknownError: the topic is not persistent, as officially.
         """
         self._check_open()
@@ -183,6 +184,7 @@ class Reader:
         with pulsar_errors():
             if tail.has_messages_at_hand():
                 return True
+            self._node.incarnations.check(self._topic, deadline)
             ends = self._node.admin.end_offsets(self._topic.kafka_topic, tail.partitions(), deadline)
             since_s = self._node.clock.monotonic()
 

@@ -18,8 +18,8 @@ from pulsar_on_kafka.metadata.topics import Topic
 
 _log: Final = logging.getLogger(__name__)
 
-Fresh = Callable[[Topic, int], ProducerClaims]
-"""The claims of a life of a topic that has none yet; `fresh_claims`."""
+ClaimsIn = Callable[[Topic, "ProducerClaims | None"], ProducerClaims]
+"""The claims of a topic's incarnation, of what is on record; `claims_in`."""
 
 
 class HashingSchemes:
@@ -29,10 +29,10 @@ class HashingSchemes:
     Memory: an entry for each topic and scheme that its producers had.
     """
 
-    def __init__(self, entities: Entities[str], fresh: Fresh, wake: Callable[[], None]) -> None:
+    def __init__(self, entities: Entities[str], claims_in: ClaimsIn, wake: Callable[[], None]) -> None:
         """`wake`: `note` is to be called soon."""
         self._entities = entities
-        self._fresh = fresh
+        self._claims_in = claims_in
         self._wake = wake
         self._lock = threading.Lock()
         self._known: set[tuple[str, int, KeyHash]] = set()
@@ -52,7 +52,7 @@ class HashingSchemes:
         self._wake()
 
     def note(self, deadline: Deadline) -> None:
-        """Put what is new on record. What cannot be now is for the next call, but for a missing right."""
+        """Put what is new on record. What cannot be now is for the next call, but for a missing right or topic."""
         with self._lock:
             new, self._new = self._new, []
         for at, (topic, scheme) in enumerate(new):
@@ -60,21 +60,20 @@ class HashingSchemes:
                 self._put_on_record(topic, scheme, deadline)
             except errors.LayerError as failure:
                 forbidden = isinstance(failure, errors.NotAuthorized)
+                in_vain = forbidden or isinstance(failure, errors.NoSuchTopic)
                 _log.log(
                     logging.WARNING if forbidden else logging.INFO,
                     "topic=%s that its producers route keys by %s is not on record: %s", topic.name, scheme, failure,
                 )  # fmt: skip
                 with self._lock:
-                    self._new = [*new[at + forbidden :], *self._new]
+                    self._new = [*new[at + in_vain :], *self._new]
                 return
 
     def _put_on_record(self, topic: Topic, scheme: KeyHash, deadline: Deadline) -> None:
-        place, life = str(topic.name), topic.layout.incarnation
+        place = str(topic.name)
 
         def told(current: Versioned | None) -> bytes | None:
-            known = ProducerClaims(place, 0) if current is None else decode_claims(current.value)
-            claims = known if current is not None and known.topic_incarnation == life else None
-            claims = claims or self._fresh(topic, known.epoch)
+            claims = self._claims_in(topic, None if current is None else decode_claims(current.value))
             if scheme.value in claims.hashing_schemes:
                 return None
             return encode_claims(replace(claims, hashing_schemes=(*claims.hashing_schemes, scheme.value)))

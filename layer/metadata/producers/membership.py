@@ -1,4 +1,4 @@
-"""One admitted producer: its claim, and how it hears that it was thrown out."""
+"""One admitted producer: its claim, and the report that the claim has ended."""
 
 from __future__ import annotations
 
@@ -29,17 +29,26 @@ class Registry(Protocol):
 
 
 class Membership:
-    """One admitted producer; `name` is its `claim_name`."""
+    """One producer that was admitted to an incarnation of a topic; `name` is its `claim_name`."""
 
-    def __init__(self, registry: Registry, topic: str, name: str, claim: ProducerClaim, topic_epoch: int = 0) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        topic: str,
+        incarnation: int,
+        name: str,
+        claim: ProducerClaim,
+        topic_epoch: int = 0,
+    ) -> None:
         self._registry = registry
         self.topic = topic
+        self.incarnation = incarnation
         self.name = name
         self.claim = claim
         self.topic_epoch = topic_epoch
         """By which an exclusive one that comes again is known (`ProducerClaims.topic_epochs`); 0 of a Shared one."""
-        self._out: errors.ProducerExcluded | None = None
-        self._told: Callable[[errors.ProducerExcluded], None] | None = None
+        self._out: errors.Refused | None = None
+        self._told: Callable[[errors.Refused], None] | None = None
         self._lock = threading.Lock()
         self.describe: Callable[[], Publisher] | None = None
         """What operators are to see of the producer; asked for with each heartbeat (see `introduce`)."""
@@ -49,7 +58,7 @@ class Membership:
         self.describe = describe
         self._registry.tell_soon(self.topic)
 
-    def when_thrown_out(self, tell: Callable[[errors.ProducerExcluded], None]) -> None:
+    def when_thrown_out(self, tell: Callable[[errors.Refused], None]) -> None:
         """Have `tell` called once this producer is thrown out (it is already: now). It returns when nothing of it is
         under way any more; whoever threw it out waits for that."""
         with self._lock:
@@ -57,13 +66,27 @@ class Membership:
         if self._out is not None:
             tell(self._out)
 
-    def throw_out(self) -> None:
+    def throw_out(self, reason: errors.Refused) -> None:
         """For the registry."""
         with self._lock:
-            self._out = thrown_out(self)
+            self._out = reason
             tell = self._told
         if tell is not None:
-            tell(self._out)
+            tell(reason)
+
+    def stands(self, claims: ProducerClaims) -> bool:
+        """Whether the producer is still admitted, so that no other one's records can have made its records void."""
+        same = claims.topic_incarnation == self.incarnation and not claims.ended
+        return same and stands(claims, self.name, self.claim)
+
+    def why_out(self, claims: ProducerClaims) -> errors.Refused:
+        """The reason for which the claim does not stand in these claims."""
+        if claims.topic_incarnation != self.incarnation or claims.ended:
+            return errors.NoSuchTopic(f"topic {self.topic} was deleted while the producer was open")
+        return errors.ProducerExcluded(
+            f"producer {claimant(self.name)[0]} of {self.topic} was thrown out by an exclusive producer"
+            f" (its epoch was {self.epoch})"
+        )
 
     @property
     def epoch(self) -> int:
@@ -77,17 +100,18 @@ class Membership:
         """Return when it is certain that what was stored before this call is not void.
 
         Raises:
-            ProducerExcluded: it was thrown out.
+            ProducerExcluded: it was thrown out. NoSuchTopic: its topic was deleted.
         """
-        if not stands(self._registry.claims_of(self.topic, deadline), self.name, self.claim):
-            raise thrown_out(self)
+        claims = self._registry.claims_of(self.topic, deadline)
+        if not self.stands(claims):
+            raise self.why_out(claims)
 
     def make_sure(self, timeout_s: float) -> None:
         """Return at once while the last heartbeat counts, so that nobody can have the name. After it, as when the
         process was paused, only if the claim still stands.
 
         Raises:
-            ProducerExcluded: it was thrown out, or its name was taken over.
+            ProducerExcluded: it was thrown out, or its name was taken over. NoSuchTopic: its topic was deleted.
         """
         if not self.is_sure():
             self.confirm(Deadline.after(timeout_s))
@@ -112,10 +136,3 @@ class Membership:
     def leave(self, deadline: Deadline) -> None:
         """Give the claim up, so that the next one need not wait. A second call does nothing."""
         self._registry.leave(self, deadline)
-
-
-def thrown_out(membership: Membership) -> errors.ProducerExcluded:
-    return errors.ProducerExcluded(
-        f"producer {claimant(membership.name)[0]} of {membership.topic} was thrown out by an exclusive producer"
-        f" (its epoch was {membership.epoch})"
-    )

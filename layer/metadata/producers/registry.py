@@ -52,7 +52,7 @@ from pulsar_on_kafka.metadata.producers.fence_records import (
 )
 from pulsar_on_kafka.metadata.producers.hashing_schemes import HashingSchemes
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, HeartbeatsAndFences, KnownFences, KnownReplicators
-from pulsar_on_kafka.metadata.producers.membership import Membership, thrown_out
+from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.views import LogViews
@@ -67,14 +67,25 @@ _HEARTBEAT_EVERY_S: Final = 3.0
 _LOOK_EVERY_S: Final = 1.0
 _TRY_AGAIN_S: Final = 0.1
 _LEAVING_S: Final = 12.0
+_SILENT_MS: Final = 60_000
+"""A process that sent no heartbeat for longer than that sends no records either."""
 
 
-def fresh_claims(topic: Topic, epoch: int) -> ProducerClaims:
-    """Of a life of the topic in which nobody of ours produced yet. A topic that is bound has records of others, but no
-    chunks or markers. `epoch`: the highest of its former lives, since no two claims have one number."""
-    return ProducerClaims(
-        str(topic.name), topic.layout.incarnation, epoch, plain=not topic.bound, unchunked=True, unmarked=True
-    )
+def claims_in(topic: Topic, known: ProducerClaims | None) -> ProducerClaims:
+    """The claims of this incarnation of a topic: what is on record of them (`known`), or those of one in which no
+    producer of ours was yet. A topic that is bound has records of others, but no chunks or markers. The epochs of its
+    former incarnations go on, since no two claims have one number.
+
+    Raises:
+        NoSuchTopic: the incarnation was deleted after it was opened.
+    """
+    incarnation = topic.layout.incarnation
+    if known is None or known.topic_incarnation < incarnation:
+        epoch = 0 if known is None else known.epoch
+        return ProducerClaims(str(topic.name), incarnation, epoch, plain=not topic.bound, unchunked=True, unmarked=True)
+    if known.topic_incarnation > incarnation or known.ended:
+        raise errors.NoSuchTopic(f"topic {topic.name} was deleted")
+    return known
 
 
 class ProducerRegistry:
@@ -118,7 +129,7 @@ class ProducerRegistry:
             first_s=_LOOK_EVERY_S,
             retry=Retry(_LOOK_EVERY_S),
         )
-        self.hashing_schemes = HashingSchemes(self._entities, fresh_claims, self._keeper.wake)
+        self.hashing_schemes = HashingSchemes(self._entities, claims_in, self._keeper.wake)
         self._untold: set[str] = set()
         """Topics whose producers changed since the last heartbeat."""
 
@@ -141,6 +152,7 @@ class ProducerRegistry:
 
         Raises:
             ProducerNameTaken, ProducerExcluded, ProducerOvertaken: see `producer_admission.admit`.
+            NoSuchTopic: the topic was deleted after it was opened.
             DeadlineExceeded: WaitForExclusive waited in vain.
         """
         place = str(topic.name)
@@ -159,7 +171,8 @@ class ProducerRegistry:
                     raise
                 deadline.check(f"{place} to be free of other producers")
                 pause.wait(_TRY_AGAIN_S)
-        self._await_departure(place, displaced, deadline)
+        # Exclusive ones confirm each receipt.
+        self._await_departure(place, [claim for claim in displaced if not claim.exclusive], deadline)
         if joined.claim.exclusive:
             try:
                 self.fence_records.begin(topic, Epoch(joined.name, joined.epoch), deadline)
@@ -170,19 +183,17 @@ class ProducerRegistry:
         return joined
 
     def _join(self, topic: Topic, applicant: Applicant, deadline: Deadline) -> tuple[Membership, list[ProducerClaim]]:
-        place, claimed = str(topic.name), applicant.name
+        place, claimed, incarnation = str(topic.name), applicant.name, topic.layout.incarnation
         unnamed = claimed.startswith("*")
         beside = self._held.get((place, claimed))
-        if beside and unnamed:
-            joined = Membership(self, place, claimed, beside[0].claim)
+        if beside and unnamed and beside[0].incarnation == incarnation:
+            joined = Membership(self, place, incarnation, claimed, beside[0].claim)
             beside.append(joined)
             return joined, []
         admission: list[Admission] = []
 
         def admitted(current: Versioned | None) -> bytes | None:
-            claims = decode_claims(current.value) if current is not None else None
-            if claims is None or claims.topic_incarnation != topic.layout.incarnation:
-                claims = fresh_claims(topic, 0 if claims is None else claims.epoch)
+            claims = claims_in(topic, None if current is None else decode_claims(current.value))
             if admission and stands(claims, claimed, admission[0].own):
                 return None  # a time-out had hidden that it was written
             now = replace(applicant, deadline_ms=self._clock.now_ms() + LIFE_MS)
@@ -192,11 +203,10 @@ class ProducerRegistry:
         learn_time(self._clock, lambda: self._entities.touch(place, deadline))
         if not self._holds(place):
             self._send_heartbeat(place, deadline)
-        self._entities.update(place, admitted, deadline)
+        claims = decode_claims(self._entities.update(place, admitted, deadline).value)
         displaced = admission[0].displaced
-        for other in displaced:
-            self._throw_out(self._held.pop((place, other), []))
-        joined = Membership(self, place, claimed, admission[0].own, admission[0].topic_epoch)
+        self._throw_out([key for key in self._held if key[0] == place], claims)
+        joined = Membership(self, place, incarnation, claimed, admission[0].own, admission[0].topic_epoch)
         self._held[place, claimed] = [joined]
         self._keeper.start()
         return joined, [claim for claim in displaced.values() if claim.session != self._session]
@@ -212,8 +222,8 @@ class ProducerRegistry:
             claims = ProducerClaims(membership.topic, 0) if current is None else decode_claims(current.value)
             if claim and stands(claims, membership.name, claim[0]):
                 return None  # a time-out had hidden that it was written
-            if not stands(claims, membership.name, membership.claim):
-                raise thrown_out(membership)
+            if not membership.stands(claims):
+                raise membership.why_out(claims)
             record = renewed(claims, membership.name)
             claim[:] = [record.claims[membership.name]]
             return encode_claims(record)
@@ -244,9 +254,8 @@ class ProducerRegistry:
             return
 
         def told(current: Versioned | None) -> bytes | None:
-            known = ProducerClaims(place, 0) if current is None else decode_claims(current.value)
-            of_this_life = current is not None and known.topic_incarnation == life
-            claims = known if of_this_life else fresh_claims(topic, known.epoch)
+            known = None if current is None else decode_claims(current.value)
+            claims = claims_in(topic, known)
             left = replace(
                 claims,
                 plain=claims.plain and "plain" not in what,
@@ -297,12 +306,39 @@ class ProducerRegistry:
         """What one partition of `producers` says of topics on which nobody claims anything, and nobody ever had an
         epoch, by name."""
         found = self._entities.in_partition(partition, decode_claims, deadline)
-        return {topic: state for topic, (state, claims) in found.items() if not claims.claims and not claims.epoch}
+        return {
+            topic: state
+            for topic, (state, claims) in found.items()
+            if not claims.epoch and (claims.ended or not claims.claims)
+        }
 
     def remove_dead(self, partition: int, unclaimed: Mapping[str, Versioned], deadline: Deadline) -> int:
         """Take what `unclaimed` found out of the log, of topics that are gone. Where an epoch was given it stays: a
         producer of a former life must not come back with a higher one than those of the next life."""
         return self._entities.remove_dead(partition, unclaimed, deadline)
+
+    def end_incarnation(self, topic: str, incarnation: int, deadline: Deadline) -> set[str]:
+        """Throw out the producers of an incarnation that is being deleted, admit no other one to it, and wait until
+        those have stopped. Gives the sessions that have not said so: a record that they sent may still be stored."""
+
+        def ended(current: Versioned | None) -> bytes | None:
+            claims = ProducerClaims(topic, 0) if current is None else decode_claims(current.value)
+            if claims.topic_incarnation > incarnation or (claims.topic_incarnation == incarnation and claims.ended):
+                return None
+            if claims.topic_incarnation < incarnation:
+                claims = ProducerClaims(topic, incarnation, claims.epoch)
+            return encode_claims(replace(claims, ended=True))
+
+        claims = decode_claims(self._entities.update(topic, ended, deadline).value)
+        if claims.topic_incarnation != incarnation:
+            return set()  # the deletion came to its end long ago
+        with self._lock:
+            own = [key for key in self._held if key[0] == topic]
+            self._throw_out(own, claims)
+            if own and not self._holds(topic):
+                self._withdraw_heartbeat(topic, deadline)
+        others = [claim for claim in claims.claims.values() if claim.session != self._session]
+        return self._await_departure(topic, others, deadline)
 
     def tell_soon(self, topic: str) -> None:
         """Have the keeper tell of a topic's producers before it is due."""
@@ -326,7 +362,7 @@ class ProducerRegistry:
         """The names of a topic's living producers; `unnamed` stands for all of one process that have none."""
         place = str(topic.name)
         claims = self.claims_of(place, deadline)
-        if claims.topic_incarnation != topic.layout.incarnation:
+        if claims.topic_incarnation != topic.layout.incarnation or claims.ended:
             return []
         living = [name for name, claim in claims.claims.items() if self._lives(place, name, claim, deadline)]
         names = {claimant(name)[0] for name in living}
@@ -382,20 +418,27 @@ class ProducerRegistry:
         heartbeat = self._views.ask(topic, lambda state: state.heartbeats.get((topic, session)), deadline)
         return None if heartbeat is None else heartbeat.deadline_ms
 
-    def _await_departure(self, topic: str, displaced: list[ProducerClaim], deadline: Deadline) -> None:
-        """Wait until the Shared producers thrown out have stopped: their receipts are not confirmed one by one."""
-        waiting = [claim for claim in displaced if not claim.exclusive]
+    def _await_departure(self, topic: str, displaced: Sequence[ProducerClaim], deadline: Deadline) -> set[str]:
+        """Wait until these producers that were thrown out have stopped; gives the sessions of those that have not
+        withdrawn their heartbeat."""
+        waiting, silent = list(displaced), set[str]()
 
         def gone() -> bool:
             waiting[:] = [claim for claim in waiting if not is_dead_process(claim.process)]
             now = self._clock.now_ms()
-            waiting[:] = [c for c in waiting if (self._heartbeat_of(topic, c.session, deadline) or 0) > now]
+            for claim in list(waiting):
+                heartbeat = self._heartbeat_of(topic, claim.session, deadline)
+                if (heartbeat or 0) <= now:
+                    waiting.remove(claim)
+                if heartbeat is not None and now - _SILENT_MS < heartbeat <= now:
+                    silent.add(claim.session)
             return not waiting
 
         if waiting and not wait_until(gone, deadline.at_most(_LEAVING_S)):
             _log.warning(
                 "topic=%s %d producers that were thrown out have not said that they stopped", topic, len(waiting)
             )
+        return silent.union(claim.session for claim in waiting)
 
     def _send_heartbeat(self, topic: str, deadline: Deadline) -> None:
         self._untold.discard(topic)
@@ -442,15 +485,16 @@ class ProducerRegistry:
             beside = self._entities.beside(topic, deadline)
             for record in readable((beside[place] for place in ours & beside.keys()), decode_claims):
                 claims[record.topic] = record
-        for (topic, name), membership in held.items():
-            if stands(claims.get(topic, ProducerClaims(topic, 0)), name, membership.claim):
+        for key, membership in held.items():
+            topic = key[0]
+            if membership.stands(claims.get(topic, ProducerClaims(topic, 0))):
                 continue
             with self._lock:
-                if stands(self.claims_of(topic, deadline), name, membership.claim):
-                    continue  # its epoch was raised in between
-                gone = self._held.pop((topic, name), [])
-                stops = not self._holds(topic)
-            self._throw_out(gone)
+                out = self._take_out(
+                    [key], self.claims_of(topic, deadline)
+                )  # its epoch may have been raised in between
+                stops = bool(out) and not self._holds(topic)
+            _report(out)
             if stops:
                 self._withdraw_heartbeat(topic, deadline)
 
@@ -461,13 +505,28 @@ class ProducerRegistry:
             if self.fence_records.clean(topic, deadline) == MOST_CLEANED:
                 self._to_clean[place] = topic
 
-    @staticmethod
-    def _throw_out(memberships: list[Membership]) -> None:
-        for membership in memberships:
-            try:
-                membership.throw_out()
-            except Exception:  # one that cannot be told is no reason not to tell the others
-                _log.exception("producer=%s could not be told that it was thrown out", membership.name)
+    def _throw_out(self, keys: Sequence[tuple[str, str]], claims: ProducerClaims) -> None:
+        _report(self._take_out(keys, claims))
+
+    def _take_out(
+        self, keys: Sequence[tuple[str, str]], claims: ProducerClaims
+    ) -> list[tuple[Membership, errors.Refused]]:
+        """Those of these memberships that do not stand in their topic's claims, which are held no more, and why."""
+        out: list[tuple[Membership, errors.Refused]] = []
+        for key in keys:
+            held = self._held.get(key, [])
+            if held and not held[0].stands(claims):
+                del self._held[key]
+                out += [(each, each.why_out(claims)) for each in held]
+        return out
+
+
+def _report(thrown_out: Sequence[tuple[Membership, errors.Refused]]) -> None:
+    for membership, reason in thrown_out:
+        try:
+            membership.throw_out(reason)
+        except Exception:  # one that cannot be told is no reason not to tell the others
+            _log.exception("producer=%s could not be told that it was thrown out", membership.name)
 
 
 _NOTHING: Final = KnownFences()

@@ -11,13 +11,12 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import DeadlineExceeded, NoSuchNamespace, NoSuchTopic
+from pulsar_on_kafka.base.errors import NoSuchNamespace, NoSuchTopic
 from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.owner import TopicLogs
 from pulsar_on_kafka.ledgers.trimming import MINUTE_MS, Needs, Retention, Rollover
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka.metadata.policies import (
     LEDGER_MAX_ENTRIES,
     LEDGER_MAX_MBYTES,
@@ -26,7 +25,7 @@ from pulsar_on_kafka.metadata.policies import (
     RETENTION_TIME_IN_MINUTES,
 )
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.metadata.topics import LONGEST_LOOK_S, Topic
+from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.service.ledgers.retirement import KeptByRule
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
@@ -147,32 +146,13 @@ class KafkaLogUse:
         opened = self._services.topics.find(TopicName.parse(topic.name), deadline)
         if opened is None or opened.layout != topic.layout or opened.bound:
             raise NoSuchTopic(f"topic {topic.name} was deleted")
-        delete_below(self._services, opened, before, deadline)
+        self._services.topics.removals.delete_records(opened, before, deadline)
 
     def log_of(self, topic: Topic, partition: int, deadline: Deadline) -> LogRange | None:
         """None when it has no leader now."""
         found = self._services.admin.log_ranges([(topic.kafka_topic, partition)], deadline)
         where = (topic.kafka_topic, partition)
         return LogRange(*found[where]) if where in found else None
-
-
-def delete_below(services: Services, topic: Topic | TopicRecord, before: Mapping[int, int], deadline: Deadline) -> None:
-    """Delete everything below these offsets of a topic's partitions; nothing happens where it is gone already.
-
-    Kafka takes a name alone, which may be another topic's by now. So the topic's id is looked at just before, and a
-    process that was stopped in between does nothing.
-
-    Raises:
-        NoSuchTopic: the topic was deleted, and perhaps made anew.
-        DeadlineExceeded: too much time went by since that was looked at. And other LayerErrors.
-    """
-    began_s = services.clock.monotonic()
-    described = services.admin.describe_topic(topic.kafka_topic, deadline)
-    if described is None or described.topic_id != topic.kafka_topic_id:
-        raise NoSuchTopic(f"topic {topic.name} was deleted")
-    if services.clock.monotonic() - began_s > LONGEST_LOOK_S:
-        raise DeadlineExceeded(f"looking at {topic.kafka_topic} took longer than {LONGEST_LOOK_S:.0f} s")
-    services.admin.delete_records(topic.kafka_topic, before, deadline)
 
 
 def _snapshots(entries: BufferEntries, topic: Topic, partitions: Sequence[int]) -> dict[int, BufferSnapshot]:

@@ -21,7 +21,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.services import Services
-from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse, delete_below
+from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse
 from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion
 
 
@@ -95,4 +95,4 @@ class PartitionLook:
             self._topic_deletion.end(life.doomed, deadline)
 
     def delete(self, topic: Topic | TopicRecord, partition: int, before: int, deadline: Deadline) -> None:
-        delete_below(self._services, topic, {partition: before}, deadline)
+        self._services.topics.removals.delete_records(topic, {partition: before}, deadline)

@@ -66,7 +66,7 @@ class Dispatcher:
         self._nacks = NegativeAcks()
         self._round_robin = RoundRobin()
         self.looking = OpenTransactions(f"subscription={handle}", handle.buffer, clock)
-        self._read_again = RedeliveryReads(handle.kafka_topic, fetcher, self.looking)
+        self._read_again = RedeliveryReads(handle.kafka_topic, fetcher, self.looking, handle.incarnation)
         self._reading_ahead = DelayedPrefetch(handle.kafka_topic, fetcher, clock)
         self._dead_lettering = DeadLettering(clock, endpoints)
         key_shared = handle.type is SubscriptionType.KEY_SHARED

@@ -11,6 +11,7 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.kafka.groups.departures import Company
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.records.epoch_fences import Fence
+from pulsar_on_kafka.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.partition.terms import AcknowledgedElsewhere
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
@@ -29,6 +30,8 @@ class SubscriptionHandle(Protocol):
     """The only partition that is served; None for all."""
     transient: bool
     """Of a non-persistent topic: nothing is kept for later (see `NonPersistentDispatch`)."""
+    incarnation: IncarnationCheck
+    """Whether the topic is still the one that was opened."""
     buffer: BufferAccess
     """What is on record of transactions in the topic."""
     meter: SubscriptionMeter
@@ -58,9 +61,6 @@ class SubscriptionHandle(Protocol):
 
     def verify(self, deadline: Deadline) -> None:
         """Raises SubscriptionBusy when this process may not serve the subscription (any more)."""
-
-    def check_topic(self, deadline: Deadline) -> None:
-        """Raises NoSuchTopic when the topic was deleted and made anew."""
 
     def fences(self, partition: int, deadline: Deadline) -> Sequence[Fence]:
         """Where the epochs of exclusive producers and replicators begin in a partition."""

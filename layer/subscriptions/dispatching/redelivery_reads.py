@@ -10,6 +10,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
+from pulsar_on_kafka.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.subscriptions.records.read_committed import look_over_any
@@ -28,8 +29,11 @@ class RecordsFound(NamedTuple):
 
 
 class RedeliveryReads:
-    def __init__(self, kafka_topic: str, fetcher: Fetcher, looking: OpenTransactions) -> None:
+    def __init__(
+        self, kafka_topic: str, fetcher: Fetcher, looking: OpenTransactions, incarnation: IncarnationCheck
+    ) -> None:
         self._kafka_topic = kafka_topic
+        self._incarnation = incarnation
         self._fetcher = fetcher
         self._looking = looking
         self.failed = False
@@ -37,7 +41,7 @@ class RedeliveryReads:
 
     def read(self, owned: OwnedPartition, offsets: Sequence[int]) -> RecordsFound:
         """The records at these offsets, in any order given; chunked messages whole, as many as 32 MiB hold. Takes 2 s
-        at most; never raises StoreError."""
+        at most; never raises StoreError. Raises NoSuchTopic: the topic was deleted and made anew."""
         chunks = owned.chunks
         if chunks.known:
             offsets = chunks.affordable(offsets)
@@ -56,6 +60,7 @@ class RedeliveryReads:
         except errors.StoreError as failure:
             _log.warning("cursor=%s cannot read messages again yet: %s", owned.identity, failure)
             read_to = max((offset for offset in wanted if offset in records), default=-1)
+        self._incarnation.before_delivery()
         gone = [offset for offset in wanted if offset <= read_to and offset not in records]
         if chunks.known:
             records, gone = chunks.put_together(offsets, records, gone)

@@ -17,6 +17,7 @@ from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.message_record import is_plain
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
+from pulsar_on_kafka.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartition, ToRead
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.subscriptions.leases.terms import RecordReader
@@ -42,9 +43,18 @@ _log = logging.getLogger(__name__)
 class LeasedRecords:
     """Memory: the records of one reading, at most 2,000 entries."""
 
-    def __init__(self, name: str, kafka_topic: str, reader: RecordReader, clock: Clock, lessee: Lessee) -> None:
+    def __init__(
+        self,
+        name: str,
+        kafka_topic: str,
+        reader: RecordReader,
+        clock: Clock,
+        lessee: Lessee,
+        incarnation: IncarnationCheck,
+    ) -> None:
         self._name = name
         self._kafka_topic = kafka_topic
+        self._incarnation = incarnation
         self._reader = reader
         self._clock = clock
         self._lessee = lessee
@@ -67,6 +77,7 @@ class LeasedRecords:
             self._lessee.to_read.extendleft(reversed(taken))
             self._not_before_s = self._clock.monotonic() + _AGAIN_S
             return False
+        self._incarnation.before_delivery()
         for each in taken:
             self._hand_out(each, records, read_to)
         return True

@@ -126,7 +126,9 @@ class Leasing:
             terms.session, terms.life, terms.client_id, owned, dispatcher, self._say, in_order=in_order
         )
         self.lessee = Lessee(terms.life, terms.client_id, endpoints, in_order=in_order)
-        self._records = LeasedRecords(str(handle), handle.kafka_topic, terms.reader, clock, self.lessee)
+        self._records = LeasedRecords(
+            str(handle), handle.kafka_topic, terms.reader, clock, self.lessee, handle.incarnation
+        )
         dispatcher.late_elsewhere = self.lessee.late
         dispatcher.held_elsewhere = self.lessee.held
         dispatcher.came_again = self.lessor.came_again

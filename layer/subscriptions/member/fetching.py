@@ -29,7 +29,6 @@ _PLENTY_BYTES: Final = 2 * 1024 * 1024
 _WATERMARKS_TIMEOUT_S: Final = 2.0
 _FENCES_S: Final = 10.0
 _LOOK_AGAIN_S: Final = 0.5
-_CHECK_TOPIC_EVERY_S: Final = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +66,6 @@ class PartitionReader:
         self._looking = looking
         self._paused: set[int] = set()
         self._full_of_delayed = False
-        self._check_topic_s = clock.monotonic() + _CHECK_TOPIC_EVERY_S
         self._affordable = _BATCH
         """Records of the last batch's average size that are 4 MiB."""
         self._unreadable: UnreadableCursor | None = None
@@ -84,7 +82,7 @@ class PartitionReader:
         """
         if self._in_a_gap:
             self._leave_gaps()
-        self._check_topic()
+        self._handle.incarnation.while_idle()
         if self._looking:
             timeout_s = min(timeout_s, self._looking.in_s())
         events = self._consumer.poll(min(limit, self._affordable), timeout_s)
@@ -93,6 +91,8 @@ class PartitionReader:
         return bool(events) or moved
 
     def _take(self, events: list[Event]) -> int:
+        if events:
+            self._handle.incarnation.before_delivery()
         came = size = 0
         for event in events:
             match event:
@@ -192,17 +192,6 @@ class PartitionReader:
             self._in_a_gap.pop(number, None)
             self._looking.forget(number)
 
-    def _check_topic(self) -> None:
-        """Every ten seconds: librdkafka goes on in a topic that was made anew as if it were the same."""
-        now = self._clock.monotonic()
-        if now < self._check_topic_s:
-            return
-        self._check_topic_s = now + _CHECK_TOPIC_EVERY_S
-        try:
-            self._handle.check_topic(Deadline.after(_WATERMARKS_TIMEOUT_S))
-        except errors.StoreError as failure:
-            _log.info("subscription=%s cannot look at its topic: %s", self._handle, failure)
-
     def _on_failure(self, event: Failed) -> None:
         owned = self._owned.get(event.where.partition)
         if isinstance(event, OutOfRange) and owned is not None:
@@ -239,7 +228,7 @@ class PartitionReader:
         Beyond the end it was also when Kafka `refused` it and has it now: the log has grown past it since.
         """
         number = owned.number
-        self._handle.check_topic(Deadline.after(_WATERMARKS_TIMEOUT_S))
+        self._handle.incarnation.now(Deadline.after(_WATERMARKS_TIMEOUT_S))
         low, high = self._consumer.watermarks(number, _WATERMARKS_TIMEOUT_S)
         owned.committed.rewind()
         known = max(owned.read_position, owned.cursor.known_end())

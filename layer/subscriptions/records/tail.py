@@ -22,6 +22,7 @@ from pulsar_on_kafka.base.meters import ReadCounts
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.kafka.reading.events import End, Failed, KafkaPartition, OutOfRange, Records, inside
+from pulsar_on_kafka.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.subscriptions.records.batches import Begun, messages_of
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, EntryDelivery, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
@@ -62,6 +63,7 @@ class Tail:
         endpoint: Endpoint,
         readable: Readable,
         looking: OpenTransactions,
+        incarnation: IncarnationCheck,
         begun: Mapping[int, Begun] = MappingProxyType({}),
     ) -> None:
         """`starts`: the offset of the first record to read, per partition; `begun`: what of a batch entry there is not
@@ -72,6 +74,7 @@ class Tail:
         self._endpoint = endpoint
         self._readable = readable
         self._looking = looking
+        self._incarnation = incarnation
         self._look_wanted = False
         self._found_open: dict[int, tuple[int, float]] = {}
         """By partition the first offset that waits, and when it was asked for the last time."""
@@ -182,6 +185,10 @@ class Tail:
             timeout_s = 0.0 if self._look_wanted else min(timeout_s, self._looking.in_s())
         events = self._reader.poll(_BATCH, timeout_s)
         self._quiet_polls = 0 if events else self._quiet_polls + 1
+        if events:
+            self._incarnation.before_delivery()
+        else:
+            self._incarnation.while_idle()
         came = 0
         for event in events:
             match event:
@@ -244,6 +251,7 @@ class Tail:
 
     def _leave_gap(self, partition: int) -> None:
         if partition in self._positions:
+            self._incarnation.now(Deadline.after(_WATERMARKS_TIMEOUT_S))
             log = self._reader.watermarks(self._where(partition), _WATERMARKS_TIMEOUT_S)
             place = inside(log, self._positions[partition], f"reader {self._endpoint.name} of {self._where(partition)}")
             self._positions[partition] = place

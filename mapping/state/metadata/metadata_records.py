@@ -56,6 +56,9 @@ class TopicRecord:
     `incarnation` is 0 in the creation record itself: it follows from that record's own offset, and every later version
     names it. `former` is that of the life before, 0 for none: its data is gone. `deletion_ends` maps the partitions of
     a DELETING topic to where their logs ended when the deletion of each ledger was asked for; empty before that.
+
+    `unanswered` holds requests by Kafka's name of the topic that may still be executed, each by an id of its own, with
+    the Unix time (ms) at which it was sent: a new incarnation gets another Kafka topic while there are any.
     """
 
     name: str
@@ -74,6 +77,7 @@ class TopicRecord:
     """By subscription; "" for the topic itself."""
     former: Count = 0
     deletion_ends: Mapping[str, Count] = field(default_factory=dict)
+    unanswered: Mapping[str, Int64] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,6 +73,9 @@ class ProducerClaims:
     `topic_epochs`: by partition ('' for the whole topic) Pulsar's topic epoch, which the exclusive producer that had it
     last has been told. It keeps the epoch that it began with when it comes again, so one that comes with a lower one
     was followed by another. Version 0.2.0 forgets it, too: then nobody is known to have been followed.
+
+    `ended`: this incarnation of the topic is being deleted. Its claims count no more and name the sessions that its
+    deletion waits for; no producer is admitted to it.
     """
 
     topic: str
@@ -86,6 +89,7 @@ class ProducerClaims:
     hashing_schemes: tuple[str, ...] = ()
     raw: bool = False
     topic_epochs: Mapping[str, Count] = field(default_factory=dict)
+    ended: bool = False
 
 
 class Publisher(msgspec.Struct, frozen=True, omit_defaults=True):

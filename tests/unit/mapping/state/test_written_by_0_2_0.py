@@ -25,8 +25,10 @@ SINCE = {
 }
 """What 0.2.0 did not write. It refuses to read floors (CHANGELOG), and passes over the others."""
 MEMBERS_SINCE = {
-    "producers' claims": {"hashing_schemes", "raw", "topic_epochs"},
+    "producers' claims": {"ended", "hashing_schemes", "raw", "topic_epochs"},
     "sequence snapshot": {"absent"},
+    "topic": {"unanswered"},
+    "topic that is new": {"unanswered"},
 }
 """It passes over these members of values that it wrote."""
 THEN = sorted(VALUES.keys() - SINCE)

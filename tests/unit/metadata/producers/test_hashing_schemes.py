@@ -15,7 +15,7 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import decode_claim
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.producers.hashing_schemes import HashingSchemes
-from pulsar_on_kafka.metadata.producers.registry import CLAIMS_KEYS, fresh_claims
+from pulsar_on_kafka.metadata.producers.registry import CLAIMS_KEYS, claims_in
 from pulsar_on_kafka.metadata.topics import Topic
 from tests.memory_log import MemoryStateLog
 from tests.producer_stage import OPENED
@@ -30,7 +30,7 @@ class Process:
     def __init__(self, log: MemoryStateLog) -> None:
         self.woken = 0
         self.entities: Entities[str] = Entities(log, PRODUCERS, CLAIMS_KEYS, SystemClock())
-        self.schemes = HashingSchemes(self.entities, fresh_claims, self.wake)
+        self.schemes = HashingSchemes(self.entities, claims_in, self.wake)
 
     def wake(self) -> None:
         self.woken += 1

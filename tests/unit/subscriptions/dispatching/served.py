@@ -29,6 +29,7 @@ from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAcks
 from tests.clocks import SetClock
 from tests.memory_log import MemoryStateLog
+from tests.same_incarnation import SAME_INCARNATION
 
 TOPIC = "persistent://public/default/orders"
 _HALVES = ((0, 32_767), (32_768, 65_535))
@@ -101,7 +102,9 @@ class Served:
         self.owned: dict[int, OwnedPartition] = {}
         self.slots = [PartitionSlot(TOPIC, number, number, LedgerLayout(1, 10)) for number in range(partitions)]
         self._stores = CursorStore(MemoryStateLog())
-        handle = SimpleNamespace(type=kind, kafka_topic="orders", buffer=None, slots=lambda: self.slots)
+        handle = SimpleNamespace(
+            type=kind, kafka_topic="orders", buffer=None, slots=lambda: self.slots, incarnation=SAME_INCARNATION
+        )
         fake = cast("Any", self)
         self.dispatcher = Dispatcher(cast("Any", handle), fake, self.clock, fake, self.owned, self.consumers)
         for number in range(partitions):

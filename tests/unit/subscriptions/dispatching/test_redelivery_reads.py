@@ -14,6 +14,7 @@ from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import DelayedPr
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.records.views import BufferAccess
+from tests.same_incarnation import SAME_INCARNATION
 from tests.unit.subscriptions.dispatching.served import Record, Served, records
 from tests.unit.transactions.buffer_records import Entries, aborted, opened, txn
 
@@ -28,7 +29,7 @@ class Reading:
             served.publish(*records(10), partition=number)
         fetcher = cast("Fetcher", served)
         looking: OpenTransactions = served.dispatcher.looking
-        self.reads = RedeliveryReads("orders", fetcher, looking)
+        self.reads = RedeliveryReads("orders", fetcher, looking, SAME_INCARNATION)
         self.ahead = DelayedPrefetch("orders", fetcher, served.clock)
 
     def read(self, *offsets: int) -> tuple[list[int], list[int]]:
@@ -137,7 +138,7 @@ def test_of_what_is_read_again_nothing_of_open_or_aborted_transactions_is_found(
     buffer.entries.put(is_open, still_open, where=where)
     buffer.entries.put(lost, aborted([1], life=where.incarnation), where=where)
     looking = OpenTransactions("test", cast("BufferAccess", buffer), served.clock)
-    reads = RedeliveryReads("orders", cast("Fetcher", served), looking)
+    reads = RedeliveryReads("orders", cast("Fetcher", served), looking, SAME_INCARNATION)
     found = reads.read(owned, range(4))
     assert (sorted(found.records), found.gone) == ([2, 3], [1])
     assert buffer.asked == 1

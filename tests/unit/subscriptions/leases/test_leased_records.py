@@ -21,6 +21,7 @@ from pulsar_on_kafka.subscriptions.leases.leased_records import LeasedRecords
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 from tests.clocks import SetClock
+from tests.same_incarnation import SAME_INCARNATION
 from tests.simulation.leases import LIFE
 
 OWNER, NEXT_OWNER = b"o" * 16, b"n" * 16
@@ -65,7 +66,7 @@ class Member:
         self.lessee.asking = True
         self.said()
         self.lessee.hear(None, Welcome(OWNER, self.lessee.id))
-        self.reading = LeasedRecords("orders/audit", "orders", self, self.clock, self.lessee)
+        self.reading = LeasedRecords("orders/audit", "orders", self, self.clock, self.lessee, SAME_INCARNATION)
 
     def read_at(self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline) -> Iterator[list[Any]]:
         if self.fails:

@@ -9,6 +9,7 @@ from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, OutOfRange
 from pulsar_on_kafka.subscriptions.member.fetching import PartitionReader
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from tests.same_incarnation import SAME_INCARNATION
 from tests.simulation.cursors import an_identity, owned_by
 from tests.simulation.turns import ManualClock
 
@@ -28,8 +29,7 @@ class Log:
         self.asked += 1
         return 0, 3
 
-    def check_topic(self, deadline: object) -> None:
-        pass
+    incarnation = SAME_INCARNATION
 
 
 def refused() -> tuple[PartitionReader, dict[int, OwnedPartition], Log]:

@@ -25,6 +25,7 @@ from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
 from pulsar_on_kafka.transactions.records.views import BufferAccess
 from tests.clocks import PacedClock
+from tests.same_incarnation import SAME_INCARNATION
 from tests.unit.subscriptions.partition.test_owned_partition import a_partition
 from tests.unit.transactions.buffer_records import HERE, Entries, aborted, opened, txn
 
@@ -279,7 +280,7 @@ def test_what_is_read_again_after_a_crash_may_be_open_or_aborted(looks: Looks, e
     entries.put(open_one, is_open, where=where)
     entries.put(lost, replace(aborted([1]), incarnation=where.incarnation), where=where)
     records = (of(0, open_one), of(1, lost), of(2, kept), marker(3, lost, committed=False), Record(4))
-    again = RedeliveryReads("t", cast("Any", Fetcher(*records)), looks.looking)
+    again = RedeliveryReads("t", cast("Any", Fetcher(*records)), looks.looking, SAME_INCARNATION)
     owned.replay.update(range(5))
     found = again.read(owned, range(5))
     assert (sorted(found.records), found.gone) == ([2, 4], [1, 3])

@@ -1,0 +1,16 @@
+"""The check of a topic that is never deleted, for tests of what reads it without a broker."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from pulsar_on_kafka.metadata.incarnation_checks import IncarnationCheck
+
+
+class _SameIncarnation:
+    def before_delivery(self) -> None: ...
+    def while_idle(self) -> None: ...
+    def now(self, deadline: object) -> None: ...
+
+
+SAME_INCARNATION: Final = cast("IncarnationCheck", cast("Any", _SameIncarnation()))
