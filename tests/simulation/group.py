@@ -10,9 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.cursor.checkpoints import Checkpoints
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.saved import Recovered, checkpoint_beside
+from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.groups.resent_commits import ResentCommits
 from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.statelog.api import StateLog
 from tests.simulation.broker import Request, SimulatedBroker
+from tests.simulation.turns import NEVER
 
 RETRY_BACKOFF_MS = 500
 _AT_ONCE_S, _RESENT_S = 0.003, 0.6
@@ -39,6 +46,12 @@ class SimulatedGroup:
         """A new member, and a new generation with it. `answered` hears the outcomes of `commit_async`."""
         self.generation += 1
         return SimulatedMembership(self, answered)
+
+    def recover(self, log: StateLog, clock: Clock, identity: CursorIdentity) -> Recovered:
+        """The cursor as its next owner finds it."""
+        commit = self.committed.get(identity.partition)
+        checkpoint = checkpoint_beside(lambda: Checkpoints(log, clock).newest(identity, NEVER), commit, None)
+        return CursorStore(log).recover(identity, commit, checkpoint, 0, NEVER)
 
     def next_number(self) -> int:
         self._sent += 1

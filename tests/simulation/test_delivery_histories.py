@@ -1,4 +1,5 @@
-"""Messages that kill their process, fail or are fine, through crashes, on the real dispatcher and cursor store.
+"""Messages that kill their process, fail or are fine, through crashes, on the real dispatcher and cursor store. Group
+commits arrive late and twice.
 
 On Shared and Key_Shared subscriptions. What must hold: no message is delivered more often than the policy
 allows, whatever dies; each ends acknowledged or as a dead letter; and where nothing but the messages themselves kills,
@@ -12,14 +13,17 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import CommitOutcomeUnknown, LayerError
+from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.saved import Save, Saved
+from pulsar_on_kafka.cursor.saved import Saved
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
@@ -27,6 +31,7 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching import key_shared
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.key_shared import MOST_PARKED
+from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.subscriptions.partition import key_order
 from pulsar_on_kafka.subscriptions.partition.key_order import KNOWN, NEAR
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
@@ -34,6 +39,8 @@ from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRul
 from tests.memory_log import MemoryStateLog
 from tests.same_incarnation import SAME_INCARNATION
 from tests.seeds import first_of
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.group import SimulatedGroup, SimulatedMembership
 from tests.simulation.played_records import Record, key_of
 
 TOPIC = "persistent://public/default/orders"
@@ -58,7 +65,8 @@ class World:
         self.late_policy = late_policy
         self.end = rng.randrange(1, 60)
         self.log = MemoryStateLog()
-        self.commit: CommittedOffset | None = None
+        late = random.Random(f"late {rng.getstate()}")
+        self.group = SimulatedGroup(SimulatedBroker(late), late)
         self.dead: list[int] = []
         self.delivered: Counter[int] = Counter()
         self.now_s = 1000.0
@@ -83,6 +91,25 @@ class World:
     def perhaps_die(self) -> None:
         if self.other_deaths and self.rng.random() < 0.02:
             raise Died
+
+    def one_arrives(self) -> None:
+        """A request on its way, of a living process or of a dead one, reaches the broker."""
+        if self.group.broker.waiting:
+            self.group.broker.execute_one()
+
+
+class Membership(SimulatedMembership):
+    """The group's member: its process may die between a save's preparation, its commit and the answer."""
+
+    def __init__(self, world: World, answered: Callable[[LayerError | None], None]) -> None:
+        self._world = world
+        world.group.generation += 1
+        super().__init__(world.group, answered)
+
+    def commit_async(self, commits: Mapping[int, CommittedOffset]) -> None:
+        self._world.perhaps_die()
+        super().commit_async(commits)
+        self._world.perhaps_die()
 
 
 class Letters:
@@ -123,14 +150,18 @@ class Process:
     def __init__(self, world: World) -> None:
         self.world = world
         self.store = CursorStore(world.log)
-        found = self.store.recover(IDENTITY, world.commit, None, 0, DEADLINE)
+        self.member = Membership(world, lambda failure: self.saver.committed(failure))
+        found = world.group.recover(world.log, world, IDENTITY)
         save = self.store.take_over(IDENTITY, found, DEADLINE)
         saved = found.saved or Saved(save.saved.lineage)
-        world.commit = save.commit
+        self.member.commit({0: save.commit})
         world.perhaps_die()
         slot = PartitionSlot(TOPIC, 0, -1, LedgerLayout(1, 10))
         self.owned = OwnedPartition(slot, IDENTITY, found.state, saved)
-        self.owned.save_accepted(save)
+        self.saver = CursorSaver(
+            "audit", self.store, world, cast("Any", self.member), {0: self.owned}, SubscriptionMeter()
+        )
+        self.saver.accept({0: (self.owned, save)}, DEADLINE)
         words = {
             "type": world.kind,
             "kafka_topic": "orders",
@@ -149,7 +180,6 @@ class Process:
         if world.rng.random() < 0.5:
             self.attach(Letters(world))
         self.dispatcher.count_deliveries()
-        self.under_way: Save | None = None
         self.held: list[Delivery] = []
         self.reads = world.rng.choice((0.7, 0.03))
         self.hanging: Endpoint | None = None
@@ -179,10 +209,12 @@ class Process:
         self.dispatcher.redeliver_due()
         self.dispatcher.dispatch()
         if self.dispatcher.counting.wants_save() or rng.random() < 0.2:
-            self.save()
+            self.saver.save_in_background()
         self.dispatcher.has_undelivered()
         if rng.random() < 0.6:
-            self.answer()
+            self.member.poll()
+        if rng.random() < 0.2:
+            self.world.one_arrives()
         start = self.owned.read_position
         if start < self.world.end and rng.random() < self.reads:
             upto = min(self.world.end, start + rng.randrange(1, 30))
@@ -227,38 +259,21 @@ class Process:
         else:
             slot.ack(offset)
 
-    def save(self) -> None:
-        if self.under_way is not None or not self.owned.dirty:
-            return
-        self.owned.lay_down_deliveries()
-        lineage = self.owned.saves.next_lineage()
-        self.world.perhaps_die()
-        self.under_way = self.store.prepare(IDENTITY, self.owned.cursor, self.owned.saves.saved, lineage, DEADLINE)
-
-    def answer(self) -> None:
-        if self.under_way is None:
-            return
-        save, self.under_way = self.under_way, None
-        if self.world.rng.random() < 0.1:
-            self.owned.save_refused(save)
-            return
-        self.world.commit = save.commit
-        self.world.perhaps_die()
-        self.store.clean(IDENTITY, self.owned.save_accepted(save), DEADLINE)
-
     def end_in_order(self) -> None:
         self.dispatcher.drain()
         for consumer in list(self.consumers):  # as `Serving` does; where they stay, what they have received counts
             self.dispatcher.detach(consumer)
-        while self.under_way is not None:
-            self.answer()
+        self.member.poll()
         self.dispatcher.counting.retire([0], orderly=True)
         while self.owned.dirty:
-            self.save()
-            self.answer()
+            with suppress(CommitOutcomeUnknown):
+                self.saver.settle()
+                self.saver.save([0])
+        self.saver.checkpoint([0], forced=True)
 
     def done(self) -> bool:
-        return self.owned.cursor.next_unacked >= self.world.end and self.under_way is None and not self.owned.dirty
+        saved = not (self.saver.under_way or self.saver.is_unsettled or self.owned.dirty)
+        return self.owned.cursor.next_unacked >= self.world.end and saved
 
 
 def run(world: World) -> None:
@@ -272,8 +287,9 @@ def run(world: World) -> None:
                 if world.end >= 80 and process.done():
                     return
             process.end_in_order()
-        except Died:
-            continue
+        except (Died, CommitOutcomeUnknown):
+            while world.rng.random() < 0.7:
+                world.one_arrives()
     pytest.fail("it does not come to an end")
 
 

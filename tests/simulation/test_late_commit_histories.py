@@ -17,8 +17,6 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.cursor import commit_metadata
-from pulsar_on_kafka.cursor.checkpoints import Checkpoints
-from pulsar_on_kafka.cursor.saved import checkpoint_beside
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS, StateTopic
 from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
@@ -174,13 +172,10 @@ class LateCommits:
         self.saver = CursorSaver(
             "audit", self.store, self.clock, cast("Any", self.member), self.owned, SubscriptionMeter()
         )
-        checkpoints = Checkpoints(self.log, self.clock)
         opened = {}
         for identity in self.identities:
             number = identity.partition
-            commit = self.group.committed.get(number)
-            checkpoint = checkpoint_beside(lambda of=identity: checkpoints.newest(of, NEVER), commit, None)  # type: ignore[misc]
-            found = self.store.recover(identity, commit, checkpoint, 0, NEVER)
+            found = self.group.recover(self.log, self.clock, identity)
             self.store.load_all(identity, found, NEVER)
             state = frozenset((*range(found.state.next_unacked), *found.state.deleted))
             assert state in self.states[number], f"{self.told}: partition {number} went back to {sorted(state)}"
