@@ -113,8 +113,10 @@ class LetterProducers:
             if self._closed:
                 raise AlreadyClosed(f"the consumer of subscription {self._subscription} is closed")
             producer = self._producers.get(topic)
-            if producer is not None:
+            if producer is not None and producer.is_connected():
                 return producer
+            if producer is not None:  # its topic was deleted
+                self._close(producer)
             if initial_subscription:
                 with pulsar_errors():
                     session.node().memberships.create_subscription(
@@ -157,10 +159,13 @@ class LetterProducers:
             producers = list(self._producers.values())
             self._producers.clear()
         for producer in producers:
-            try:
-                producer.close()
-            except PulsarException as failure:
-                _log.warning("subscription=%s letters: %s", self._subscription, failure)
+            self._close(producer)
+
+    def _close(self, producer: Producer) -> None:
+        try:
+            producer.close()
+        except PulsarException as failure:
+            _log.warning("subscription=%s letters: %s", self._subscription, failure)
 
 
 def origin(message: Message) -> dict[str, str]:

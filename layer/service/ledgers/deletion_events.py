@@ -78,7 +78,7 @@ class KafkaDeletionEvents:
             producer.close()
 
     def _opened(self, deadline: Deadline) -> Producer:
-        if self._producer is None:
+        if self._producer is None or not self._producer.is_connected():
             make_topics(self._services, deadline)
             self._producer = self._client.create_producer(
                 EVENTS,

@@ -216,7 +216,7 @@ class DeletionWorker:
         """Nobody should have sent this: for an operator to look at."""
         self._counts[DeletionVerdict.REFUSE.value] += 1
         _log.warning("event %s is refused: %s", message.message_id(), reason)
-        if self._dead_letters is None:
+        if self._dead_letters is None or not self._dead_letters.is_connected():
             self._dead_letters = self._client.create_producer(DEAD_LETTERS, block_if_queue_full=True)
         properties = {**origin_as_java(message, WORKER, put_off=False), **message.properties(), REASON: reason}
         self._dead_letters.send(message.data(), properties=properties)

@@ -22,6 +22,7 @@ from pulsar_on_kafka.base.processes import member_client_id, membership_ended
 from pulsar_on_kafka.kafka.errors import translate
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer, split_commits
 from pulsar_on_kafka.kafka.reading.events import End, Failed, OutOfRange, Records, inside
+from pulsar_on_kafka.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.readers import buffer_access, data_partition
@@ -91,6 +92,11 @@ class ReplicatorSession:
             f"replicator={self._name}", buffer_access(node, subscription.topic), node.clock
         )
         self._saves = PlaceSaves(node.clock)
+        self._incarnations = (
+            IncarnationCheck(node.incarnations, subscription.topic),
+            IncarnationCheck(target.node.incarnations, target.topic),
+        )
+        """Of the topic here and there."""
         self._paused = False
         self._save_due_s = self._snapshot_due_s = 0.0
         self._base = (counts.records, counts.bytes)
@@ -136,6 +142,7 @@ class ReplicatorSession:
         if self._looking:
             timeout_s = min(timeout_s, self._looking.in_s())
         events = self._consumer.poll(_BATCH, timeout_s)
+        self._check_incarnations(reading=bool(events))
         came = 0
         for event in events:
             match event:
@@ -153,6 +160,13 @@ class ReplicatorSession:
         if self._looking and self._looking.is_due(came):
             self._look_again()
         self._save_if_due()
+
+    def _check_incarnations(self, *, reading: bool) -> None:
+        for incarnation in self._incarnations:
+            if reading:
+                incarnation.before_delivery()
+            else:
+                incarnation.while_idle()
 
     # Copying ------------------------------------------------------------------------------------------------------
 
@@ -181,6 +195,7 @@ class ReplicatorSession:
             lane.send(lane.readable.release(partition), self._target.producer())
 
     def _leave_gap(self, lane: Lane) -> None:
+        self._incarnations[0].now(Deadline.after(_STORE_S))
         log = self._consumer.watermarks(lane.partition, _STORE_S)
         who = f"replicator {self._name}[{lane.partition}]"
         lane.read_position = inside(log, lane.read_position, who)

@@ -310,3 +310,22 @@ def test_a_table_view_takes_nothing_from_a_topic_that_was_made_anew(
     assert sorted(keys) == [f"old {number}" for number in range(BEFORE)]
     again = process().create_table_view(table_topic)
     assert len(again) == len(sent)
+
+
+def test_letters_go_to_a_dead_letter_topic_that_was_made_anew(
+    client: pulsar.Client, process: Process, admin_elsewhere: AdminClient, unique: Unique
+) -> None:
+    topic, letters = unique(), unique("letters")
+    admin_elsewhere.create_topic(letters)
+    policy = pulsar.ConsumerDeadLetterPolicy(1, dead_letter_topic=letters)
+    consumer = client.subscribe(
+        topic, "s", SHARED, negative_ack_redelivery_delay_ms=1, dead_letter_policy=policy, initial_position=EARLIEST
+    )
+    producer = client.create_producer(topic)
+    for payload in (b"first", b"second"):
+        producer.send(payload)
+        for message in (consumer.receive(PATIENCE_MS) for _ in range(2)):
+            consumer.negative_acknowledge(message)
+        (letter,) = receive(process().subscribe(letters, "s", initial_position=EARLIEST), 1)
+        assert letter.data() == payload
+        made_anew(admin_elsewhere, [letters], WAYS[0])
