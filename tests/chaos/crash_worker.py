@@ -50,16 +50,17 @@ class CrashShape:
         chance = random.Random(f"shape {seed}")
         kind = chance.choice(("Shared", "KeyShared", "KeyShared", "Failover", "Exclusive"))
         unordered = kind in ("Shared", "KeyShared")
+        transactions = chance.random() < 0.25
         return CrashShape(
             seed,
             kind,
             chance.choice((1, 4, 7)),
-            chance.randrange(60, 200),
+            chance.randrange(15, 40) if transactions else chance.randrange(40, 120),
             batching=chance.random() < 0.5,
             chunks=chance.random() < 0.25,
             delays=kind == "Shared" and chance.random() < 0.5,
             dead_letters=unordered and chance.random() < 0.4,
-            transactions=chance.random() < 0.25,
+            transactions=transactions,
             refusals=chance.random() < 0.4,
         )
 
