@@ -112,6 +112,7 @@ class LateProxy:
         self._started.set()
         await self._stopped.wait()
         server.close()
+        await asyncio.sleep(0)  # what was accepted just now has its task
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -125,8 +126,8 @@ class LateProxy:
         except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass
         finally:
+            await _abort(to_client)
             self._tasks.discard(task)
-            to_client.transport.abort()
 
     async def _carry(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         broker, to_broker = await asyncio.open_connection(HOST, self._broker_port)
@@ -151,7 +152,7 @@ class LateProxy:
                 return
         finally:
             answers.cancel()
-            to_broker.transport.abort()
+            await _abort(to_broker)
 
     def _late_by(self, request: int) -> float | None:
         if self._held.get(request):
@@ -159,6 +160,12 @@ class LateProxy:
         if self._chance is not None and self._chance.random() < self._shares.get(request, 0.0):
             return self._chance.uniform(*self._seconds)
         return None
+
+
+async def _abort(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+    with suppress(OSError):
+        await writer.wait_closed()
 
 
 async def _answers(broker: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:

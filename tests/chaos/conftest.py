@@ -13,7 +13,8 @@ from pulsar_on_kafka.embedded import EmbeddedBroker
 from tests.chaos.cleaner import hasten
 from tests.chaos.gateways.java_load import with_java
 from tests.chaos.stage import Stage
-from tests.steps import Unique
+from tests.late_proxy import LateProxy, late_broker
+from tests.steps import Missing, Unique
 
 MakeStage = Callable[..., Stage]
 
@@ -27,6 +28,13 @@ def stage(service_url: str, tmp_path: Path, unique: Unique) -> Iterator[MakeStag
             return stack.enter_context(Stage(service_url, tmp_path, unique(), partitions, **creation))
 
         yield make
+
+
+@pytest.fixture(scope="module")
+def late(missing: Missing) -> Iterator[LateProxy]:
+    """A broker of the module's own, behind a proxy that delivers requests late."""
+    with late_broker(missing) as proxy:
+        yield proxy
 
 
 @pytest.fixture

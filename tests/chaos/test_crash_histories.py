@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -16,18 +15,12 @@ import pytest
 from pulsar_on_kafka.admin import AdminClient
 from tests.chaos.crash_histories import CrashHistory
 from tests.chaos.crash_worker import new_client
-from tests.late_proxy import LateProxy, late_broker
-from tests.steps import Missing, Unique
+from tests.late_proxy import LateProxy
+from tests.steps import Unique
 
 pytestmark = pytest.mark.kafka
 
 _FIRST_SEED = 3000
-
-
-@pytest.fixture(scope="module")
-def proxy(missing: Missing) -> Iterator[LateProxy]:
-    with late_broker(missing) as proxy:
-        yield proxy
 
 
 def play(seeds: range, proxy: LateProxy, directory: Path, topic: Unique) -> None:
@@ -46,11 +39,11 @@ def play(seeds: range, proxy: LateProxy, directory: Path, topic: Unique) -> None
 
 
 @pytest.mark.long
-def test_crash_histories(proxy: LateProxy, tmp_path: Path, unique: Unique) -> None:
-    play(range(_FIRST_SEED, _FIRST_SEED + 4), proxy, tmp_path, unique)
+def test_crash_histories(late: LateProxy, tmp_path: Path, unique: Unique) -> None:
+    play(range(_FIRST_SEED, _FIRST_SEED + 4), late, tmp_path, unique)
 
 
 @pytest.mark.soak
-def test_two_hundred_crash_histories(proxy: LateProxy, tmp_path: Path, unique: Unique) -> None:
+def test_two_hundred_crash_histories(late: LateProxy, tmp_path: Path, unique: Unique) -> None:
     first = int(os.environ.get("POK_CHAOS_SEED", "0")) or _FIRST_SEED
-    play(range(first, first + int(os.environ.get("POK_CHAOS_HISTORIES", "200"))), proxy, tmp_path, unique)
+    play(range(first, first + int(os.environ.get("POK_CHAOS_HISTORIES", "200"))), late, tmp_path, unique)

@@ -1,5 +1,7 @@
 """Processes that share one partition by leases, on a log, a Kafka group and an application that are played.
 
+The group takes commits late and twice, also of processes that died.
+
 The real dispatcher, cursor store, lessor and lessee. Any process may be killed or paused at any step, appends may fail
 or be answered late, what is written is heard late, inboxes have room for some records only, and the group notices that
 a member is gone some time after it is. It may take the partition from a live owner, and operators seek.
@@ -16,11 +18,11 @@ from typing import Any, cast
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown
+from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, CommitOutcomeUnknown
+from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.cursor.identity import CursorIdentity, new_session
 from pulsar_on_kafka.cursor.saved import Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
-from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorLife
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_metadata
@@ -39,10 +41,13 @@ from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.leases.acks import Acks
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
 from pulsar_on_kafka.subscriptions.leases.terms import Heard, HeardAgain, LeaseTerms
+from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
 from tests.memory_log import MemoryStateLog
 from tests.same_incarnation import SAME_INCARNATION
+from tests.simulation.broker import SimulatedBroker
+from tests.simulation.group import SimulatedGroup
 from tests.simulation.played_records import Record, key_of
 
 TOPIC = "persistent://public/default/orders"
@@ -68,7 +73,9 @@ class World:
         self.end = self.end_at_first = rng.randrange(1, 40)
         self.deliveries: list[tuple[int, bytes]] = []
         self.state_log = MemoryStateLog()
-        self.commit: CommittedOffset | None = None
+        late = random.Random(f"late {rng.getstate()}")
+        self.coordinator = SimulatedGroup(SimulatedBroker(late), late)
+        """It takes commits late, and of its current generation alone."""
         self.says_leased = False
         """The commit tells the next owner to ask."""
         self.now_s = 1000.0
@@ -212,8 +219,13 @@ class World:
             process.out_of_group = True
             process.holds_nothing()
             if self.owner is process:
-                self.owner = None
+                self.vacate()
             self.assign()
+
+    def vacate(self) -> None:
+        """Nobody owns the partition for now; the group has begun its next generation."""
+        self.owner = None
+        self.coordinator.generation += 1
 
     def assign(self) -> None:
         if self.owner is None:
@@ -237,7 +249,8 @@ class Written(Future[list[int]]):
 
 def world_version(world: World) -> int:
     """Of the cursor that the group has committed."""
-    metadata = None if world.commit is None else decode_commit_metadata(world.commit.metadata)
+    commit = world.coordinator.committed.get(0)
+    metadata = None if commit is None else decode_commit_metadata(commit.metadata)
     return -1 if metadata is None else metadata.lineage.version
 
 
@@ -489,7 +502,6 @@ class Process:
         )
         for number in range(world.rng.randrange(1, 3)):
             self.dispatcher.attach(Inbox(self, f"{client_id}-{number}"))
-        self.under_way: Save | None = None
         self.holds_seeks = 0
         """How many there had been when that save was made."""
         self.held: list[Delivery] = []
@@ -525,6 +537,8 @@ class Process:
         self.position = offset
 
     def step(self) -> None:
+        if self.world.coordinator.broker.waiting and self.world.coordinator.rng.random() < 0.1:
+            self.world.coordinator.broker.execute_one()
         if self.out_of_group and self.world.rng.random() < 0.2:
             self.lose_place()
             return
@@ -557,13 +571,18 @@ class Process:
 
     def take_over(self) -> None:
         world = self.world
-        found = self.store.recover(IDENTITY, world.commit, None, 0, DEADLINE)
+        self._join()
+        found = world.coordinator.recover(world.state_log, world, IDENTITY)
         save = self.store.take_over(IDENTITY, found, DEADLINE)
         saved = found.saved or Saved(save.saved.lineage)
-        world.commit = save.commit
+        try:
+            self.member.commit({0: save.commit})
+        except CommitOutcomeUnknown:
+            return  # it tries again
         world.says_leased = found.state.leased_from is not None
         owned = OwnedPartition(self.slot, IDENTITY, found.state, saved)
-        owned.save_accepted(save)
+        self.saver.accept({0: (owned, save)}, DEADLINE)
+        self.saver.when_saved = self._saved
         nacked = self.leasing.take_over(owned, DEADLINE)
         if world.unsaved_seek is not None:  # its owner did not live to save it
             world.acked |= world.unsaved_seek
@@ -592,25 +611,24 @@ class Process:
                 offsets = list(range(start, self.position))
                 owned.accept(offsets, [Record(offset) for offset in offsets])
 
+    def _join(self) -> None:
+        """Become a member of the group in its next generation."""
+        self.member = self.world.coordinator.join(lambda failure: self.saver.committed(failure))
+        self.saver = CursorSaver(
+            "audit", self.store, self.world, cast("Any", self.member), self.owned, SubscriptionMeter()
+        )
+
     def save(self) -> None:
-        owned = self.owned[0]
-        if self.under_way is not None or not owned.dirty:
+        if self.saver.under_way:
             return
-        owned.lay_down_deliveries()
-        lineage = owned.saves.next_lineage()
+        self.saver.settle()
         self.holds_seeks = self.world.seeks
-        self.under_way = self.store.prepare(IDENTITY, owned.cursor, owned.saves.saved, lineage, DEADLINE)
+        self.saver.save_in_background()
 
     def answer(self) -> None:
-        if self.under_way is None:
-            return
-        save, self.under_way = self.under_way, None
-        owned = self.owned[0]
-        if self.world.owner is not self or (self.world.faults and self.world.rng.random() < 0.05):
-            owned.save_refused(save)
-            return
-        self.world.commit = save.commit
-        self.store.clean(IDENTITY, owned.save_accepted(save), DEADLINE)
+        self.member.poll()
+
+    def _saved(self, owned: OwnedPartition, save: Save) -> None:
         self.world.says_leased = owned.saves.saved.leased_from is not None
         self.leasing.saved(owned)
         if self.world.unsaved_seek is not None and self.holds_seeks == self.world.seeks:
@@ -781,14 +799,14 @@ class Process:
         owned = self.owned.pop(0)
         world = self.world
         world.losses += 1
-        self.under_way = None
+        self.saver.forget()
         self.leasing.giving_up(owned)
         self.dispatcher.forget(owned)
         self.leasing.gave_up(0)
         self.slot.forget_acknowledgements()
         self.holds_nothing()
         self.acked_elsewhere.clear()
-        world.owner = None
+        world.vacate()
         world.assign()
 
     def holds_nothing(self) -> None:
@@ -805,19 +823,19 @@ class Process:
         owned = self.owned.pop(0)
         if world.troubles and not owned.stays_out:  # nobody could be told: it comes again elsewhere
             self.holds_nothing()
-        self.under_way = None
+        self.saver.forget()
         self.leasing.giving_up(owned)
         self.dispatcher.forget(owned)
         self.leasing.gave_up(0)
         if world.owner is self:
-            world.owner = None
+            world.vacate()
             world.assign()
 
     def retire(self) -> None:
         """Save the partition for its next owner."""
         self.dispatcher.counting.retire([0], orderly=True)
         self.leasing.retire()
-        while self.under_way is not None or self.owned[0].dirty:
+        while self.saver.under_way or self.saver.is_unsettled or self.owned[0].dirty:
             self.answer()
             if self.world.owner is not self:
                 break
