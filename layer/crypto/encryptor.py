@@ -19,11 +19,10 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from pulsar_on_kafka.base.errors import CryptoFailed
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
-from pulsar_on_kafka.mapping.records.encryption_header import EncryptedKey, encode_encryption, encode_keys
+from pulsar_on_kafka.mapping.records.encryption_header import TAG_BYTES, EncryptedKey, encode_encryption, encode_keys
 from pulsar_on_kafka.mapping.records.record_headers import ENCRYPTION
 
 PARAM_BYTES: Final = 12
-TAG_BYTES: Final = 16
 OAEP: Final = padding.OAEP(padding.MGF1(hashes.SHA1()), hashes.SHA1(), None)  # noqa: S303 - what Pulsar's clients use
 
 _DATA_KEY_BITS: Final = 256

@@ -289,7 +289,7 @@ class WireProducer:
         if plain is not None:
             record = records[0][1]
             headers = (*record.headers[1:], *self._marks)
-            self._repeated.learn(plain, number, _Meaning(record.key, record.value is None, headers))
+            self._repeated.learn(plain[0], number, plain[1], _Meaning(record.key, record.value is None, headers))
         try:
             if part is not None:
                 part.begin_operation()
@@ -385,10 +385,12 @@ class WireProducer:
         deadline = Deadline.after(_OPERATION_S)
         self._transactions.part(txn, deadline).register_partition(self._registered_name, self._partition, deadline)
 
-    def _records(self, asked: Any, entry: bytes) -> tuple[list[tuple[int, EntryRecord]], TxnId | None, bytes | None]:
+    def _records(
+        self, asked: Any, entry: bytes
+    ) -> tuple[list[tuple[int, EntryRecord]], TxnId | None, tuple[bytes, int | None] | None]:
         """The records with their sequence ids, and the transaction that they are of: that of the command, or else of
-        the metadata. And the bytes of the metadata, if any other entry of these bytes, but for number and time, is such
-        a record, too."""
+        the metadata. And the bytes of the metadata with the payload's size, if they say one, where any other entry of
+        these bytes, but for number and time, is such a record, too."""
         said, payload, _ = read_entry(entry)
         metadata = decode_metadata(said)
         metadata.producer_name = self.sender.name
@@ -404,7 +406,8 @@ class WireProducer:
         if len(messages) == 1:  # under the command's id: that is what its client knows of
             record = record_of(*messages[0], epoch=self._epoch, now_ms=now_ms)
             repeats = txn is None and _means_the_same(metadata) and record.timestamp_ms == metadata.publish_time_ms
-            return [(asked.sequence_id, record)], txn, said if repeats else None
+            size = None if metadata.uncompressed_bytes is None else len(payload)
+            return [(asked.sequence_id, record)], txn, (said, size) if repeats else None
         records = [
             (each.sequence_id or 0, record_of(each, body, epoch=self._epoch, now_ms=now_ms)) for each, body in messages
         ]

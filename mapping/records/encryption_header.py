@@ -18,6 +18,9 @@ from typing import Final, NamedTuple
 from pulsar_on_kafka.mapping.encoding.varint import Reader, text_of, utf8, write_varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 
+TAG_BYTES: Final = 16
+"""By so much AES-GCM makes a message longer."""
+
 _KEY, _ALGORITHM, _PARAM = 13, 14, 15
 _NAME, _VALUE, _METADATA = 1, 2, 3
 _BYTES: Final = 2  # Protobuf's wire type for bytes, text and messages

@@ -59,14 +59,15 @@ class RepeatedEntries(Generic[T]):
 
     def __init__(self) -> None:
         self._start = b""
-        self._meanings: dict[bytes, T] = {}
+        self._meanings: dict[bytes, tuple[int | None, T]] = {}
         self._time = b""
         self._time_ms = 0
         self._learned = 0
         """Since one was found."""
 
-    def learn(self, metadata: bytes, number: bytes, meaning: T) -> None:
-        """Metadata of an entry mean this, whatever its number, its time, as far as it is near ours, and its payload."""
+    def learn(self, metadata: bytes, number: bytes, size: int | None, meaning: T) -> None:
+        """Metadata of an entry mean this, whatever its number, its time, as far as it is near ours, and its payload,
+        which has `size` bytes where the metadata say a size."""
         self._learned += 1
         if self._learned > MOST_KNOWN and self._learned % _AGAIN:
             self._meanings.clear()
@@ -83,7 +84,7 @@ class RepeatedEntries(Generic[T]):
             self._meanings.clear()
         if len(self._meanings) >= MOST_KNOWN:
             del self._meanings[next(iter(self._meanings))]
-        self._meanings[rest] = meaning
+        self._meanings[rest] = size, meaning
 
     def find(self, number: bytes, entry: bytes, now_ms: Callable[[], int]) -> tuple[T, bytes, int] | None:
         """What an entry of this number means, its payload, and its publish time. None: it is not known, or its checksum
@@ -98,9 +99,14 @@ class RepeatedEntries(Generic[T]):
         behind = at + _TIME_BYTES
         if not behind <= end <= len(entry):
             return None
-        meaning = self._meanings.get(entry[behind:end])
+        known = self._meanings.get(entry[behind:end])
+        if known is None:
+            return None
+        size, meaning = known
         time = entry[at:behind]
-        if meaning is None or (time != self._time and not self._is_near(time, now_ms())):
+        if (size is not None and size != len(entry) - end) or (
+            time != self._time and not self._is_near(time, now_ms())
+        ):
             return None
         if entry[:2] != _CHECKSUM or google_crc32c.value(entry[6:]) != int.from_bytes(entry[2:6], "big"):
             return None

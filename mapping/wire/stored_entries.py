@@ -16,6 +16,7 @@ from pulsar_on_kafka.mapping.encoding.decimals import NoDecimal, decimal
 from pulsar_on_kafka.mapping.encoding.varint import text_or_latin1, utf8
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.encryption_header import TAG_BYTES
 from pulsar_on_kafka.mapping.records.message_record import (
     SCHEMA_VERSION_BYTES,
     BatchInfo,
@@ -58,6 +59,7 @@ NOWHERE: Final = "__local__"
 _DECISIVE: Final = frozenset((BATCH, CHUNK, MARKER, TXN))
 """Headers that decide how a record is read."""
 
+_UNCOMPRESSED = 9
 _PROPERTIES, _IN_BASE64, _SCHEMA_VERSION, _DELIVER_AT, _HIGHEST = 4, 17, 16, 19, 24
 _TXN_LEAST, _TXN_MOST, _UUID, _CHUNKS, _CHUNKED_BYTES, _CHUNK_ID = 22, 23, 26, 27, 28, 29
 
@@ -99,6 +101,9 @@ def record_of(metadata: PulsarMetadata, payload: bytes, *, epoch: int, now_ms: i
         batch=_payload_format(metadata, len(payload), compression),
         compression=compression,
     )
+    value = None if is_null else payload
+    if compression is None:
+        _keep_uncompressed(metadata, said.chunk, value, rest)
     sequence_id = metadata.sequence_id or 0
     producer = f"{sequence_id}{producer_suffix(epoch, metadata.producer_name or '')}".encode()
     properties = _property_headers(metadata, rest)
@@ -111,7 +116,7 @@ def record_of(metadata: PulsarMetadata, payload: bytes, *, epoch: int, now_ms: i
         headers += encode_headers(MessageMetadata(pulsar_fields=encode_fields(rest)))
     return EntryRecord(
         key if key is not None else metadata.ordering_key,
-        None if is_null else payload,
+        value,
         headers + properties,
         now_ms if late else publish_time_ms,
     )
@@ -138,9 +143,6 @@ def metadata_of(record: EntryRecord) -> PulsarMetadata:
     found.replicated_from = headers.replicated_from or None
     if headers.replicate_to is not None:
         found.replicate_to = headers.replicate_to or (NOWHERE,)
-    if headers.batch is not None and headers.batch.format_version != PayloadFormat.COLUMNS:
-        # No other record of ours has it.
-        found.compression, found.uncompressed_bytes = compression_info(record.headers) or (None, None)
     for name, value in record.headers:
         if name == ENCRYPTION and value is not None:
             found.encryption = _kept_fields(value).encryption
@@ -156,6 +158,7 @@ def metadata_of(record: EntryRecord) -> PulsarMetadata:
         found.txn_most, found.txn_least = headers.txn
     if headers.chunk is not None:
         found.chunk_id, found.chunks, found.chunked_bytes, found.uuid = headers.chunk
+    _say_size(found, record, headers)
     if headers.key_is_ordering_key:
         found.ordering_key = record.key
     else:
@@ -189,6 +192,35 @@ def split_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], lis
     pairs = [(utf8(name, "property name"), utf8(properties[name], f"property {name!r}")) for name in odd]
     kept = encode_fields([(_PROPERTIES, encode_fields([(1, name), (2, value)])) for name, value in pairs])
     return {name: value for name, value in properties.items() if name not in odd}, [(METADATA, kept)]
+
+
+def _uncompressed(value: bytes | None, chunk: ChunkInfo | None, *, encrypted: bool) -> int:
+    """The size of an uncompressed message before it was cut into chunks and encrypted, as its clients say it.
+
+    Go's client reads a message in chunks, or an encrypted one, only where its metadata say a size.
+    """
+    if chunk is not None:
+        return chunk.total_bytes
+    size = len(value or b"")
+    return max(0, size - TAG_BYTES) if encrypted else size
+
+
+def _say_size(found: PulsarMetadata, record: EntryRecord, headers: RecordHeaders) -> None:
+    compression = None
+    if headers.batch is not None and headers.batch.format_version != PayloadFormat.COLUMNS:
+        compression = compression_info(record.headers)  # no other record of ours has it
+    found.compression, found.uncompressed_bytes = compression or (None, found.uncompressed_bytes)
+    if found.uncompressed_bytes is None:
+        found.uncompressed_bytes = _uncompressed(record.value, headers.chunk, encrypted=bool(found.encryption))
+
+
+def _keep_uncompressed(
+    metadata: PulsarMetadata, chunk: ChunkInfo | None, value: bytes | None, rest: list[Field]
+) -> None:
+    said = metadata.uncompressed_bytes
+    encrypted = bool(metadata.encryption) and value is not None
+    if said is not None and said != _uncompressed(value, chunk, encrypted=encrypted):
+        rest.append((_UNCOMPRESSED, said))
 
 
 def _highest(value: bytes) -> int | None:

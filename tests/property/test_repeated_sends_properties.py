@@ -52,7 +52,7 @@ MORE: Final = st.fixed_dictionaries(
     {},
     optional={
         "partition_key": st.sampled_from([b"a", b"b"]),
-        "uncompressed_bytes": st.integers(0, 300),
+        "uncompressed_bytes": st.integers(0, 5) | st.just(300),
         "properties": st.lists(st.tuples(st.just(b"name"), st.sampled_from([b"", b"1"])), max_size=2),
         "event_time_ms": st.integers(1, 2),
         "null_value": st.just(1),
@@ -62,28 +62,29 @@ MORE: Final = st.fixed_dictionaries(
 
 @given(st.lists(st.tuples(st.integers(0, 2**63 - 1), NEAR, MORE, st.binary(max_size=5)), min_size=1, max_size=12))
 def test_a_known_entry_is_the_record_that_reading_makes(sent: list[tuple[int, int, dict[str, Any], bytes]]) -> None:
-    repeated, known = RepeatedEntries[tuple[bytes | None, bool, Any]](), set[bytes]()
+    repeated, known = RepeatedEntries[tuple[bytes | None, bool, Any]](), dict[bytes, int | None]()
     for number, time_ms, more, payload in sent:
         said, like = metadata(number, time_ms, **more), encode_metadata(metadata(0, 0, **more))
         record = record_of(said, payload, epoch=3, now_ms=NOW_MS)
         near = abs(time_ms - NOW_MS) <= MOST_CLOCK_DIFFERENCE_MS
         found = repeated.find(varint(number), entry(said, payload), lambda: NOW_MS)
-        assert (found is not None) == (near and like in known)
+        size = len(payload) if "uncompressed_bytes" in more else None
+        assert (found is not None) == (near and like in known and known[like] == size)
         if found is not None:
             (key, is_null, headers), body, at_ms = found
             made = key, None if is_null else body, headers, at_ms
             assert made == (record.key, record.value, record.headers[1:], record.timestamp_ms)
         elif near:
             meaning = record.key, record.value is None, record.headers[1:]
-            repeated.learn(encode_metadata(said), varint(number), meaning)
-            known.add(like)
+            repeated.learn(encode_metadata(said), varint(number), size, meaning)
+            known[like] = size
 
 
 @given(st.binary(max_size=60), st.integers(0, 70), st.integers(1, 255))
 def test_an_entry_that_was_changed_is_not_known(payload: bytes, at: int, by: int) -> None:
     said = metadata(5, NOW_MS)
     repeated = RepeatedEntries[str]()
-    repeated.learn(encode_metadata(said), varint(5), "known")
+    repeated.learn(encode_metadata(said), varint(5), None, "known")
     data = bytearray(entry(said, payload))
     data[at % len(data)] ^= by
     assert repeated.find(varint(5), bytes(data), lambda: NOW_MS) is None
@@ -96,7 +97,7 @@ def test_an_entry_that_was_changed_is_not_known(payload: bytes, at: int, by: int
 )
 def test_metadata_in_another_form_are_not_learned(said: bytes) -> None:
     repeated = RepeatedEntries[str]()
-    repeated.learn(said, varint(5), "known")
+    repeated.learn(said, varint(5), None, "known")
     data = write_entry(WireEntry(said, b"payload"))
     assert repeated.find(varint(5), data, lambda: NOW_MS) is None
 
@@ -109,7 +110,7 @@ def test_as_many_are_known_as_are_said() -> None:
         said = metadata(number, NOW_MS, partition_key=key)
         if repeated.find(varint(number), entry(said, b""), lambda: NOW_MS) is not None:
             return True
-        repeated.learn(encode_metadata(said), varint(number), number)
+        repeated.learn(encode_metadata(said), varint(number), None, number)
         return False
 
     assert not any(is_known(number, b"%d" % number) for number in range(MOST_KNOWN))

@@ -72,7 +72,7 @@ def metadata(draw: st.DrawFn) -> PulsarMetadata:
         partition_key=key,
         replicate_to=tuple(draw(st.lists(TEXT.filter(bool), max_size=3))),
         compression=codec,
-        uncompressed_bytes=None if codec is None else draw(st.integers(LEAST_BYTES * (messages or 0), 2**28)),
+        uncompressed_bytes=draw(st.integers(0 if codec is None else LEAST_BYTES * (messages or 0), 2**28)),
         messages=messages,
         event_time_ms=draw(st.none() | st.integers(1, 2**64 - 1)),
         encryption=[] if is_null else draw(ENCRYPTION),
@@ -126,6 +126,9 @@ def test_an_entry_comes_back_from_its_record_as_it_was(
     if sent.messages is None and sent.highest_sequence_id == natural:
         found.highest_sequence_id = natural  # said by the record as a whole
     assert encode_metadata(found) == encode_metadata(sent)
+    sent.uncompressed_bytes = None  # of clients that do not say it
+    if sent.compression is None:
+        assert metadata_of(record_of(sent, payload, epoch=epoch, now_ms=0)).uncompressed_bytes is not None
     assert record.value == (None if sent.null_value else payload)
     assert decode_headers(record.headers).producer_epoch == epoch
 

@@ -19,7 +19,7 @@ from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.producer.producer import Producer, ProducerOptions, open_producer
 from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy, DeadLetterPolicy
 from pulsar_on_kafka.client.values.message import Message, acknowledge_in_slot
-from pulsar_on_kafka.crypto.encryptor import TAG_BYTES, Produce
+from pulsar_on_kafka.crypto.encryptor import Produce
 from pulsar_on_kafka.exceptions import (
     AlreadyClosed,
     AuthorizationError,
@@ -40,6 +40,7 @@ from pulsar_on_kafka.mapping.errors import InvalidTopicName, MappingError
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.records.encryption_header import TAG_BYTES
 from pulsar_on_kafka.mapping.records.message_record import encryption_info
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, COMPRESSION, DELIVERIES, ENCRYPTION
 from pulsar_on_kafka.mapping.wire.stored_entries import split_properties

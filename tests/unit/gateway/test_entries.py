@@ -8,7 +8,7 @@ from pulsar_on_kafka.gateway.entries import NotForPulsarsClients, OutgoingEntrie
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.batch_entry import BatchMessage, encode_batch
 from pulsar_on_kafka.mapping.records.message_record import Headers
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, ENCRYPTION, PRODUCER
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, ENCRYPTION, PRODUCER
 from pulsar_on_kafka.mapping.wire.entries import read_entry
 from pulsar_on_kafka.mapping.wire.message_metadata import decode_metadata
 from pulsar_on_kafka.mapping.wire.single_messages import decode_batch
@@ -73,3 +73,26 @@ def test_what_no_client_of_pulsar_s_reads_is_told_apart_from_what_nobody_does() 
     broken = PlacedRecord(EntryRecord(None, b"none", [(PRODUCER, b"4:0:p"), (BATCH, b"1:2")], 0), 0)
     with pytest.raises(CorruptRecord):
         entry(entries, broken)
+
+
+@pytest.mark.parametrize(
+    ("record", "size"),
+    [
+        (EntryRecord(None, b"text", [(PRODUCER, b"4:0:p")], 0), 4),
+        (EntryRecord(None, b"", [(PRODUCER, b"4:0:p")], 0), 0),
+        (EntryRecord(None, None, [(PRODUCER, b"4:0:p")], 0), 0),
+        (EntryRecord(None, bytes(26), [(PRODUCER, b"4:0:p"), (ENCRYPTION, b"z\x01v")], 0), 10),
+        (EntryRecord(None, b"half", [(PRODUCER, b"4:0:p"), (CHUNK, b"0:2:100:id")], 0), 100),
+        (EntryRecord(None, bytes(66), [(PRODUCER, b"4:0:p"), (CHUNK, b"0:2:100:id"), (ENCRYPTION, b"z\x01v")], 0), 100),
+    ],
+)
+def test_every_message_of_the_sdk_says_its_size_before_chunks_and_encryption(record: EntryRecord, size: int) -> None:
+    """Without it Go's client takes the last chunk for the message, or hands out what is encrypted."""
+    (found,) = OutgoingEntries().of(PlacedRecord(record, 0), 0, TOPIC, 7)
+    assert decode_metadata(read_entry(found.entry).metadata).uncompressed_bytes == size
+
+
+def test_a_batch_of_the_sdk_says_the_size_of_the_batch_that_is_made_of_it() -> None:
+    (found,) = OutgoingEntries().of(batched(b"a", b"bc"), 0, TOPIC, 7)
+    read = read_entry(found.entry)
+    assert decode_metadata(read.metadata).uncompressed_bytes == len(read.payload)
