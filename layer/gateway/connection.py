@@ -72,6 +72,9 @@ MOST_STRANGERS: Final = 1_000
 """Connections of a gateway that have not said CONNECT: with one more the oldest of them is closed."""
 _MOST_CLIENT: Final = 100
 """Characters of what a client says of itself, which statistics have of each of its producers and consumers."""
+INTRODUCED_S: Final = 1.0
+"""A client has registered its consumer that long after SUCCESS, even if it sends no FLOW. Pulsar's brokers wait as long
+before they say which consumer is the active one (`activeConsumerFailoverDelayTimeMillis`)."""
 _OPERATION_S: Final = 30.0
 _CLOSE_S: Final = 30.0
 _BUSY_AGAIN_S: Final = 0.3
@@ -451,7 +454,7 @@ class Connection(asyncio.Protocol):
         number, kind = asked.request_id, Type.PARTITIONED_TOPIC_METADATA_RESPONSE
         self._ask(
             lambda: lookups.partitions_of(
-                self._node, asked.topic, self._deadline(), make=asked.metadata_auto_creation_enabled
+                self._node, asked.topic, self._deadline(), may_be_made=asked.metadata_auto_creation_enabled
             ),
             lambda found: self._say(kind, request_id=number, partitions=found, response=lookups.SUCCESS),
             lambda code, reason: self._say(
@@ -469,6 +472,10 @@ class Connection(asyncio.Protocol):
             served = lookups.addressed("brokerServiceUrl", url)
             self._say(kind, request_id=number, response=lookups.LOOKUP_CONNECT, authoritative=True, **served)
 
+        if asked.advertised_listener_name:
+            reason = f"this gateway has no listener {asked.advertised_listener_name!r:.60}: it has one address"
+            refused(ServerError.NOT_ALLOWED, reason)
+            return
         self._served(asked.topic, found, refused)
 
     def _served(
@@ -520,7 +527,7 @@ class Connection(asyncio.Protocol):
             )
 
         self._ask(
-            lambda: lookups.topics_of(self._node, asked.namespace, asked.mode, self._deadline()),
+            lambda: lookups.topics_if_any(self._node, asked.namespace, asked.mode, self._deadline()),
             tell,
             self._failure(number),
         )
@@ -536,14 +543,19 @@ class Connection(asyncio.Protocol):
             return
         opening, watcher = self._watching.begin(number), object()
 
+        held: list[Callable[[], None]] = []
+        """Updates from before the client knows that it has the watcher."""
+
         def changed(new: Sequence[str], gone: Sequence[str], names: AbstractSet[str]) -> None:
-            self._say(
+            update = partial(
+                self._say,
                 Type.WATCH_TOPIC_UPDATE,
                 watcher_id=number,
                 new_topics=new,
                 deleted_topics=gone,
                 topics_hash=lookups.topics_hash(names),
             )
+            self._soon(lambda: update() if self._watching.get(number) is watcher else held.append(update))
 
         def opened(names: AbstractSet[str]) -> None:
             if not self._watching.opened(opening, watcher):
@@ -557,6 +569,8 @@ class Connection(asyncio.Protocol):
                 topic=() if asked.topics_hash == found else sorted(names),
                 topics_hash=found,
             )
+            for update in held:
+                update()
 
         def refused(code: ServerError, reason: str) -> None:
             if self._watching.failed(opening):
@@ -922,6 +936,8 @@ class Connection(asyncio.Protocol):
         if opening.is_lost:
             self._close_consumer_of(opening.number, consumer)
         else:
+            if consumer.endpoint.hears_active:
+                self._serving.loop.call_later(INTRODUCED_S, consumer.endpoint.introduce)
             self._follow_if_moved(consumer.endpoint.bundle)
 
     def _consumer_lost(self, opening: Opening[WireConsumer]) -> None:
@@ -951,6 +967,7 @@ class Connection(asyncio.Protocol):
     def _flow(self, asked: Any) -> None:
         consumer = self._consumers.get(asked.consumer_id)
         if consumer is not None:
+            consumer.endpoint.introduce()
             consumer.endpoint.grant(asked.messagePermits)
 
     def _ack(self, asked: Any) -> None:
@@ -1146,7 +1163,7 @@ class Connection(asyncio.Protocol):
         self._of_transaction(asked, Type.ADD_SUBSCRIPTION_TO_TXN_RESPONSE, self._serving.transactions.add_subscriptions)
 
     def _end_transaction(self, asked: Any) -> None:
-        self._of_transaction(asked, Type.END_TXN_RESPONSE, self._serving.transactions.end)
+        self._of_transaction(asked, Type.END_TXN_RESPONSE, partial(self._serving.transactions.end, client=self._name))
 
     def _of_transaction(self, asked: Any, kind: Type, work: Callable[[Any, str, Deadline], TxnId]) -> None:
         number, role = asked.request_id, self._login.role if self._login is not None else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -108,6 +109,9 @@ class WireEndpoint(Endpoint):
         self.hears_active = False
         """Its client is told whether it is the active one, as in Pulsar of a Failover subscription."""
         self._active: bool | None = None
+        self._told_active: bool | None = None
+        self._is_introduced = False
+        self._telling = threading.Lock()
         self.ranges: tuple[tuple[int, int], ...] | None = None
         """Of a reader: the slots of the keys whose entries it gets, both ends inclusive; None: of all."""
         self.topic = wire.topic
@@ -228,10 +232,27 @@ class WireEndpoint(Endpoint):
         self._lost()
 
     def hear_active(self, *, active: bool) -> None:
-        if self.hears_active and active is not self._active and not self.closed:
-            self._active = active
-            told = command(Type.ACTIVE_CONSUMER_CHANGE, consumer_id=self.number, is_active=active)
-            self._frames.send((frame(told),))
+        self._active = active
+        if self._is_introduced:
+            self._tell_active()
+
+    def introduce(self) -> None:
+        """The client knows that it has the consumer: from here on it is told whether the consumer is the active one.
+
+        Go's client drops what it is told of a consumer that it has not registered, which it does some time after
+        SUCCESS. Its first FLOW comes after that.
+        """
+        if not self._is_introduced:
+            self._is_introduced = True
+            self._tell_active()
+
+    def _tell_active(self) -> None:
+        with self._telling:  # of the member's thread and the loop
+            active = self._active
+            if self.hears_active and active is not None and active is not self._told_active and not self.closed:
+                self._told_active = active
+                told = command(Type.ACTIVE_CONSUMER_CHANGE, consumer_id=self.number, is_active=active)
+                self._frames.send((frame(told),))
 
     def fail(self, failure: Exception) -> None:
         super().fail(failure)

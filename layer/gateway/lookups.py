@@ -24,12 +24,13 @@ def addressed(field: str, url: str) -> dict[str, str]:
     return {f"{field}Tls" if url.startswith(TLS) else field: url}
 
 
-def partitions_of(node: Node, topic: str, deadline: Deadline, *, make: bool) -> int:
-    """0 for a topic without partitions, and for one that is not there and its first producer or consumer makes; of the
-    coordinators of transactions, how many there are.
+def partitions_of(node: Node, topic: str, deadline: Deadline, *, may_be_made: bool) -> int:
+    """0 for a topic without partitions, and with `may_be_made` for one that is not there: its first producer or
+    consumer makes it without partitions. Of the coordinators of transactions, how many there are. Nothing is made here.
+    Source: BrokerService.fetchPartitionedTopicMetadataCheckAllowAutoCreationAsync, 4.0.7.
 
     Raises:
-        NoSuchTopic: it is not there and `make` is not wanted. InvalidTopicName.
+        NoSuchTopic: it is not there, and not `may_be_made`. InvalidTopicName.
     """
     name = TopicName.parse(topic)
     if name.partition >= 0:
@@ -38,16 +39,13 @@ def partitions_of(node: Node, topic: str, deadline: Deadline, *, make: bool) -> 
         return node.coordinator_count.known()
     node.namespaces.require(name.namespace_name, deadline)
     found = node.topics.find(name, deadline)
-    if found is None and make:
-        found = node.topics.open(name, deadline)
-    if found is None:
+    if found is None and not may_be_made:
         raise errors.NoSuchTopic(f"topic {name} does not exist")
-    return found.partitions if found.partitioned else 0
+    return found.partitions if found is not None and found.partitioned else 0
 
 
 def topics_of(node: Node, namespace: str, mode: int, deadline: Deadline) -> list[str]:
     """Their names; of a partitioned topic, those of its partitions, as in Pulsar. Raises NoSuchNamespace."""
-    node.namespaces.require(namespace, deadline)
     names: list[str] = []
     for record in node.topics.list(namespace, deadline):
         name = TopicName.parse(record.name)
@@ -58,6 +56,14 @@ def topics_of(node: Node, namespace: str, mode: int, deadline: Deadline) -> list
         else:
             names.append(str(name))
     return sorted(names)
+
+
+def topics_if_any(node: Node, namespace: str, mode: int, deadline: Deadline) -> list[str]:
+    """`topics_of`, and none of a namespace that is not there, as Pulsar answers its clients."""
+    try:
+        return topics_of(node, namespace, mode, deadline)
+    except errors.NoSuchNamespace:
+        return []
 
 
 def topics_hash(names: Iterable[str]) -> str:

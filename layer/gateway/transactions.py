@@ -79,6 +79,8 @@ class OpenTransactions:
         self._pool = pool
         self._lock = threading.Lock()
         self._known: dict[TxnId, ClientTransaction] = {}
+        self._ended: dict[TxnId, str] = {}
+        """Those that have ended, and the client that was told so; as many as `_known`, the oldest goes first."""
         self._joined: Future[None] | None = None
 
     def joined(self) -> Future[None]:
@@ -139,13 +141,13 @@ class OpenTransactions:
             raise NoSuchTopic(f"topic {parsed} has {topic.partitions} partitions: name each of those that take part")
         return topic, max(0, parsed.partition)
 
-    def end(self, asked: Any, role: str, deadline: Deadline) -> TxnId:
+    def end(self, asked: Any, role: str, deadline: Deadline, *, client: str) -> TxnId:
         """What of it is under way here is waited for. Whether it commits although some of it failed is the client's to
         say, as in Pulsar.
 
         Raises:
-            InvalidTxnStatus: it ends the other way. TransactionNotFound: it has ended, and is forgotten; or it is not
-                this role's, and goes on.
+            InvalidTxnStatus: it ends the other way. TransactionNotFound: it has ended, and is forgotten, or `client`
+                (a connection) was told so; or it is not this role's, and goes on.
         """
         if not 0 <= asked.txn_action < len(_ACTIONS):
             raise InvalidOption(f"txn_action is {asked.txn_action}, expected 0 (commit) or 1 (abort)")
@@ -153,6 +155,8 @@ class OpenTransactions:
         part = self.known(txn)
         with _asking():
             self._check_owner(txn, self._owner(txn, deadline) if part is None else part.owner, role)
+        if self._ended.get(txn) == client:  # another one may ask again because it had no answer
+            raise TransactionNotFound(f"transaction {txn} has ended")
         try:
             with _asking():
                 if part is None or part.state is not TransactionState.OPEN:
@@ -164,6 +168,10 @@ class OpenTransactions:
         finally:
             with self._lock:
                 self._known.pop(txn, None)
+        with self._lock:
+            self._ended[txn] = client
+            if len(self._ended) > MOST_KNOWN:
+                del self._ended[next(iter(self._ended))]
         return txn
 
     def known(self, txn: TxnId) -> ClientTransaction | None:

@@ -12,7 +12,7 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.scheduler import Scheduler
-from pulsar_on_kafka.gateway.lookups import PERSISTENT, topics_of
+from pulsar_on_kafka.gateway.lookups import PERSISTENT, topics_if_any
 from pulsar_on_kafka.gateway.topic_patterns import TopicPattern
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.node import Node
@@ -53,7 +53,7 @@ class TopicWatchers:
         `watcher`. As in Pulsar persistent topics alone.
 
         Raises:
-            MappingError: see `TopicPattern`. NoSuchNamespace, StoreErrors.
+            MappingError: see `TopicPattern`. StoreErrors.
         """
         made = TopicPattern(pattern)
         names = self._names(namespace)
@@ -70,7 +70,7 @@ class TopicWatchers:
             self._watchers.pop(watcher, None)
 
     def _names(self, namespace: str) -> AbstractSet[str]:
-        return frozenset(topics_of(self._node, namespace, PERSISTENT, Deadline.after(_ANSWER_S)))
+        return frozenset(topics_if_any(self._node, namespace, PERSISTENT, Deadline.after(_ANSWER_S)))
 
     def _look(self) -> None:
         with self._lock:

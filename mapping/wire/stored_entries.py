@@ -152,8 +152,7 @@ def metadata_of(record: EntryRecord) -> PulsarMetadata:
         found.highest_sequence_id = min(found.sequence_id + count - 1, _MOST_SEQUENCE_ID)
     if headers.deliver_at_ms is not None:
         found.deliver_at_ms = headers.deliver_at_ms
-    if headers.schema_version is not None:
-        found.schema_version = headers.schema_version
+    found.schema_version = headers.schema_version or found.schema_version or None
     if headers.txn is not None:
         found.txn_most, found.txn_least = headers.txn
     if headers.chunk is not None:
@@ -297,7 +296,9 @@ def _deliver_at(metadata: PulsarMetadata, rest: list[Field]) -> int | None:
 
 
 def _schema_version(metadata: PulsarMetadata, rest: list[Field]) -> bytes | None:
-    version = metadata.schema_version
+    """None also of an empty version, as Go's client says it of a schema that has none: its consumers take an empty one
+    for a version that they have to ask for."""
+    version = metadata.schema_version or None
     if version is None or len(version) == SCHEMA_VERSION_BYTES:
         return version
     rest.append((_SCHEMA_VERSION, version))

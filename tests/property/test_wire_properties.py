@@ -76,7 +76,7 @@ def metadata(draw: st.DrawFn) -> PulsarMetadata:
         messages=messages,
         event_time_ms=draw(st.none() | st.integers(1, 2**64 - 1)),
         encryption=[] if is_null else draw(ENCRYPTION),
-        schema_version=draw(st.none() | st.binary(max_size=9)),
+        schema_version=draw(st.none() | st.binary(min_size=1, max_size=9)),
         in_base64=in_base64 if key is not None else None,
         ordering_key=draw(st.none() | RAW),
         deliver_at_ms=draw(st.none() | st.integers(-(2**63), 2**63 - 1)),

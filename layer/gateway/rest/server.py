@@ -107,7 +107,11 @@ class Rest:
                 self._check(request, administers=administers)
                 asked = Asked(
                     self._cluster,
-                    {**request.path_params, "domain": domain, "line": f"{request.method} {request.url.path}"},
+                    {
+                        **{name: unquote_plus(value) for name, value in request.path_params.items()},
+                        "domain": domain,
+                        "line": f"{request.method} {request.url.path}",
+                    },
                     dict(request.query_params),
                     await asyncio.wait_for(_body(request), ASKER_S),
                 )
@@ -159,9 +163,10 @@ class RestServer(AsgiServer):
 
 
 class _Protocol(HttpProtocol):
-    """Requests know the certificate that their connection's client has shown, and `+` in a path is a space.
+    """Requests know the certificate that their connection's client has shown, and their paths are as they were sent.
 
-    Source: Pulsar's `Codec`, by which its clients write names into paths, and its broker reads them.
+    In a name `+` is a space. Source: Pulsar's `Codec`, by which its clients write names into paths, and its broker
+    reads them.
     """
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
@@ -169,7 +174,7 @@ class _Protocol(HttpProtocol):
         inner, certificate = self.app, transport.get_extra_info("peercert")
 
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            path = unquote_plus(scope["raw_path"].decode("ascii"))
+            path = scope["raw_path"].decode("ascii")  # names are decoded after the route is found: they may have `/`
             await inner({**scope, "path": path, _CERTIFICATE: certificate}, receive, send)
 
         self.app = app

@@ -19,7 +19,7 @@ _RATES_BACK: Final = ("msgRateRedeliver", "messageAckRate")
 def stats(asked: Asked) -> dict[str, Any]:
     """Of a topic without partitions, or of one partition."""
     name = TopicName.parse(asked.topic)
-    if name.partition < 0 and partitions_of(asked.admin.node, asked.topic, asked.deadline(), make=False):
+    if name.partition < 0 and partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=False):
         raise RestError(404, f"topic {name} is partitioned: GET .../{asked.names['topic']}/partitioned-stats")
     told = _Told(asked, name.base)
     if name.partition >= told.topic.partitions:
@@ -29,7 +29,7 @@ def stats(asked: Asked) -> dict[str, Any]:
 
 def partitioned_stats(asked: Asked) -> dict[str, Any]:
     """Of all partitions together, and of each unless `perPartition` is false."""
-    found = partitions_of(asked.admin.node, asked.topic, asked.deadline(), make=False)
+    found = partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=False)
     if not found:
         raise RestError(404, f"topic {asked.topic} is not partitioned")
     name = TopicName.parse(asked.topic)

@@ -51,8 +51,8 @@ def partitioned_topics(asked: Asked) -> list[str]:
 
 
 def partitions(asked: Asked) -> dict[str, Any]:
-    make = asked.flag("checkAllowAutoCreation")
-    return {"partitions": partitions_of(asked.admin.node, asked.topic, asked.deadline(), make=make)}
+    may_be_made = asked.flag("checkAllowAutoCreation")
+    return {"partitions": partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=may_be_made)}
 
 
 def _wanted_partitions(asked: Asked) -> int:
@@ -81,7 +81,7 @@ def make(asked: Asked) -> None:
 
 
 def _delete(asked: Asked, *, partitioned: bool) -> None:
-    found = partitions_of(asked.admin.node, asked.topic, asked.deadline(), make=False)
+    found = partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=False)
     if bool(found) is not partitioned:
         kind, path = ("no partitions", "") if partitioned else (f"{found} partitions", "/partitions")
         raise RestError(412, f"topic {asked.topic} has {kind}: DELETE .../{asked.names['topic']}{path}")
@@ -126,7 +126,7 @@ def make_subscription(asked: Asked) -> None:
     if isinstance(said, dict):
         asked.nothing_in("properties of a subscription", said.get("properties"))
     place = _place(said)
-    partitions_of(asked.admin.node, topic, asked.deadline(), make=True)
+    asked.admin.node.topics.open(TopicName.parse(topic), asked.deadline())
     asked.admin.create_subscription(topic, name, from_earliest=place == NativeMessageId.earliest)
     if place not in (NativeMessageId.earliest, NativeMessageId.latest):
         asked.admin.reset_cursor(topic, name, message_id=place)

@@ -87,3 +87,15 @@ def test_an_exclusive_consumer_is_not_told(wire: Wire, topic: str) -> None:
     assert heard(wire, 1) == [("success", 1, None)]
     wire.say(Type.PING)
     assert wire.hear()[0] is Type.PONG
+
+
+@pytest.mark.parametrize("with_flow", [True, False])
+def test_the_active_consumer_is_told_behind_success(wire: Wire, topic: str, with_flow: bool) -> None:
+    """Go's client registers its consumer after SUCCESS, and drops what it hears of the consumer before."""
+    wire.connect()
+    subscribe(wire, topic, 1, "b")
+    assert wire.hear()[0] is Type.SUCCESS
+    if with_flow:
+        wire.say(Type.FLOW, consumer_id=1, messagePermits=1)
+    kind, said = wire.hear()
+    assert (kind, said.is_active) == (Type.ACTIVE_CONSUMER_CHANGE, True)

@@ -20,7 +20,9 @@ from pulsar_on_kafka.gateway.producers import USE, WireProducer
 from pulsar_on_kafka.gateway.server import Gateway
 from pulsar_on_kafka.mapping.routing.sticky_hash import sticky_key_hash
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
+from pulsar_on_kafka.mapping.wire.entries import read_entry
 from pulsar_on_kafka.mapping.wire.frames import frame
+from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, decode_metadata
 from pulsar_on_kafka.schema_compat import SchemaType
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique, payloads, receive
@@ -566,6 +568,39 @@ def test_what_is_not_served_says_so(wire: Wire) -> None:
     kind, said = wire.hear()
     assert (kind, said.request_id, said.error) == (Type.ERROR, 8, ServerError.NOT_ALLOWED)
     assert "GET_SCHEMA_RESPONSE: not served by this gateway" in said.message
+
+
+def test_a_question_about_a_topic_does_not_make_it(wire: Wire, admin: AdminClient, unique: Unique) -> None:
+    """Nor does it fail where Pulsar has an answer: of a topic and of a namespace that are not there."""
+    topic = f"persistent://public/default/{unique()}"
+    wire.connect()
+    said = wire.ask(Type.PARTITIONED_TOPIC_METADATA, topic=topic, request_id=1)
+    assert (said.HasField("error"), said.partitions) == (False, 0)
+    said = wire.ask(Type.PARTITIONED_TOPIC_METADATA, topic=topic, request_id=2, metadata_auto_creation_enabled=False)
+    assert said.error == ServerError.TOPIC_NOT_FOUND
+    assert wire.ask(Type.LOOKUP_TOPIC, topic=topic, request_id=3).brokerServiceUrl
+    said = wire.ask(Type.GET_TOPICS_OF_NAMESPACE, namespace=f"public/{unique()}", request_id=4)
+    assert list(said.topics) == []
+    said = wire.ask(Type.LOOKUP_TOPIC, topic=topic, request_id=5, advertised_listener_name="external")
+    assert said.error == ServerError.NOT_ALLOWED
+    assert "external" in said.message
+    with pytest.raises(sdk.TopicNotFound):
+        admin.topic_stats(topic)
+
+
+def test_a_schema_without_a_version_is_none_to_consumers(wire: Wire, unique: Unique) -> None:
+    """Go's `BytesSchema` is of type NONE, and its messages say an empty version."""
+    topic = unique()
+    wire.connect()
+    wire.ask(Type.SUBSCRIBE, topic=topic, subscription="s", subType=1, consumer_id=1, request_id=1)
+    none = {"name": "Bytes", "type": 0, "schema_data": b""}
+    assert not wire.ask(Type.PRODUCER, topic=topic, producer_id=1, request_id=2, schema=none).schema_version
+    now_ms = time.time_ns() // 1_000_000
+    wire.send_as(PulsarMetadata("p", 0, now_ms, schema_version=b""), 1, b"sent")
+    assert wire.hear()[0] is Type.SEND_RECEIPT
+    wire.say(Type.FLOW, consumer_id=1, messagePermits=1)
+    assert wire.hear()[0] is Type.MESSAGE
+    assert decode_metadata(read_entry(wire.entry).metadata).schema_version is None
 
 
 def test_schemas_and_statistics_are_asked_for(wire: Wire, client: sdk.Client, unique: Unique) -> None:

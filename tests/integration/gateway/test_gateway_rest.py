@@ -206,9 +206,9 @@ def test_topics_live(rest: Rest, unique: Unique, domain: str) -> None:
     here = f"/admin/v2/{domain}/public/default"
     rest.refuses(404, plain, "GET", f"{here}/{plain}/partitions")
     assert rest.get(f"{here}/{plain}/partitions", checkAllowAutoCreation="true") == {"partitions": 0}
-    rest.refuses(409, "exists", "PUT", f"{here}/{plain}")
-    rest.does("DELETE", f"{here}/{plain}")
+    rest.refuses(404, plain, "GET", f"{here}/{plain}/partitions")  # the question has not made it
     rest.does("PUT", f"{here}/{plain}")
+    rest.refuses(409, "exists", "PUT", f"{here}/{plain}")
     rest.does("PUT", f"{here}/{parted}/partitions", json=2)
     rest.refuses(409, "exists", "PUT", f"{here}/{parted}/partitions", json=2)
     assert rest.get(f"{here}/{parted}/partitions") == {"partitions": 2}
@@ -236,9 +236,10 @@ def test_a_name_in_a_path_is_as_java_encodes_it(rest: Rest, admin: AdminClient, 
     here = f"/admin/v2/persistent/public/default/{quote_plus(name)}"
     rest.does("PUT", f"{here}/partitions", json=2)
     assert admin.topic_stats(name).partitions == 2
-    rest.does("PUT", f"{here}/subscription/{quote_plus('a + b')}")
-    assert rest.get(f"{here}/subscriptions") == ["a + b"]
-    rest.does("DELETE", f"{here}/subscription/{quote_plus('a + b')}")
+    for subscription in ("a + b", "a/b", "a%2Fb", "x?y"):
+        rest.does("PUT", f"{here}/subscription/{quote_plus(subscription)}")
+        assert rest.get(f"{here}/subscriptions") == [subscription]
+        rest.does("DELETE", f"{here}/subscription/{quote_plus(subscription)}")
     rest.does("DELETE", f"{here}/partitions")
 
 

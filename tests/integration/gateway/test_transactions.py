@@ -140,6 +140,18 @@ def test_any_gateway_takes_part_and_ends(wire: Wire, elsewhere: Gateway, client:
     assert payloads(receive(seen, 2)) == ["0", "1"]
 
 
+def test_an_end_is_repeated_by_a_client_that_had_no_answer(gateway: Gateway, wire: Wire) -> None:
+    """The client that was told hears that there is no such transaction, as in Pulsar."""
+    wire.connect()
+    txn = begun(wire)
+    for _ in range(2):
+        with Wire(gateway) as other:
+            other.connect()
+            assert not other.ask(Type.END_TXN, request_id=1, txn_action=COMMIT, **txn).HasField("error")
+            again = other.ask(Type.END_TXN, request_id=2, txn_action=COMMIT, **txn)
+            assert again.error == ServerError.TRANSACTION_NOT_FOUND
+
+
 def test_what_is_refused_has_the_protocols_errors(wire: Wire, unique: Unique) -> None:
     topic = unique()
     wire.connect()
@@ -157,9 +169,9 @@ def test_what_is_refused_has_the_protocols_errors(wire: Wire, unique: Unique) ->
         ServerError.SUBSCRIPTION_NOT_FOUND
     )
     assert not wire.ask(Type.END_TXN, request_id=6, txn_action=ABORT, **txn).HasField("error")
-    assert not wire.ask(Type.END_TXN, request_id=7, txn_action=ABORT, **txn).HasField("error")
     refused = [
-        (wire.ask(Type.END_TXN, request_id=8, txn_action=COMMIT, **txn), ServerError.INVALID_TXN_STATUS),
+        (wire.ask(Type.END_TXN, request_id=7, txn_action=ABORT, **txn), ServerError.TRANSACTION_NOT_FOUND),
+        (wire.ask(Type.END_TXN, request_id=8, txn_action=COMMIT, **txn), ServerError.TRANSACTION_NOT_FOUND),
         (wire.ask(Type.NEW_TXN, request_id=9, tc_id=3, txn_ttl_seconds=0), ServerError.NOT_ALLOWED),
     ]
     for said, error in refused:  # a client knows by its coordinator who had asked

@@ -38,6 +38,7 @@ class Attached:
         self.producers: set[int] = set()
         self.lost: dict[int, Callable[[], None]] = {}
         self._watchers: dict[object, int] = {}
+        self.tell_watcher: Callable[..., None]
 
     def consumer(self, node: object, asked: Any, wire: Any, deadline: object, going_on: int | None) -> Any:
         return self._handle(asked, wire.lost, wire.bundle)
@@ -58,7 +59,8 @@ class Attached:
         made.topic_epoch = None
         return made
 
-    def open(self, watcher: object, namespace: str, pattern: str, told: object) -> frozenset[str]:
+    def open(self, watcher: object, namespace: str, pattern: str, told: Any) -> frozenset[str]:
+        self.tell_watcher = told
         self._watchers[watcher] = int(pattern)  # the request's number, in these histories
         self.requests.add(int(pattern))
         return frozenset()
@@ -84,7 +86,7 @@ class Attached:
                 raise SubscriptionBusy("it has consumers again")
 
         made.endpoint = SimpleNamespace(
-            close=lambda: None, closed=False, topic=TOPIC, bundle=bundle, wake_member=lambda: None
+            close=lambda: None, closed=False, topic=TOPIC, bundle=bundle, wake_member=lambda: None, hears_active=False
         )
         made.close, made.unsubscribe = close, unsubscribe
         return _Handle(made)
@@ -287,3 +289,23 @@ def test_a_consumer_that_fails_before_its_client_knows_it_is_opened_anew(attache
     said = [kind for kind, _ in served.said[-2:]]
     assert said == [Type.SUCCESS, Type.CLOSE_CONSUMER]
     assert not kafka.requests
+
+
+def test_a_watcher_hears_of_topics_after_it_hears_that_it_is_open(attached: Callable[[], Attached]) -> None:
+    kafka = attached()
+    served, work, client = connected(kafka)
+    client.open(Type.WATCH_TOPIC_LIST, 1, namespace="public/default", topics_pattern="1")
+    future, open_it, _ = work.waiting.pop()
+    found = open_it()
+    kafka.tell_watcher([TOPIC], [], {TOPIC})  # a topic comes before the loop has heard of the watcher
+    served.turn()
+    future.set_result(found)
+    served.turn()
+    kafka.tell_watcher([], [TOPIC], set())
+    served.turn()
+    said = [kind for kind, _ in served.said[-3:]]
+    assert said == [Type.WATCH_TOPIC_LIST_SUCCESS, Type.WATCH_TOPIC_UPDATE, Type.WATCH_TOPIC_UPDATE]
+    client.close("watcher", 1)
+    kafka.tell_watcher([TOPIC], [], {TOPIC})
+    served.turn()
+    assert served.said[-1][0] is Type.SUCCESS
