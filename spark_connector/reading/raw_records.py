@@ -22,21 +22,35 @@ from pulsar_on_kafka.spark.reading.sealed_messages import SEALED
 
 RAW: Final = "__raw"
 """The record was one of these; null: it was none. Else its payload format, as text."""
+_BYTES_OF_A_ROW: Final = 640 * 1024
+_MOST_ROWS: Final = 100
+"""Spark's Python takes so many rows at once, and keeps what it makes of all of them. A record that becomes larger than
+a row's share brings empty rows along, so that these have 62 MiB beside the last record's."""
+_PAD: Final = "__pad"
 _FORMS: Final = ", ".join(f"'{form.value}'" for form in (PayloadFormat.PULSAR_BATCH, PayloadFormat.PULSAR_MESSAGE))
 
 
 def in_columns(records: DataFrame) -> DataFrame:
     """The same records, with `RAW`: the value of a raw one is what the SDK would have written, null where it cannot be
-    read. What is `SEALED` stays as it is."""
+    read. What is `SEALED` stays as it is.
+
+    Memory: an executor's Python holds 62 MiB decompressed, and one record.
+    """
     form = f"substring_index({said.text(BATCH)}, ':', 1)"
     marked = records.selectExpr(
         "*", f"if({SEALED} or `value` is null or not {form} in ({_FORMS}), null, {form}) as {RAW}"
     )
+    size = f"coalesce(try_cast(element_at(split({said.text(COMPRESSION)}, ':'), -1) as bigint), 0)"
+    pads = f"cast(least(greatest({size} div {_BYTES_OF_A_ROW}, 0), {_MOST_ROWS - 1}) as int)"
+    padded = marked.selectExpr("*", f"explode(sequence(0, if({RAW} is null, 0, {pads}))) as {_PAD}")
+    padded = padded.withColumn("value", F.expr(f"if({_PAD} = 0, `value`, null)"))
+    is_record = f"({RAW} is not null and {_PAD} = 0)"
     made = F.udf(as_columns_or_none, BinaryType(), useArrow=False)(
-        F.expr(f"if({RAW} is null, null, `value`)"),
-        F.expr(f"if({RAW} is null, null, {said.value(BATCH)})"),
-        F.expr(f"if({RAW} is null, null, {said.value(COMPRESSION)})"),
+        F.expr(f"if({is_record}, `value`, null)"),
+        F.expr(f"if({is_record}, {said.value(BATCH)}, null)"),
+        F.expr(f"if({is_record}, {said.value(COMPRESSION)}, null)"),
     )
-    given = marked.withColumn("__made", made)
+    # A condition on the pad alone would be tested before Python's turn, and take the empty rows away.
+    given = padded.withColumn("__made", made).where(f"{_PAD} = 0 or __made is not null")
     kept = [column(name) for name in records.columns if name != "value"]
     return given.selectExpr(*kept, RAW, f"if({RAW} is null, `value`, __made) as `value`")

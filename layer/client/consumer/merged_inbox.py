@@ -10,7 +10,7 @@ from typing import Final, cast
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, NoSuchTopic
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.subscriptions.records.endpoint import LONGEST_WAIT_S, Delivery, Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import LONGEST_WAIT_S, MAX_INBOX_BYTES, Delivery, Endpoint
 
 TURN: Final = 20
 """Messages in a row from one topic while others have some, too."""
@@ -55,6 +55,7 @@ class MergedInbox:
             share = self.share(len(self._endpoints))
             for each in self._endpoints:
                 each.resize(min(each.capacity, share))
+                each.max_bytes = MAX_INBOX_BYTES // len(self._endpoints)
         endpoint.on_available = lambda: self._available(endpoint)
         self._available(endpoint)
 

@@ -30,6 +30,7 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.wire.ack_sets import indexes_of
 from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.subscriptions.records.batches import unpack
+from pulsar_on_kafka.subscriptions.records.compressed import uncompressed_size
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
 
 _TIMEOUT_S: Final = 2.0
@@ -225,6 +226,8 @@ class BatchRefusals:
             self._not_before_s = self._clock.monotonic() + _AGAIN_S
             return
         for offset, (entry, held) in entries.items():
+            if entry.endpoint.permits() <= 0:
+                continue  # those before it have filled the inbox
             known = self._entries[entry]
             bits, known.ready = known.ready, 0
             self._ready.discard(entry)
@@ -242,6 +245,7 @@ class BatchRefusals:
         for counted in sorted({known.counts[index] for index in indexes_of(bits)}):
             of_count = sum(1 << index for index in indexes_of(bits) if known.counts[index] == counted)
             messages += _messages(record, feed, entry.offset, known.size, of_count, counted)
+        endpoint.bytes_here.add(len(messages), uncompressed_size(record) or len(record))
         endpoint.deliver_or_bury(messages, self._not_stored)
 
     def _not_stored(self, letter: Delivery) -> None:

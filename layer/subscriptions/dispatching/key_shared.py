@@ -289,7 +289,7 @@ class KeyShared:
             left = frozenset(self._dead_lettering.divert(owned, [*records], records))
             entries = [entry for entry in entries if entry[0] in left]
         offsets = [entry[0] for entry in entries]
-        if owned.entries.batches:
+        if owned.entries.differ:
             count = owned.fitting(offsets, endpoint.shared_permits())
             keys.put_back(entries[count:])
             offsets, entries = offsets[:count], entries[:count]

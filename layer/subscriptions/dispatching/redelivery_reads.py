@@ -12,6 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records.chunks import READ_AGAIN_BYTES
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.subscriptions.records.read_committed import look_over_any
 
@@ -40,8 +41,9 @@ class RedeliveryReads:
         """The last reading gave nothing of what was wanted."""
 
     def read(self, owned: OwnedPartition, offsets: Sequence[int]) -> RecordsFound:
-        """The records at these offsets, in any order given; chunked messages whole, as many as 32 MiB hold. Takes 2 s
-        at most; never raises StoreError. Raises NoSuchTopic: the topic was deleted and made anew."""
+        """The records at these offsets, in any order given, as many as 32 MiB hold and chunked messages whole; a later
+        call reads the others. Takes 2 s at most; never raises StoreError. Raises NoSuchTopic: the topic was deleted and
+        made anew."""
         chunks = owned.chunks
         if chunks.known:
             offsets = chunks.affordable(offsets)
@@ -50,11 +52,15 @@ class RedeliveryReads:
         if not wanted:
             self.failed = False
             return RecordsFound(records, [])
-        at_hand = len(records)
+        at_hand, size = len(records), 0
         read_to = wanted[-1]
         try:
             for batch in self._fetcher.read_at(self._kafka_topic, owned.number, wanted, Deadline.after(_TIMEOUT_S)):
                 records.update((record.offset(), record) for record in batch)
+                size += sum(map(len, batch))
+                if size >= READ_AGAIN_BYTES and not chunks.known:
+                    read_to = batch[-1].offset()
+                    break
         except errors.OffsetOutOfRange:
             read_to = self._below_log_start(owned, wanted)
         except errors.StoreError as failure:

@@ -28,11 +28,12 @@ from pulsar_on_kafka.subscriptions.records.batches import (
     report_corrupt,
     report_stop,
 )
-from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, Known, WholeMessage
+from pulsar_on_kafka.subscriptions.records.chunks import READ_AGAIN_BYTES, ChunkAssembly, Known, WholeMessage
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery
 
 _TIMEOUT_S: Final = 2.0
 _AGAIN_S: Final = 0.2
+_ANY_NUMBER: Final = 2**63 - 1
 _MOST_AT_ONCE: Final = 2000
 _REST_AFTER_S: Final = 10.0
 _DEAD_LETTER_AGAIN_S: Final = 1.0
@@ -41,7 +42,8 @@ _log = logging.getLogger(__name__)
 
 
 class LeasedRecords:
-    """Memory: the records of one reading, at most 2,000 entries."""
+    """Memory: the records of one reading, at most 2,000 entries of 32 MiB together, or one message in chunks beyond
+    that; of entries that a client compressed, what `EntriesAtHand.fitting` says goes out with one reading."""
 
     def __init__(
         self,
@@ -78,8 +80,13 @@ class LeasedRecords:
             self._not_before_s = self._clock.monotonic() + _AGAIN_S
             return False
         self._incarnation.before_delivery()
+        left: list[ToRead] = []
         for each in taken:
-            self._hand_out(each, records, read_to)
+            behind = any(each.endpoint is other.endpoint for other in left)
+            rest = each.entries if behind else self._hand_out(each, records, read_to)
+            if rest:
+                left.append(each._replace(entries=rest))
+        self._lessee.to_read.extendleft(reversed(left))
         return True
 
     def rest(self) -> None:
@@ -99,9 +106,14 @@ class LeasedRecords:
         offsets = sorted(wanted)
         number, deadline = partition.slot.number, Deadline.after(_TIMEOUT_S)
         records: dict[int, Any] = {}
+        whole = len(offsets) > sum(len(each.entries) for each in taken)
         try:
+            size = 0
             for batch in self._reader.read_at(self._kafka_topic, number, offsets, deadline):
                 records.update((record.offset(), record) for record in batch)
+                size += sum(map(len, batch))
+                if size >= READ_AGAIN_BYTES and not whole:
+                    return records, batch[-1].offset()
         except errors.OffsetOutOfRange:
             low = self._reader.log_start(self._kafka_topic, number, deadline)
             left = [offset for offset in offsets if offset >= low]
@@ -109,13 +121,15 @@ class LeasedRecords:
                 records.update((record.offset(), record) for record in batch)
         return records, offsets[-1]
 
-    def _hand_out(self, each: ToRead, records: Mapping[int, Any], read_to: int) -> None:
+    def _hand_out(self, each: ToRead, records: Mapping[int, Any], read_to: int) -> tuple[LeasedEntry, ...]:
+        """Put what can be had into the inbox; gives the entries that are to be read again when there is room."""
         leased, endpoint, _ = each
         feed = endpoint.feed(leased.slot)
         entries = EntriesAtHand(ChunkAssembly())
         offsets: list[int] = []
         bodies: list[Any] = []
         gone: list[int] = []
+        rest: list[LeasedEntry] = []
         for entry in each.entries:
             if leased.in_flight.holders.get(entry.offset) is not feed:
                 continue  # it was given up meanwhile
@@ -133,6 +147,8 @@ class LeasedRecords:
                 bodies.append(body)
             elif entry.offset <= read_to:
                 gone.append(entry.offset)
+            else:
+                rest.append(entry)
 
         def unreadable(offset: int, reason: CorruptRecord | UnreadableMessages) -> None:
             report_corrupt(self._name, offset, reason)
@@ -145,10 +161,16 @@ class LeasedRecords:
         handing_out = HandingOut(
             leased.batches.get, held_back.append, entries, leased.in_flight, leased.redeliveries, unreadable
         )
+        count = entries.fitting(offsets, _ANY_NUMBER)
+        if count < len(offsets):
+            late = frozenset(offsets[count:])
+            rest = [entry for entry in each.entries if entry.offset in late or entry in rest]
+            offsets, bodies = offsets[:count], bodies[:count]
         if offsets:
             endpoint.deliver_or_bury(handing_out.messages(offsets, bodies, feed, None), self._not_stored)
         if gone:
             self._lessee.gone(leased, gone)
+        return tuple(rest)
 
     def _not_stored(self, letter: Delivery) -> None:
         """A dead letter could not be stored: it comes again in a second. Any thread."""

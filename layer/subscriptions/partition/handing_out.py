@@ -13,7 +13,8 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.subscriptions.records.batches import UnreadableMessages, payload_form, unpack
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, WholeMessage
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, EntryDelivery, Feed
+from pulsar_on_kafka.subscriptions.records.compressed import uncompressed_size
+from pulsar_on_kafka.subscriptions.records.endpoint import MAX_BYTES_AT_ONCE, Delivery, EntryDelivery, Feed
 from pulsar_on_kafka.subscriptions.records.sealed import is_sealed, uncompressed_record
 
 
@@ -30,6 +31,13 @@ class EntriesAtHand:
         """Some record was encrypted, so that every record is looked at before it is handed out."""
         self.compressed = False
         """The same of single messages that were compressed."""
+        self._uncompressed: dict[int, int] = {}
+        """The decompressed sizes of entries that a client compressed."""
+
+    @property
+    def differ(self) -> bool:
+        """Some entries have several messages, or become larger: `fitting` says how many go out."""
+        return bool(self.batches or self._uncompressed)
 
     @property
     def are_plain(self) -> bool:
@@ -46,26 +54,41 @@ class EntriesAtHand:
         form = payload_form(record)
         if form is None:
             return
+        size = uncompressed_size(record)
+        if size is not None:
+            self._uncompressed[offset] = size
         if form.format_version == PayloadFormat.PULSAR_MESSAGE:
             self.compressed = True
         else:
             self.batches[offset] = form.messages
 
     def fitting(self, offsets: Sequence[int], limit: int) -> int:
-        """How many of these entries have `limit` messages together; the last one may exceed it, as in Pulsar."""
-        if not self.batches:
+        """How many of these entries have `limit` messages together; the last one may exceed it, as in Pulsar. Entries
+        that a client compressed are no more than have `MAX_BYTES_AT_ONCE`, besides the last one."""
+        if not self.differ:
             return min(limit, len(offsets))
-        messages = 0
+        messages = size = 0
         for number, offset in enumerate(offsets, 1):
             messages += self.batches.get(offset, 1)
-            if messages >= limit:
+            size += self._uncompressed.get(offset, 0)
+            if messages >= limit or size >= MAX_BYTES_AT_ONCE:
                 return number
         return len(offsets)
 
     def forget(self, offsets: Iterable[int]) -> None:
-        if self.batches:
+        if self.differ:
             for offset in offsets:
-                self.batches.pop(offset, None)
+                self.take(offset, None)
+
+    def take(self, offset: int, record: Any | None) -> tuple[int, int]:
+        """The number of messages of an entry that is handed out now (0: it is no batch), and its size after
+        decompression; both are forgotten."""
+        size = self._uncompressed.pop(offset, None)
+        return self.batches.pop(offset, 0), (0 if record is None else len(record)) if size is None else size
+
+    def clear(self) -> None:
+        self.batches.clear()
+        self._uncompressed.clear()
 
 
 class HandingOut:
@@ -96,9 +119,11 @@ class HandingOut:
         entries, in_flight, counts = self._entries, self._in_flight, self._redeliveries
         if make is EntryDelivery:
             return self._whole(offsets, records, feed, holder)
+        here = feed.endpoint.bytes_here
         if entries.are_plain:
             if holder is not None:
                 in_flight.hold(offsets, holder)
+            here.add(len(offsets), sum(map(len, records)))
             if not counts:
                 return [make(record, feed, offset, 0) for record, offset in zip(records, offsets, strict=True)]
             return [
@@ -106,8 +131,10 @@ class HandingOut:
                 for record, offset in zip(records, offsets, strict=True)
             ]
         found: list[Delivery] = []
+        total_bytes = 0
         for offset, record in zip(offsets, records, strict=True):
-            size = entries.batches.pop(offset, 0)
+            size, plain_bytes = entries.take(offset, record)
+            total_bytes += plain_bytes
             body, readable = feed.unseal(record) if entries.sealed else (record, True)
             if body is None:  # it stays with the consumer, which does not get it
                 if holder is not None:
@@ -125,6 +152,7 @@ class HandingOut:
                 if holder is not None:
                     in_flight.hold((offset,), holder)
                 found.append(make(plain, feed, offset, counts.get(offset, 0)))
+        here.add(len(found), total_bytes)
         return found
 
     def _whole(self, offsets: Sequence[int], records: Sequence[Any], feed: Feed, holder: Feed | None) -> list[Delivery]:
@@ -145,7 +173,7 @@ class HandingOut:
         found: list[LeasedEntry] = []
         for offset, record in zip(offsets, records, strict=True):
             count = counts.get(offset, 0)
-            size = entries.batches.pop(offset, 0)
+            size, _ = entries.take(offset, record)
             if type(record) is WholeMessage:
                 chunks = tuple(record.offsets)
                 if holder is not None:

@@ -161,6 +161,7 @@ class Intake:
                     self._entries.note(offset, record)
                     if type(record) is not WholeMessage and (info := chunk_info(record)) is not None:
                         chunks.append(offset)
+                        self._entries.forget((offset,))
                         if (whole := self._entries.chunks.add(offset, info, record)) is not None:
                             self.complete_elsewhere.append(whole.offset())
                         continue
@@ -257,6 +258,7 @@ class Intake:
                         records[i] = whole
                     else:
                         parts.add(i)
+                        self._entries.forget((offsets[i],))
                         if whole is not None:
                             self.complete_elsewhere.append(whole.offset())
             except (UnknownBatchFormat, TooManyIncomplete) as reason:

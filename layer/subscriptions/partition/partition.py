@@ -290,7 +290,7 @@ class OwnedPartition:
                     break
                 if self._absent and (below is None or self._absent[0] < below):
                     below = self._absent[0]
-            fitting = self.entries.fitting if self.entries.batches else None
+            fitting = self.entries.fitting if self.entries.differ else None
             offsets, records = self._read_ahead.take(limit, fitting, below)
             if not offsets:
                 break
@@ -380,7 +380,7 @@ class OwnedPartition:
         if self.keys is not None:
             self.meter.dropped += self.keys.waiting + self.keys.parked
         self._read_ahead.clear()
-        self.entries.batches.clear()
+        self.entries.clear()
         if self.keys is not None:
             self.keys.clear()
 
@@ -593,7 +593,7 @@ class OwnedPartition:
         self._read_ahead.clear()
         self._absent.clear()
         self.chunks.forget_pending()
-        self.entries.batches.clear()
+        self.entries.clear()
         self.in_flight.let_go_of_all()
         self.replay.clear()
         self.held.back.clear()

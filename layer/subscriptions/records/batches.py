@@ -31,8 +31,15 @@ from pulsar_on_kafka.mapping.records.record_headers import BATCH, MARKER, Payloa
 from pulsar_on_kafka.mapping.wire import single_messages
 from pulsar_on_kafka.mapping.wire.ack_sets import indexes_of
 from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage
-from pulsar_on_kafka.subscriptions.records.compressed import uncompressed
-from pulsar_on_kafka.subscriptions.records.endpoint import BatchAck, BatchEntry, Delivery, EntryDelivery, Feed
+from pulsar_on_kafka.subscriptions.records.compressed import uncompressed, uncompressed_size
+from pulsar_on_kafka.subscriptions.records.endpoint import (
+    MAX_BYTES_AT_ONCE,
+    BatchAck,
+    BatchEntry,
+    Delivery,
+    EntryDelivery,
+    Feed,
+)
 from pulsar_on_kafka.subscriptions.records.sealed import uncompressed_record
 
 _log = logging.getLogger(__name__)
@@ -183,6 +190,21 @@ def messages_of(
 def _report_lost(feed: Feed, offset: int, lost: UnreadableMessages | None) -> None:
     if lost is not None:
         _log.error("reader=%s offset=%d is read without %s", feed.endpoint.name, offset, lost)
+
+
+def affordable(records: Sequence[Any]) -> tuple[int, int]:
+    """How many of these records may be decompressed at once, which is one at least, and the bytes that they have
+    then."""
+    size = 0
+    for number, record in enumerate(records, 1):
+        try:
+            plain_bytes = None if is_plain(packed_headers_of(record)) else uncompressed_size(record)
+        except CorruptRecord:
+            plain_bytes = None
+        size += len(record) if plain_bytes is None else plain_bytes
+        if size >= MAX_BYTES_AT_ONCE:
+            return number, size
+    return len(records), size
 
 
 def _passed(offset: int, size: int, begun: Begun | None, left_out: BatchAckSet | None) -> BatchAckSet | None:

@@ -7,7 +7,7 @@ from typing import Any
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.records.message_record import CompressionInfo, batch_info, compression_info
 from pulsar_on_kafka.mapping.records.record_headers import COMPRESSION, PayloadFormat
-from pulsar_on_kafka.mapping.wire.compression import decompress
+from pulsar_on_kafka.mapping.wire.compression import MOST_UNCOMPRESSED_BYTES, decompress
 
 
 def compression_of(record: Any) -> CompressionInfo | None:
@@ -23,6 +23,15 @@ def compression_of(record: Any) -> CompressionInfo | None:
     if info is None or info.format_version == PayloadFormat.COLUMNS:
         return None  # no record of ours has the one without the other
     return compression_info(headers)
+
+
+def uncompressed_size(record: Any) -> int | None:
+    """The size of a record's value after decompression, as its headers have it; None when it is not compressed. A size
+    that `decompress` refuses counts as 0. Raises as `compression_of`."""
+    info = compression_of(record)
+    if info is None:
+        return None
+    return info.uncompressed_bytes if info.uncompressed_bytes <= MOST_UNCOMPRESSED_BYTES else 0
 
 
 def uncompressed(record: Any, value: bytes) -> bytes:

@@ -194,6 +194,39 @@ class DeliveryRules:
     key_shared: KeySharedRule | None = None
 
 
+MAX_INBOX_BYTES: Final = 60 * 1024 * 1024
+"""Decompressed bytes in an inbox, above which it takes no more; what is handed out at once comes on top."""
+MAX_BYTES_AT_ONCE: Final = 4 * 1024 * 1024
+"""Decompressed bytes of the entries that are handed out at once, besides those of the last of them."""
+
+
+class InboxBytes:
+    """Counts the decompressed bytes in an inbox without a part in `popleft`: by how many messages are left of those
+    that came last.
+
+    Memory: two numbers for each time that something was put into the inbox and is there.
+    """
+
+    def __init__(self) -> None:
+        self._parts: deque[tuple[int, int]] = deque()
+        self._messages = 0
+        self._bytes = 0
+
+    def add(self, messages: int, size: int) -> None:
+        """Count so many messages, which have so many bytes together, and which come behind all others."""
+        self._parts.append((messages, size))
+        self._messages += messages
+        self._bytes += size
+
+    def left(self, messages: int) -> int:
+        """The bytes of the last `messages` messages; a part of which one message is left counts as a whole."""
+        while self._parts and self._messages - self._parts[0][0] >= messages:
+            gone, size = self._parts.popleft()
+            self._messages -= gone
+            self._bytes -= size
+        return self._bytes
+
+
 class Endpoint:
     """Inbox of at most `capacity` messages; with capacity 0 a message is handed out only to a waiting receiver."""
 
@@ -231,6 +264,9 @@ class Endpoint:
             deque if ack_timeouts is None else partial(_WatchedInbox, ack_timeouts.received)
         )
         self.queue: deque[Delivery] = self._new_queue()
+        self.bytes_here = InboxBytes()
+        """Added to by whoever makes deliveries for this inbox, before they are put into it."""
+        self.max_bytes = MAX_INBOX_BYTES
         self.delivered = 0
         """Messages put into the inbox so far, redeliveries included."""
         self.starved = False
@@ -264,7 +300,10 @@ class Endpoint:
             return 0
         if self.capacity == 0:
             return max(0, self._waiting - len(self.queue))
-        return max(0, self.capacity - len(self.queue))
+        here = len(self.queue)
+        if here and self.bytes_here.left(here) >= self.max_bytes:
+            return 0
+        return max(0, self.capacity - here)
 
     def shared_permits(self) -> int:
         """`permits`, or 0 while the limit of unacknowledged messages is reached."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.commands import Commands, outcome
@@ -23,7 +23,7 @@ from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.kafka.reading.events import End, Failed, KafkaPartition, OutOfRange, Records, inside
 from pulsar_on_kafka.metadata.incarnation_checks import IncarnationCheck
-from pulsar_on_kafka.subscriptions.records.batches import Begun, messages_of
+from pulsar_on_kafka.subscriptions.records.batches import Begun, affordable, messages_of
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, EntryDelivery, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.subscriptions.records.readable import Readable
@@ -47,11 +47,20 @@ class TailStats:
     buffered: int
 
 
+class _Run(NamedTuple):
+    """Records of a partition for the application, and behind which offset its next one is to be looked for."""
+
+    partition: int
+    records: Sequence[Any]
+    upto: int
+
+
 class Tail:
     """Fills one endpoint from the partitions that it was given.
 
     What waits for the end of a transaction counts as read, and is handed on when it can be. Memory: librdkafka's fetch
-    queue, one batch of 1,000 records, what Readable says, and the endpoint's inbox.
+    queue, one batch of 1,000 records, the messages of some of them, which have `MAX_BYTES_AT_ONCE` decompressed bytes
+    beside those of the last one, what Readable says, and the endpoint's inbox.
     """
 
     def __init__(
@@ -84,6 +93,9 @@ class Tail:
         self._begun = dict(begun)
         self._waiting: deque[Delivery] = deque()
         """Read, and not in the inbox yet."""
+        self._waiting_bytes = 0
+        self._unopened: deque[_Run] = deque()
+        """Read, and not made into messages yet."""
         self._received_bytes = 0
         self._quiet_polls = 0
         self._commands = Commands()
@@ -177,7 +189,7 @@ class Tail:
 
     def _step(self) -> None:
         self._commands.execute()
-        if self._waiting and not self._hand_on():
+        if not self._hand_on():
             self._wait_for_room()
             return
         timeout_s = _POLL_S if self._quiet_polls < _IDLE_AFTER_POLLS else _IDLE_POLL_S
@@ -197,16 +209,17 @@ class Tail:
                     self._take(where.partition, records)
                 case End((_, partition), offset):
                     if partition in self._positions:
-                        self._positions[partition] = max(self._positions[partition], offset)
+                        self._unopened.append(_Run(partition, (), offset))
                 case OutOfRange((_, partition)):
                     self._leave_gap(partition)
                 case Failed():
                     event.raise_or_log(_log, f"reader={self._endpoint.name} topic={self._topic}")
+        self._hand_on()
         if self._looking and (self._look_wanted or self._looking.is_due(came)):
             self._look_again()
 
     def _take(self, partition: int, records: list[Any]) -> None:
-        """Make messages of the records, and say only then that they were read (see `has_reached`)."""
+        """Sort the records out. That they were read is said once messages were made of them (see `has_reached`)."""
         position = self._positions.get(partition)
         if position is None:
             return
@@ -215,20 +228,26 @@ class Tail:
             if not records:
                 return
         self._received_bytes += sum(map(len, records))
-        self._make_messages(partition, self._readable.of(partition, records))
+        self._unopened.append(_Run(partition, self._readable.of(partition, records), records[-1].offset() + 1))
         committed = self._readable.committed.get(partition)
         if committed is not None and self._looking.came(partition, committed, self._look_again):
             self._paused.add(partition)
             self._reader.pause(self._where(partition))
-        self._positions[partition] = records[-1].offset() + 1
 
-    def _make_messages(self, partition: int, wanted: list[Any]) -> None:
-        if wanted:
+    def _open_next(self) -> None:
+        """Make messages of the first records, as many as may be decompressed at once."""
+        run = self._unopened.popleft()
+        partition, records, upto = run
+        if records:
             feed = self._endpoint.feed(self._slot(partition))
-            self._waiting.extend(
-                messages_of(wanted, feed, self._begun.get(partition), self._readable.left_out(partition))
-            )
-            self._hand_on()
+            count, size = affordable(records)
+            found = messages_of(records[:count], feed, self._begun.get(partition), self._readable.left_out(partition))
+            self._waiting.extend(found)
+            self._waiting_bytes += size
+            if count < len(records):
+                self._unopened.appendleft(run._replace(records=records[count:]))
+                return
+        self._positions[partition] = max(self._positions.get(partition, 0), upto)
 
     def _look_again(self) -> None:
         """Ask what became of the transactions that hold something up, and hand on what may be read now."""
@@ -241,7 +260,8 @@ class Tail:
             self._looking.put_late_on_record(committed.values())
 
     def _release(self, partition: int) -> None:
-        self._make_messages(partition, self._readable.release(partition))
+        self._unopened.append(_Run(partition, self._readable.release(partition), 0))
+        self._hand_on()
         if partition in self._paused and not self._readable.committed[partition].full:
             self._resume(partition)
 
@@ -253,25 +273,35 @@ class Tail:
         if partition in self._positions:
             self._incarnation.now(Deadline.after(_WATERMARKS_TIMEOUT_S))
             log = self._reader.watermarks(self._where(partition), _WATERMARKS_TIMEOUT_S)
-            place = inside(log, self._positions[partition], f"reader {self._endpoint.name} of {self._where(partition)}")
+            read_to = max([self._positions[partition], *(run.upto for run in self._unopened if run[0] == partition)])
+            place = inside(log, read_to, f"reader {self._endpoint.name} of {self._where(partition)}")
             self._positions[partition] = place
             self._reader.seek({self._where(partition): place})
 
     def _hand_on(self) -> bool:
         """Move what the inbox takes; True when nothing waits any more."""
+        while self._move_messages():
+            if not self._unopened:
+                return True
+            self._open_next()
+        return False
+
+    def _move_messages(self) -> bool:
+        """Move what was made of records; True when nothing of that waits any more."""
         waiting, endpoint = self._waiting, self._endpoint
         if endpoint.delivery_type is EntryDelivery:
             while waiting and endpoint.permits() > 0:  # each counts for as many as it has
                 endpoint.deliver([waiting.popleft()])
             return not waiting
-        permits = endpoint.permits()
-        if permits >= len(waiting):
-            endpoint.deliver(waiting)
-            waiting.clear()
+        if not waiting:
             return True
-        if permits:
-            endpoint.deliver([waiting.popleft() for _ in range(permits)])
-        return False
+        count = min(endpoint.permits(), len(waiting))
+        if count:
+            size = self._waiting_bytes * count // len(waiting)
+            self._waiting_bytes -= size
+            endpoint.bytes_here.add(count, size)
+            endpoint.deliver([waiting.popleft() for _ in range(count)])
+        return not waiting
 
     def _wait_for_room(self) -> None:
         self._commands.prepare_to_wait()
@@ -297,6 +327,7 @@ class Tail:
             self._endpoint.discard(slot)
             if any(delivery.feed.slot is slot for delivery in self._waiting):
                 self._waiting = deque(delivery for delivery in self._waiting if delivery.feed.slot is not slot)
+        self._unopened = deque(run for run in self._unopened if run.partition not in offsets)
 
     def _add(self, starts: Mapping[int, int]) -> None:
         new = {partition: offset for partition, offset in starts.items() if partition not in self._positions}
@@ -308,4 +339,5 @@ class Tail:
         behind = sum(
             max(0, self._reader.known_end(self._where(p)) - position) for p, position in self._positions.items()
         )
-        return TailStats(behind, len(self._waiting) + len(self._endpoint.queue))
+        unopened = sum(len(run.records) for run in self._unopened)
+        return TailStats(behind, unopened + len(self._waiting) + len(self._endpoint.queue))

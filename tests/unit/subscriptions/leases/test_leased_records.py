@@ -127,6 +127,26 @@ def test_what_a_client_of_pulsar_s_compressed_is_leased_as_anything_else() -> No
     assert member.held() == [5, 6], "what cannot be read is given back as gone"
 
 
+@pytest.mark.parametrize("compressed", [True, False], ids=["compressed", "plain"])
+def test_leased_records_fill_an_inbox_up_to_its_bytes(compressed: bool) -> None:
+    plain = bytes(2**20)
+    value = bytes(cramjam.zstd.compress(plain)) if compressed else plain
+    headers: Headers | None = [(BATCH, b"3:1"), (COMPRESSION, b"ZSTD:%d" % len(plain))] if compressed else None
+    member = Member(*(Record(offset, value, headers=headers) for offset in range(100)))
+    at_once = member.read_at
+    member.reading._reader = member
+    member.read_at = lambda *of: ([each] for batch in at_once(*of) for each in batch)  # type: ignore[assignment,return-value]
+    member.lease(*(LeasedEntry(offset) for offset in range(100)))
+    received: list[int] = []
+    largest = 0
+    while len(received) < 100:
+        while member.reading.read():
+            largest = max(largest, len(member.consumer.queue))
+        received.append(member.consumer.queue.popleft().offset)
+    assert received == [*range(100)]
+    assert 60 <= largest <= (64 if compressed else 92), "60 MiB, and what is read or handed out at once"
+
+
 def test_a_later_format_stays_with_the_consumer_and_is_not_skipped(caplog: pytest.LogCaptureFixture) -> None:
     member = Member(Record(5, headers=[(BATCH, b"9:3")]), Record(6))
     member.lease(LeasedEntry(5, 0, 3), LeasedEntry(6))

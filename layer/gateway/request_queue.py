@@ -1,0 +1,108 @@
+"""The requests of one connection: how many wait, how many ask Kafka, and when the next one may begin."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Final
+
+from pulsar_on_kafka.gateway.answers import told
+from pulsar_on_kafka.gateway.fair_pool import MAX_OF_CALLER, FairPool
+from pulsar_on_kafka.mapping.wire.commands import ServerError
+
+MAX_REQUESTS: Final = 1_000
+"""Requests of one connection that have no reply yet; one more is refused (TooManyRequests)."""
+
+Then = Callable[[Any], None]
+Refused = Callable[[ServerError, str], None]
+
+
+class RequestQueue:
+    """Requests begin in their order, `MAX_OF_CALLER` at a time, and none while the client does not read its replies.
+    All methods are the loop's.
+
+    Memory: `MAX_REQUESTS` commands, and the replies of `MAX_OF_CALLER` of them.
+    """
+
+    def __init__(self, pool: FairPool, soon: Callable[[Callable[[], None]], None], may_begin: Callable[[], bool]):
+        """`soon` has the loop call something; any thread. `may_begin`: the client takes what is there for it."""
+        self._pool = pool
+        self._soon = soon
+        self._may_begin = may_begin
+        self._open = 0
+        self._working = 0
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._ended = False
+
+    def is_full(self, refused: Refused) -> bool:
+        """Whether there are as many as may be, which `refused` is told."""
+        if self._open < MAX_REQUESTS:
+            return False
+        refused(ServerError.TOO_MANY_REQUESTS, f"{self._open} requests of this connection wait, {MAX_REQUESTS} may")
+        return True
+
+    def ask(self, work: Callable[[], Any], then: Then, refused: Refused, *, topic: str = "") -> None:
+        """Do `work` aside; the loop goes on with its result, or with why it failed. `topic`: see `FairPool.submit`."""
+        if self.is_full(refused):
+            return
+        self._open += 1
+        self._waiting.append(partial(self._begin, work, then, refused, topic))
+        self.begin_waiting()
+
+    def when(self, future: Future[Any], then: Then, refused: Refused) -> None:
+        """Go on likewise with work of another part of the gateway."""
+        self._open += 1
+
+        def done(future: Future[Any]) -> None:
+            self._open -= 1
+            _settled(future, then, refused)
+
+        future.add_done_callback(lambda future: self._soon(partial(done, future)))
+
+    def counted(self, then: Then) -> Then:
+        """Count a request that is open until what this gives is called."""
+        self._open += 1
+
+        def done(found: Any) -> None:
+            self._open -= 1
+            then(found)
+
+        return done
+
+    def begin_waiting(self) -> None:
+        """Begin as many of those that wait as may."""
+        while self._waiting and (self._ended or (self._working < MAX_OF_CALLER and self._may_begin())):
+            self._waiting.popleft()()
+
+    def end(self) -> None:
+        """The connection has ended: do what was asked all the same, since what was opened has to be closed."""
+        self._ended = True
+        self.begin_waiting()
+
+    def aside(self, work: Callable[..., Any], *arguments: Any, topic: str) -> Future[Any]:
+        """Have work done that is no request, such as a close that no reply belongs to."""
+        return self._pool.submit(work, *arguments, caller=self, topic=topic)
+
+    def _begin(self, work: Callable[[], Any], then: Then, refused: Refused, topic: str) -> None:
+        self._working += 1
+
+        def done(future: Future[Any]) -> None:
+            self._open -= 1
+            self._working -= 1
+            try:
+                _settled(future, then, refused)  # first: a large reply may be more than the client takes
+            finally:
+                self.begin_waiting()
+
+        future = self._pool.submit(work, caller=self, topic=topic)
+        future.add_done_callback(lambda future: self._soon(partial(done, future)))
+
+
+def _settled(future: Future[Any], then: Then, refused: Refused) -> None:
+    failure = future.exception()
+    if failure is None:
+        then(future.result())
+    elif isinstance(failure, Exception):
+        refused(*told(failure))
