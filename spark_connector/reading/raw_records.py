@@ -45,12 +45,12 @@ def in_columns(records: DataFrame) -> DataFrame:
     padded = marked.selectExpr("*", f"explode(sequence(0, if({RAW} is null, 0, {pads}))) as {_PAD}")
     padded = padded.withColumn("value", F.expr(f"if({_PAD} = 0, `value`, null)"))
     is_record = f"({RAW} is not null and {_PAD} = 0)"
-    made = F.udf(as_columns_or_none, BinaryType(), useArrow=False)(
+    # Were it deterministic, Spark would test the pad before Python's turn, and take the empty rows away.
+    made = F.udf(as_columns_or_none, BinaryType(), useArrow=False).asNondeterministic()(
         F.expr(f"if({is_record}, `value`, null)"),
         F.expr(f"if({is_record}, {said.value(BATCH)}, null)"),
         F.expr(f"if({is_record}, {said.value(COMPRESSION)}, null)"),
     )
-    # A condition on the pad alone would be tested before Python's turn, and take the empty rows away.
-    given = padded.withColumn("__made", made).where(f"{_PAD} = 0 or __made is not null")
+    given = padded.withColumn("__made", made).where(f"{_PAD} = 0")
     kept = [column(name) for name in records.columns if name != "value"]
     return given.selectExpr(*kept, RAW, f"if({RAW} is null, `value`, __made) as `value`")

@@ -5,9 +5,13 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import cramjam
+import psutil
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -18,9 +22,12 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.message_record import key_text
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, COMPRESSION
 from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka.spark import acknowledge, read_pulsar
+from pulsar_on_kafka.spark.reading.raw_records import RAW, in_columns
+from pulsar_on_kafka.spark.reading.sealed_messages import SEALED
 from tests.foreign_records import odd_batch
 from tests.pulsar_entries import Case, cases, private_key
 from tests.pulsar_entries.stored import differences, records_of, write
@@ -28,8 +35,10 @@ from tests.spark.streams import Stream, receive_all
 from tests.spark.test_subscriptions import EVERYTHING as COLUMNS
 from tests.spark.test_subscriptions import plan_of, rows_of, shown
 from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Unique, receive
+from tests.waiting import until
 
 CASES = cases()
+MIB = 1024 * 1024
 EVERYTHING = Case(
     "everything",
     [entry for each in CASES for entry in each.entries],
@@ -226,3 +235,34 @@ def test_values_have_the_columns_of_their_schema(spark: SparkSession, service_ur
         del row["__batchIndex"]
         value = told["value"]
         assert row == (value if isinstance(value, dict) else {"key": value[0], "value": value[1]})
+
+
+@pytest.mark.long
+def test_an_executor_decompresses_some_mib_at_a_time(spark: SparkSession) -> None:
+    """Spark hands Python a hundred rows at a time, and takes what becomes of all of them."""
+    packed = bytes(cramjam.zstd.compress(bytes(8 * MIB)))
+    headers = [(BATCH, b"3:1"), (COMPRESSION, b"ZSTD:%d" % (8 * MIB))]
+    table = f"value binary, headers array<struct<key: string, value: binary>>, {SEALED} boolean"
+    rows = spark.createDataFrame([(packed, headers, False)] * 60, table).coalesce(1)
+    sizes = in_columns(rows).selectExpr("length(value) as size", RAW).groupBy("size", RAW).count()
+    at_once = [0]
+
+    def peak() -> int:
+        """The most bytes that a Python of Spark's has had."""
+        found = [0]
+        for each in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error, OSError):
+                if "python" in each.name():
+                    text = Path(f"/proc/{each.pid}/status").read_text(encoding="ascii")
+                    found += [int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("VmHWM")]
+        return max(found)
+
+    def watched() -> bool:
+        at_once[0] = max(at_once[0], peak())
+        return counted.done()
+
+    with ThreadPoolExecutor(1) as thread:
+        counted = thread.submit(sizes.collect)
+        until(watched, "the rows to be counted")
+    assert [tuple(row) for row in counted.result()] == [(8 * MIB, "3", 60)]
+    assert 64 * MIB < at_once[0] < 400 * MIB, "all together are 480 MiB, and as much again for the way to the JVM"

@@ -57,7 +57,7 @@ class RedeliveryReads:
         try:
             for batch in self._fetcher.read_at(self._kafka_topic, owned.number, wanted, Deadline.after(_TIMEOUT_S)):
                 records.update((record.offset(), record) for record in batch)
-                size += sum(map(len, batch))
+                size += sum(len(record.value() or b"") for record in batch)
                 if size >= READ_AGAIN_BYTES and not chunks.known:
                     read_to = batch[-1].offset()
                     break

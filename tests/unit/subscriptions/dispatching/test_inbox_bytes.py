@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import cramjam
 import pytest
 
@@ -50,7 +53,8 @@ def uncompressed(key: bytes | None = None) -> Record:
 
 
 def size_of(endpoint: Endpoint) -> int:
-    return sum(len(message.data()) for message in endpoint.queue)  # type: ignore[attr-defined]
+    messages: Any = endpoint.queue
+    return sum(len(message.data()) for message in messages)
 
 
 KINDS = [SubscriptionType.SHARED, SubscriptionType.EXCLUSIVE, SubscriptionType.KEY_SHARED]
@@ -58,7 +62,7 @@ KINDS = [SubscriptionType.SHARED, SubscriptionType.EXCLUSIVE, SubscriptionType.K
 
 @pytest.mark.parametrize("make", [alone, in_batch, uncompressed])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_an_inbox_holds_no_more_bytes_than_its_bound(kind: SubscriptionType, make: type[Record]) -> None:
+def test_an_inbox_holds_no_more_bytes_than_its_bound(kind: SubscriptionType, make: Callable[[bytes], Record]) -> None:
     served = Served(kind)
     consumer = served.consumer("a")
     for n in range(40):  # as they are read: 4 MiB of records at once
@@ -67,7 +71,8 @@ def test_an_inbox_holds_no_more_bytes_than_its_bound(kind: SubscriptionType, mak
     received, largest = 0, 0
     while served.turn() or consumer.queue:
         largest = max(largest, size_of(consumer))
-        received += len(consumer.queue.popleft().record.value() and b"1")
+        consumer.queue.popleft()
+        received += 1
     per_entry = 2 if make is in_batch else 1
     assert received == 160 * per_entry
     assert MAX_INBOX_BYTES <= largest <= BOUND
