@@ -129,7 +129,7 @@ class ServedConnection:
     resume_reading = pause_reading
 
 
-def _refuse(work: Callable[..., object], *arguments: object) -> Future[object]:
+def _refuse(work: Callable[..., object], *arguments: object, **caller: object) -> Future[object]:
     done: Future[object] = Future()
     done.set_exception(StoreError("Kafka does not answer"))
     return done

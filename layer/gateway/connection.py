@@ -10,9 +10,9 @@ import asyncio
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
@@ -26,11 +26,14 @@ from pulsar_on_kafka.gateway import lookups, schemas
 from pulsar_on_kafka.gateway.access import Access, Login
 from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.bundles import bundle_of
-from pulsar_on_kafka.gateway.consumers import Wire, WireConsumer, open_consumer
+from pulsar_on_kafka.gateway.consumers import MAX_IDS_AT_ONCE, Wire, WireConsumer, open_consumer, parts_of
 from pulsar_on_kafka.gateway.entries import OutgoingEntries
+from pulsar_on_kafka.gateway.fair_pool import FairPool
 from pulsar_on_kafka.gateway.handles import Handles, Opening
+from pulsar_on_kafka.gateway.loop_slices import LoopSlice, steps
 from pulsar_on_kafka.gateway.outgoing import Outgoing
 from pulsar_on_kafka.gateway.producers import Heard, Left, Opened, WireProducer, access_mode, open_producer
+from pulsar_on_kafka.gateway.request_queue import RequestQueue
 from pulsar_on_kafka.gateway.sharing import Sharing
 from pulsar_on_kafka.gateway.traffic import Meter, time_text
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_fields, txn_of
@@ -58,10 +61,6 @@ CONNECT_S: Final = 10.0
 """A client has to say CONNECT within this."""
 MOST_CONNECT_BYTES: Final = 64 * 1024
 """Of a client that has not said CONNECT yet."""
-MOST_ASKED: Final = 1_000
-"""Requests of one connection that wait for Kafka; one more is refused (TooManyRequests)."""
-_AT_ONCE: Final = 8
-"""Of these ask Kafka: the threads are for all connections."""
 MOST_SENT: Final = 1_000
 """Messages of one connection under way: above it nothing is read from it, until it is half of that. As in Pulsar."""
 MOST_WATCHERS: Final = 100
@@ -77,6 +76,8 @@ INTRODUCED_S: Final = 1.0
 before they say which consumer is the active one (`activeConsumerFailoverDelayTimeMillis`)."""
 _OPERATION_S: Final = 30.0
 _CLOSE_S: Final = 30.0
+_TAKEN_S: Final = 10.0
+"""A client has to take the last replies within this time after its connection was closed."""
 _BUSY_AGAIN_S: Final = 0.3
 _LEFT_AGAIN_S: Final = 0.02
 """After that what is left of an entry is tried again, then after twice that, and so on."""
@@ -96,7 +97,7 @@ class Serving:
 
     node: Node
     loop: asyncio.AbstractEventLoop
-    pool: ThreadPoolExecutor
+    pool: FairPool
     sharing: Sharing
     address: str
     """The URL that clients are told to connect to."""
@@ -137,18 +138,15 @@ class Connection(asyncio.Protocol):
         self._heard = False
         self._asked_if_there = False
         self._timer: asyncio.TimerHandle | None = None
-        self._asked = 0
-        self._working = 0
-        """Those of them that ask Kafka."""
-        self._waiting: deque[Callable[[], None]] = deque()
-        """Those that will."""
+        self._requests = RequestQueue(serving.pool, self._soon, lambda: not self._frames.congested)
         self._sent = 0
         self._paused = False
         self._reads_on = False
         """The loop was told to read on."""
         self._stalled = False
         self._behind: deque[Frame] = deque()
-        """What came while something had to be done first."""
+        """What came and was not taken yet: something has to be done first."""
+        self._slice = LoopSlice()
         self._answered = 0
         self._counting = threading.Lock()
         self._producers = Handles[WireProducer]()
@@ -187,18 +185,34 @@ class Connection(asyncio.Protocol):
         except MalformedFrame as malformed:
             frames, failure = list(malformed.before), str(malformed)
         self._heard = self._heard or bool(frames)
-        try:
-            for each in frames:
-                self._take(each)
-        except MalformedCommand as malformed:
-            failure = str(malformed)
+        self._behind.extend(frames)
+        if not self._stalled and not self._take_behind():
+            return
         if failure:
             self.end(failure)
-        elif self._sent - self._answered > MOST_SENT and not self._paused and self._transport is not None:
+
+    def _take_behind(self) -> bool:
+        """Take what came, for one slice and as long as not too much is under way; False where that ended the
+        connection."""
+        self._slice.begin()
+        try:
+            while self._behind and not self._stalled and not self._has_much_under_way():
+                self._take(self._behind.popleft())
+                if self._behind and not self._stalled and self._slice.is_over:
+                    self._stop_reading()
+                    self._serving.loop.call_soon(self._go_on)
+        except MalformedCommand as malformed:
+            self.end(str(malformed))
+            return False
+        if self._has_much_under_way() and not self._paused and self._transport is not None:
             self._paused = True  # first: the last answer may come just now
             self._transport.pause_reading()
             if self._sent == self._answered:
                 self._read_on()
+        return True
+
+    def _has_much_under_way(self) -> bool:
+        return self._sent - self._answered > MOST_SENT
 
     def pause_writing(self) -> None:
         """What the client does not take must not become more by what it asks for."""
@@ -217,15 +231,14 @@ class Connection(asyncio.Protocol):
         self._serving.connections.discard(self)
         self._serving.strangers.pop(self, None)
         producers, consumers = self._producers.end(), self._consumers.end()
-        while self._waiting:  # what was opened has to be closed
-            self._waiting.popleft()()
+        self._requests.end()
         self.ended.set()
         for watcher in self._watching.end():
             self._serving.watchers.close(watcher)
         for number in list(self._waiting_producers):
             self._wait_no_more(number)
         for producer in [*producers, *(each for each, _ in self._after_these)]:
-            self._serving.pool.submit(_closed, producer.close)
+            self._do_aside(producer.close, producer.topic)
         for consumer in consumers:
             self._close_aside(consumer)
         self._after_these.clear()
@@ -233,7 +246,7 @@ class Connection(asyncio.Protocol):
     def _close_aside(self, consumer: WireConsumer) -> None:
         """Close a consumer whose end no client waits for."""
         consumer.endpoint.close()
-        self._serving.pool.submit(_closed, partial(consumer.close, Deadline.after(_CLOSE_S)))
+        self._do_aside(partial(consumer.close, Deadline.after(_CLOSE_S)), consumer.endpoint.topic)
 
     def end(self, reason: str) -> None:
         """Close it, after what was said before."""
@@ -242,6 +255,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._frames.write()
             self._transport.close()
+            self._serving.loop.call_later(_TAKEN_S, self.cut_off)
 
     def cut_off(self) -> None:
         """End it at once, whatever the client has not taken."""
@@ -268,6 +282,7 @@ class Connection(asyncio.Protocol):
     def _has_room_again(self) -> None:
         for _, consumer in self._consumers.items():
             consumer.endpoint.wake_member()
+        self._requests.begin_waiting()
         self._may_read()
 
     def _say(self, kind: Type, **fields: Any) -> None:
@@ -277,9 +292,6 @@ class Connection(asyncio.Protocol):
 
     def _take(self, each: Frame) -> None:
         if self._closing:
-            return
-        if self._stalled:
-            self._behind.append(each)
             return
         if self._login is not None and (plain := plain_send(each.command)) and self._send_repeated(*plain, each.entry):
             return
@@ -308,56 +320,19 @@ class Connection(asyncio.Protocol):
         _log.info("connection=%s %.300r is not opened: %.600r", self._name, _wanted(asked), reason)
         self._error(asked.request_id, code, reason)
 
-    def _asks_too_much(self, refused: Callable[[ServerError, str], None]) -> bool:
-        if self._asked < MOST_ASKED:
-            return False
-        refused(ServerError.TOO_MANY_REQUESTS, f"{self._asked} requests of this connection wait, {MOST_ASKED} may")
-        return True
-
     def _ask(
-        self, work: Callable[[], Any], then: Callable[[Any], None], refused: Callable[[ServerError, str], None]
+        self,
+        work: Callable[[], Any],
+        then: Callable[[Any], None],
+        refused: Callable[[ServerError, str], None],
+        topic: str = "",
     ) -> None:
-        """Do `work` aside; the loop goes on with what it gave, or with why it failed."""
-        if not self._asks_too_much(refused):
-            self._do(work, then, refused)
+        """Do `work` aside; the loop goes on with what it gave, or with why it failed. `topic` is what it changes."""
+        self._requests.ask(work, then, refused, topic=topic)
 
-    def _do(
-        self, work: Callable[[], Any], then: Callable[[Any], None], refused: Callable[[ServerError, str], None]
-    ) -> None:
-        """`_ask` without its limit, for the end of what was opened: a close that is refused leaves it there for ever.
-        What is open bounds how many there are."""
-        self._asked += 1
-        begin = partial(self._begin, work, then, refused)
-        if self._working >= _AT_ONCE:
-            self._waiting.append(begin)
-        else:
-            begin()
-
-    def _begin(
-        self, work: Callable[[], Any], then: Callable[[Any], None], refused: Callable[[ServerError, str], None]
-    ) -> None:
-        self._working += 1
-
-        def done(future: Future[Any]) -> None:
-            self._asked -= 1
-            self._working -= 1
-            if self._waiting:
-                self._waiting.popleft()()
-            _settled(future, then, refused)
-
-        self._serving.pool.submit(work).add_done_callback(lambda future: self._soon(partial(done, future)))
-
-    def _when(
-        self, future: Future[Any], then: Callable[[Any], None], refused: Callable[[ServerError, str], None]
-    ) -> None:
-        """Go on likewise with what somebody else does."""
-        self._asked += 1
-
-        def done(future: Future[Any]) -> None:
-            self._asked -= 1
-            _settled(future, then, refused)
-
-        future.add_done_callback(lambda future: self._soon(partial(done, future)))
+    def _do_aside(self, close: Callable[[], object], topic: str) -> Future[Any]:
+        """Have something closed that no request is about."""
+        return self._requests.aside(_closed, close, topic=topic)
 
     def _success(self, number: int) -> Callable[[Any], None]:
         return lambda _: self._say(Type.SUCCESS, request_id=number)
@@ -482,23 +457,21 @@ class Connection(asyncio.Protocol):
         self, topic: str, then: Callable[[int, str], None], refused: Callable[[ServerError, str], None]
     ) -> None:
         """Go on with a topic's bundle, and the address of the gateway that serves it."""
-        if self._asks_too_much(refused):
+        if self._requests.is_full(refused):
             return
         try:
             bundle = bundle_of(topic)
         except MappingError as failure:
             refused(*told(failure))
             return
-        self._asked += 1
 
         def known(url: str | None) -> None:
-            self._asked -= 1
             if url is None:
                 refused(ServerError.SERVICE_NOT_READY, f"no gateway serves topic {topic} now: look it up again")
             else:
                 then(bundle, url)
 
-        self._serving.sharing.ask(bundle, known)
+        self._serving.sharing.ask(bundle, self._requests.counted(known))
 
     def _served_here(
         self, topic: str, then: Callable[[int], None], refused: Callable[[ServerError, str], None]
@@ -660,7 +633,7 @@ class Connection(asyncio.Protocol):
                 refused(_OUTWAITED[mode], f"producers wait for being the only one of {name}: {mode.value} comes later")
             else:
                 open_it = partial(open_producer, self._node, asked, self._meter(), self._deadline)
-                self._ask(partial(_open_if_wanted, opening, open_it), partial(opened, name, bundle), refused)
+                self._ask(partial(_open_if_wanted, opening, open_it), partial(opened, name, bundle), refused, name)
 
         def begin() -> None:
             self._producers_to_come += 1
@@ -675,7 +648,7 @@ class Connection(asyncio.Protocol):
         self._wait_no_more(number)
         producer = self._made_producer(opening, name, bundle, found)
         if not self._producers.opened(opening, producer):
-            self._serving.pool.submit(_closed, producer.close)
+            self._do_aside(producer.close, name)
             return
         if mode is AccessMode.EXCLUSIVE_WITH_FENCING:
             self._serving.waiting.fence(name)
@@ -805,13 +778,27 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         self._stalled = False
-        try:
-            while self._behind and not self._stalled:
-                self._take(self._behind.popleft())
-        except MalformedCommand as malformed:
-            self.end(str(malformed))
-            return
-        self._may_read()
+        if self._take_behind():
+            self._may_read()
+
+    def _do_in_slices(self, works: Iterator[None], done: Callable[[Exception | None], None]) -> None:
+        """Do the works of one command a slice at a time; everything that comes waits until they are done."""
+        self._stop_reading()
+
+        def go_on() -> None:
+            self._slice.begin()
+            try:
+                for _ in () if self._closing else works:
+                    if self._slice.is_over:
+                        self._serving.loop.call_soon(go_on)
+                        return
+            except Exception as failure:
+                done(failure)
+            else:
+                done(None)
+            self._go_on()
+
+        go_on()
 
     def _records_under_way(self, more: int) -> None:
         self._sent += more
@@ -828,7 +815,8 @@ class Connection(asyncio.Protocol):
     def _read_on(self) -> None:
         self._paused = False  # first: who sees that nobody was told, must not see this
         self._reads_on = False
-        self._may_read()
+        if self._stalled or self._take_behind():
+            self._may_read()
 
     def _may_read(self) -> None:
         if self._transport is not None and not (
@@ -859,7 +847,7 @@ class Connection(asyncio.Protocol):
             return
         ends, self._after_these = self._after_these, []
         for producer, request in ends:
-            self._do(producer.close, self._success(request), self._failure(request))
+            self._requests.do(producer.close, self._success(request), self._failure(request), topic=producer.topic)
 
     def _producer_lost(self, opening: Opening[WireProducer]) -> None:
         """Have the client open a producer anew."""
@@ -877,7 +865,7 @@ class Connection(asyncio.Protocol):
             self._say(Type.CLOSE_PRODUCER, producer_id=number, request_id=_ANY)
             told()
 
-        self._do(producer.close, say, lambda code, reason: say(None))
+        self._requests.do(producer.close, say, lambda code, reason: say(None), topic=producer.topic)
 
     def _soon(self, action: Callable[[], None]) -> None:
         """By the loop. Any thread."""
@@ -922,7 +910,7 @@ class Connection(asyncio.Protocol):
             def open_it() -> WireConsumer:
                 return open_consumer(self._node, asked, wire, self._deadline(), going_on)
 
-            self._ask(partial(_open_if_wanted, opening, open_it), opened, busy)
+            self._ask(partial(_open_if_wanted, opening, open_it), opened, busy, topic)
 
         self._served_here(asked.topic, here, refused)
 
@@ -962,7 +950,8 @@ class Connection(asyncio.Protocol):
                 then()
             told()
 
-        self._do(partial(consumer.close, Deadline.after(_CLOSE_S)), say, lambda code, reason: say(None))
+        close = partial(consumer.close, Deadline.after(_CLOSE_S))
+        self._requests.do(close, say, lambda code, reason: say(None), topic=consumer.endpoint.topic)
 
     def _flow(self, asked: Any) -> None:
         consumer = self._consumers.get(asked.consumer_id)
@@ -980,10 +969,20 @@ class Connection(asyncio.Protocol):
                 if asked.HasField("txnid_most_bits") and asked.HasField("txnid_least_bits"):
                     self._ack_in_transaction(consumer, asked)
                     return
-                consumer.acknowledge(asked)
+                if len(asked.message_id) > MAX_IDS_AT_ONCE:
+                    self._acknowledge_many(consumer, asked)
+                    return
+                consumer.acknowledge(asked.ack_type, asked.message_id)
             except Exception as failure:  # told to the client where it wants to know
                 code, reason = told(failure)
         self._acknowledged(asked, code, reason)
+
+    def _acknowledge_many(self, consumer: WireConsumer, asked: Any) -> None:
+        parts = parts_of(asked.message_id)
+        works = steps(partial(consumer.acknowledge, asked.ack_type, part) for part in parts)
+        self._do_in_slices(
+            works, lambda failure: self._acknowledged(asked, *((None, None) if failure is None else told(failure)))
+        )
 
     def _ack_in_transaction(self, consumer: WireConsumer, asked: Any) -> None:
         ack, refused = consumer.transaction_ack(asked), partial(self._acknowledged, asked)
@@ -995,7 +994,7 @@ class Connection(asyncio.Protocol):
         def held(_: None) -> None:
             self._acknowledged(asked, None, None)
 
-        self._ask(hold, lambda answer: self._when(answer, held, refused), refused)
+        self._ask(hold, lambda answer: self._requests.when(answer, held, refused), refused)
 
     def _acknowledged(self, asked: Any, code: ServerError | None, reason: str | None) -> None:
         if asked.HasField("request_id"):
@@ -1011,11 +1010,16 @@ class Connection(asyncio.Protocol):
 
     def _redeliver(self, asked: Any) -> None:
         consumer = self._consumers.get(asked.consumer_id)
-        if consumer is not None:
-            try:
-                consumer.redeliver(asked)
-            except Exception as failure:  # there is no answer to it
-                _log.warning("connection=%s a wish for redelivery is refused: %s", self._name, told(failure)[1])
+
+        def done(failure: Exception | None) -> None:
+            if failure is not None:  # there is no answer to it
+                _log.warning("connection=%s a request for redelivery is refused: %s", self._name, told(failure)[1])
+
+        if consumer is not None and not asked.message_ids:
+            epoch = asked.consumer_epoch if asked.HasField("consumer_epoch") else None
+            self._do_in_slices(steps([partial(consumer.redeliver_all, epoch)]), done)
+        elif consumer is not None:
+            self._do_in_slices(steps(partial(consumer.redeliver, part) for part in parts_of(asked.message_ids)), done)
 
     def _of_consumer(
         self,
@@ -1028,7 +1032,7 @@ class Connection(asyncio.Protocol):
         if consumer is None:
             self._error(number, ServerError.CONSUMER_NOT_FOUND, f"consumer {asked.consumer_id} is not open")
             return
-        self._ask(lambda: work(consumer), then, refused or self._failure(number))
+        self._ask(lambda: work(consumer), then, refused or self._failure(number), consumer.endpoint.topic)
 
     def _seek(self, asked: Any) -> None:
         if not asked.HasField("message_id") and not asked.HasField("message_publish_time"):
@@ -1055,7 +1059,7 @@ class Connection(asyncio.Protocol):
             self._error(number, code, reason)
 
         endpoint.seeking = True
-        self._ask(lambda: consumer.seek(asked, self._deadline()), done, failed)
+        self._ask(lambda: consumer.seek(asked, self._deadline()), done, failed, endpoint.topic)
 
     def _last_message_id(self, asked: Any) -> None:
         def tell(found: tuple[NativeMessageId, int | None, NativeMessageId | None]) -> None:
@@ -1122,7 +1126,8 @@ class Connection(asyncio.Protocol):
             return
         self._consumers.remove(number, consumer)
         consumer.endpoint.close()
-        self._do(partial(consumer.close, Deadline.after(_CLOSE_S)), self._success(request), self._failure(request))
+        close = partial(consumer.close, Deadline.after(_CLOSE_S))
+        self._requests.do(close, self._success(request), self._failure(request), topic=consumer.endpoint.topic)
 
     def _meter(self) -> Meter:
         clock = self._node.clock
@@ -1151,7 +1156,7 @@ class Connection(asyncio.Protocol):
                 refused,
             )
 
-        self._when(transactions.joined(), joined, refused)
+        self._requests.when(transactions.joined(), joined, refused)
 
     def _new_transaction(self, asked: Any) -> None:
         self._of_transaction(asked, Type.NEW_TXN_RESPONSE, self._serving.transactions.begin)
@@ -1184,17 +1189,15 @@ class Connection(asyncio.Protocol):
             if url := sharing.elsewhere(producer.bundle):
                 self._producers.leave(number, producer)
                 self._former_producers.append(number)
-                told = partial(self._producers.left, number)
-                self._move(
-                    str(producer.sender.outlet), producer.close, url, told, Type.CLOSE_PRODUCER, producer_id=number
-                )
+                what, told = str(producer.sender.outlet), partial(self._producers.left, number)
+                self._move(what, producer.close, producer.topic, url, told, Type.CLOSE_PRODUCER, producer_id=number)
         for number, consumer in self._consumers.items():
             if url := sharing.elsewhere(consumer.endpoint.bundle):
                 self._consumers.leave(number, consumer)
                 consumer.endpoint.close()
                 what, told = f"consumer of {consumer.endpoint.topic}", partial(self._consumers.left, number)
                 close = partial(consumer.close, Deadline.after(_CLOSE_S))
-                self._move(what, close, url, told, Type.CLOSE_CONSUMER, consumer_id=number)
+                self._move(what, close, consumer.endpoint.topic, url, told, Type.CLOSE_CONSUMER, consumer_id=number)
         if self._login is not None and sharing.cut_off():  # also of one that only asks for transactions
             self.end("this gateway is cut off from Kafka, and others serve its topics")
 
@@ -1220,10 +1223,17 @@ class Connection(asyncio.Protocol):
             self.follow()
 
     def _move(
-        self, what: str, close: Callable[[], object], url: str, told: Callable[[], None], kind: Type, **which: int
+        self,
+        what: str,
+        close: Callable[[], object],
+        topic: str,
+        url: str,
+        told: Callable[[], None],
+        kind: Type,
+        **which: int,
     ) -> None:
         async def move() -> None:
-            await self._serving.loop.run_in_executor(self._serving.pool, _closed, close)
+            await asyncio.wrap_future(self._do_aside(close, topic))
             _log.info("connection=%s %.300r goes to %s", self._name, what, url)
             told()
             self._say(kind, request_id=_ANY, **which, **lookups.addressed("assignedBrokerServiceUrl", url))
@@ -1254,14 +1264,6 @@ def _id(message_id: NativeMessageId) -> dict[str, int]:
         "entryId": message_id.entry_id() & _ANY,
         "partition": message_id.partition(),
     }
-
-
-def _settled(future: Future[Any], then: Callable[[Any], None], refused: Callable[[ServerError, str], None]) -> None:
-    failure = future.exception()
-    if failure is None:
-        then(future.result())
-    elif isinstance(failure, Exception):
-        refused(*told(failure))
 
 
 def _open_if_wanted(opening: Opening[Any], open_it: Callable[[], T]) -> T:

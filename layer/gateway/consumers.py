@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -18,6 +18,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.consumer.places import Places
 from pulsar_on_kafka.client.receiving.incoming_schema import admit_schema
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.exceptions import BrokerMetadataError, UnknownError
 from pulsar_on_kafka.gateway.entries import NotForPulsarsClients, OutgoingEntries
 from pulsar_on_kafka.gateway.outgoing import Outgoing
@@ -30,7 +31,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.routing.sticky_hash import sticky_key_hash
 from pulsar_on_kafka.mapping.state.traffic import Traffic
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
-from pulsar_on_kafka.mapping.wire.ack_sets import bits_of, indexes_of, words_of
+from pulsar_on_kafka.mapping.wire.ack_sets import bits_of, words_of
 from pulsar_on_kafka.mapping.wire.commands import Type, command
 from pulsar_on_kafka.mapping.wire.frames import frame
 from pulsar_on_kafka.mapping.wire.single_messages import MOST_IN_BATCH
@@ -70,6 +71,12 @@ _BATCH_FROM: Final = 2
 """A transaction holds an entry of fewer messages as a whole."""
 _ACK_PERSIST_INTERVAL_S: Final = 1.0
 _LATEST_LEDGER: Final = 2**63 - 1
+MAX_IDS_AT_ONCE: Final = 2_000
+"""Ids of one command that are looked at before other connections are served."""
+MAX_IDS_OF_TRANSACTION: Final = 50_000
+"""Ids of one acknowledgement in a transaction: Pulsar's `maxUnackedMessagesPerConsumer`."""
+MAX_HASH_RANGES: Final = 1_000
+"""Hash ranges of one consumer: each message of a reader is compared with them."""
 MOST_SIZES: Final = 100_000
 """Batch entries whose size a consumer knows."""
 
@@ -286,8 +293,8 @@ class WireConsumer(Protocol):
     @property
     def kind(self) -> SubscriptionType: ...
 
-    def acknowledge(self, asked: Any) -> None:
-        """Raises LayerError, MappingError: an id of another topic."""
+    def acknowledge(self, ack_type: int, ids: Sequence[Any]) -> None:
+        """Does not block. Raises LayerError, MappingError: an id of another topic."""
 
     def transaction_ack(self, asked: Any) -> TxnAck:
         """What a transaction is to hold. Does not block. Raises as `acknowledge`."""
@@ -296,7 +303,11 @@ class WireConsumer(Protocol):
         """Settled when the transaction holds it, durably (`SubscriptionMember.acknowledge_in`). Raises as
         `ClientTransaction.register_subscription`."""
 
-    def redeliver(self, asked: Any) -> None: ...
+    def redeliver(self, ids: Sequence[Any]) -> None:
+        """Does not block. Raises as `acknowledge`."""
+
+    def redeliver_all(self, epoch: int | None) -> None:
+        """Have all that is not acknowledged come again, as of the client's `epoch`."""
 
     def seek(self, asked: Any, deadline: Deadline) -> None: ...
 
@@ -358,21 +369,20 @@ class SubscriptionConsumer:
         self._layout = place.topic.layout
         self._slot = member.slot(place.number)
 
-    def acknowledge(self, asked: Any) -> None:
+    def acknowledge(self, ack_type: int, ids: Sequence[Any]) -> None:
         if self.endpoint.seeking:
             return
-        cumulative = asked.ack_type == _CUMULATIVE
+        cumulative = ack_type == _CUMULATIVE
         if cumulative:
             self._check_cumulative()
-        self.endpoint.meter.acknowledged += len(asked.message_id)
-        for each in asked.message_id:
+        self.endpoint.meter.acknowledged += len(ids)
+        for each in ids:
             offset = self._offset(each)
             size = self.endpoint.sizes.get(offset, 0) if each.ack_set else 0
             if cumulative:
                 self._acknowledge_up_to(offset, each.ack_set, size)
             elif size:
-                for index in indexes_of(bits_of(each.ack_set, size) ^ (1 << size) - 1):
-                    self._slot.ack_in_batch((offset, index, size))
+                self._slot.ack_sets.append((offset, BatchAckSet(size, bits_of(each.ack_set, size) ^ (1 << size) - 1)))
             elif not each.ack_set:
                 self.endpoint.forget(offset)
                 self._slot.ack(offset)
@@ -392,6 +402,11 @@ class SubscriptionConsumer:
         self.endpoint.forget_up_to(offset)
 
     def transaction_ack(self, asked: Any) -> TxnAck:
+        if len(asked.message_id) > MAX_IDS_OF_TRANSACTION:
+            raise errors.InvalidOption(
+                f"an acknowledgement in a transaction names {len(asked.message_id)} messages, "
+                f"expected up to {MAX_IDS_OF_TRANSACTION}"
+            )
         if asked.ack_type == _CUMULATIVE:
             return self._cumulative_in_transaction(asked)
         whole, batches = BitMap64(), dict[int, tuple[int, int]]()
@@ -454,13 +469,13 @@ class SubscriptionConsumer:
     def _offset(self, said: Any) -> int:
         return self._layout.kafka_offset(self._place.number, said.ledgerId, said.entryId)
 
-    def redeliver(self, asked: Any) -> None:
-        self.endpoint.meter.redelivered += len(asked.message_ids) or self.endpoint.unacked
-        if not asked.message_ids:
-            epoch = asked.consumer_epoch if asked.HasField("consumer_epoch") else None
-            self._member.redeliver_unacknowledged(self.endpoint, lambda: self._begin(epoch))
-            return
-        for each in asked.message_ids:
+    def redeliver_all(self, epoch: int | None) -> None:
+        self.endpoint.meter.redelivered += self.endpoint.unacked
+        self._member.redeliver_unacknowledged(self.endpoint, lambda: self._begin(epoch))
+
+    def redeliver(self, ids: Sequence[Any]) -> None:
+        self.endpoint.meter.redelivered += len(ids)
+        for each in ids:
             self._member.negative_acknowledge(self._slot, self._offset(each), self.endpoint, 0.0)
         self._member.wake()
 
@@ -521,10 +536,10 @@ class ReadingConsumer:
         self._marked = start - 1
         self.goes_on_at: int | None = None
 
-    def acknowledge(self, asked: Any) -> None:
+    def acknowledge(self, ack_type: int, ids: Sequence[Any]) -> None:
         """Moves the mark-delete position alone, which ends with the reader."""
         layout, number = self._place.topic.layout, self._place.number
-        for each in asked.message_id:
+        for each in ids:
             offset = layout.kafka_offset(number, each.ledgerId, each.entryId)
             if not each.ack_set:
                 self._marked = max(self._marked, offset)
@@ -536,8 +551,11 @@ class ReadingConsumer:
     def acknowledge_in(self, part: ClientTransaction, ack: TxnAck, deadline: Deadline) -> Future[None]:
         raise NotImplementedError
 
-    def redeliver(self, asked: Any) -> None:
+    def redeliver(self, ids: Sequence[Any]) -> None:
         """Nothing that a reader's client asks for."""
+
+    def redeliver_all(self, epoch: int | None) -> None:
+        """Likewise."""
 
     def seek(self, asked: Any, deadline: Deadline) -> None:
         """As in Pulsar the client opens it anew, and it goes on there, wherever the client then says to begin."""
@@ -620,9 +638,20 @@ def _topic(node: Node, name: TopicName, deadline: Deadline, *, make: bool) -> To
     return found
 
 
+def parts_of(ids: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """The ids of a command in parts that take some milliseconds each."""
+    return (ids[start : start + MAX_IDS_AT_ONCE] for start in range(0, len(ids), MAX_IDS_AT_ONCE))
+
+
 def _ranges(said: Any) -> tuple[tuple[int, int], ...] | None:
-    """Of a KeySharedMeta; None where keys are split by themselves."""
-    return tuple((each.start, each.end) for each in said.hashRanges) if said.keySharedMode == _STICKY else None
+    """Of a KeySharedMeta; None where keys are split by themselves. Raises InvalidOption: there are too many."""
+    if said.keySharedMode != _STICKY:
+        return None
+    if len(said.hashRanges) > MAX_HASH_RANGES:
+        raise errors.InvalidOption(
+            f"a consumer has {len(said.hashRanges)} hash ranges, expected up to {MAX_HASH_RANGES}"
+        )
+    return tuple((each.start, each.end) for each in said.hashRanges)
 
 
 def _rules(asked: Any) -> DeliveryRules:

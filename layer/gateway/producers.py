@@ -82,6 +82,8 @@ producer anew, and send it again and again."""
 _OF_ONE_MESSAGE: Final = frozenset({ServerError.NOT_ALLOWED, ServerError.CHECKSUM})
 """With these a client fails the message, and goes on. With any other it closes its connection, and sends everything
 again that has no receipt. Source: `ClientCnx.handleSendError` of the Java client, `ClientConnection` of C++."""
+MAX_MESSAGES_IN_BATCH: Final = 100_000
+"""Messages of one batch: its acknowledgements are a bit for each, and a consumer gets all of them at once."""
 _OPERATION_S: Final = 30.0
 _ENDED: Final = told(AlreadyClosed("the producer has ended"))
 _NOWHERE: Final = 2**64 - 1
@@ -393,6 +395,8 @@ class WireProducer:
         these bytes, but for number and time, is such a record, too."""
         said, payload, _ = read_entry(entry)
         metadata = decode_metadata(said)
+        if (metadata.messages or 0) > MAX_MESSAGES_IN_BATCH:
+            raise InvalidMessage(f"a batch has {metadata.messages} messages, expected up to {MAX_MESSAGES_IN_BATCH}")
         metadata.producer_name = self.sender.name
         if self._key_scheme is not None and metadata.partition_key is not None:
             self._look_at_key(self._key_scheme, metadata.partition_key)

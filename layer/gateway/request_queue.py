@@ -31,50 +31,56 @@ class RequestQueue:
         self._pool = pool
         self._soon = soon
         self._may_begin = may_begin
-        self._open = 0
-        self._working = 0
-        self._waiting: deque[Callable[[], None]] = deque()
+        self.open = 0
+        """Requests that have no reply."""
+        self.working = 0
+        """Those of them that ask Kafka."""
+        self.waiting: deque[Callable[[], None]] = deque()
         self._ended = False
 
     def is_full(self, refused: Refused) -> bool:
         """Whether there are as many as may be, which `refused` is told."""
-        if self._open < MAX_REQUESTS:
+        if self.open < MAX_REQUESTS:
             return False
-        refused(ServerError.TOO_MANY_REQUESTS, f"{self._open} requests of this connection wait, {MAX_REQUESTS} may")
+        refused(ServerError.TOO_MANY_REQUESTS, f"{self.open} requests of this connection wait, {MAX_REQUESTS} may")
         return True
 
     def ask(self, work: Callable[[], Any], then: Then, refused: Refused, *, topic: str = "") -> None:
         """Do `work` aside; the loop goes on with its result, or with why it failed. `topic`: see `FairPool.submit`."""
-        if self.is_full(refused):
-            return
-        self._open += 1
-        self._waiting.append(partial(self._begin, work, then, refused, topic))
+        if not self.is_full(refused):
+            self.do(work, then, refused, topic=topic)
+
+    def do(self, work: Callable[[], Any], then: Then, refused: Refused, *, topic: str = "") -> None:
+        """`ask` without its limit, for the end of what was opened: a close that is refused leaves it there for ever.
+        What is open bounds how many there are."""
+        self.open += 1
+        self.waiting.append(partial(self._begin, work, then, refused, topic))
         self.begin_waiting()
 
     def when(self, future: Future[Any], then: Then, refused: Refused) -> None:
         """Go on likewise with work of another part of the gateway."""
-        self._open += 1
+        self.open += 1
 
         def done(future: Future[Any]) -> None:
-            self._open -= 1
+            self.open -= 1
             _settled(future, then, refused)
 
         future.add_done_callback(lambda future: self._soon(partial(done, future)))
 
     def counted(self, then: Then) -> Then:
         """Count a request that is open until what this gives is called."""
-        self._open += 1
+        self.open += 1
 
         def done(found: Any) -> None:
-            self._open -= 1
+            self.open -= 1
             then(found)
 
         return done
 
     def begin_waiting(self) -> None:
         """Begin as many of those that wait as may."""
-        while self._waiting and (self._ended or (self._working < MAX_OF_CALLER and self._may_begin())):
-            self._waiting.popleft()()
+        while self.waiting and (self._ended or (self.working < MAX_OF_CALLER and self._may_begin())):
+            self.waiting.popleft()()
 
     def end(self) -> None:
         """The connection has ended: do what was asked all the same, since what was opened has to be closed."""
@@ -86,11 +92,11 @@ class RequestQueue:
         return self._pool.submit(work, *arguments, caller=self, topic=topic)
 
     def _begin(self, work: Callable[[], Any], then: Then, refused: Refused, topic: str) -> None:
-        self._working += 1
+        self.working += 1
 
         def done(future: Future[Any]) -> None:
-            self._open -= 1
-            self._working -= 1
+            self.open -= 1
+            self.working -= 1
             try:
                 _settled(future, then, refused)  # first: a large reply may be more than the client takes
             finally:

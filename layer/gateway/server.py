@@ -6,7 +6,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Set as AbstractSet
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +21,7 @@ from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicie
 from pulsar_on_kafka.gateway.access import EVERYBODY, Access
 from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.connection import CONNECT_S, Connection, Serving, operation_deadline
+from pulsar_on_kafka.gateway.fair_pool import FairPool
 from pulsar_on_kafka.gateway.lookups import TLS
 from pulsar_on_kafka.gateway.producers import USE
 from pulsar_on_kafka.gateway.sharing import Sharing, fleets_group
@@ -35,8 +36,6 @@ _log: Final = logging.getLogger(__name__)
 DEFAULT_PORT: Final = 6650
 """Pulsar's."""
 MOST_CONNECTIONS: Final = 10_000
-_THREADS: Final = 16
-"""For what asks Kafka."""
 _BACKLOG: Final = 1_024
 _HAND_OVER_S: Final = 10.0
 """How long others of the fleet have to take over from a gateway that stops: a session of Kafka's and a rebalance."""
@@ -94,7 +93,7 @@ class Gateway:
             self._loop.close()
             raise InvalidOption(f"{settings.host}:{settings.port} cannot be listened on: {failure}") from failure
         self.port: int = self._server.sockets[0].getsockname()[1]
-        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="pok-gateway-work")
+        self._pool = FairPool("pok-gateway-work")
         self._sharing = Sharing(node, self._loop, self.address(), settings.fleet, self._follow)
         self._scheduler = Scheduler("pok-gateway-watch")
         policies = TopicWatch[FollowsPolicies](
@@ -204,7 +203,7 @@ class Gateway:
         finally:
             self._scheduler.close()
             self._sharing.close(deadline)
-            self._pool.shutdown(wait=True)
+            self._pool.shutdown()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(deadline.remaining_s())
 

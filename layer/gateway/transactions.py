@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
@@ -28,6 +28,7 @@ from pulsar_on_kafka.base.errors import (
     TransactionNotFound,
 )
 from pulsar_on_kafka.gateway.access import Access
+from pulsar_on_kafka.gateway.fair_pool import FairPool
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus
@@ -73,7 +74,7 @@ class OpenTransactions:
     in its coordinator's log when somebody takes part in it.
     """
 
-    def __init__(self, node: Node, access: Access, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, node: Node, access: Access, pool: FairPool) -> None:
         self._node = node
         self._access = access
         self._pool = pool

@@ -9,7 +9,6 @@ from typing import Final
 
 _WORD_BITS: Final = 64
 _WORD_BYTES: Final = 8
-_LOW: Final = (1 << _WORD_BITS) - 1
 
 
 def words_of(bits: int, size: int) -> list[int]:
@@ -22,7 +21,7 @@ def words_of(bits: int, size: int) -> list[int]:
 def bits_of(words: Sequence[int], size: int) -> int:
     """The first `size` bits of an ack set; whatever a client says besides is nobody's."""
     first = words[: -(-size // _WORD_BITS)]
-    data = b"".join([(word & _LOW).to_bytes(_WORD_BYTES, "little") for word in first])
+    data = struct.pack(f"<{len(first)}q", *first)
     return int.from_bytes(data, "little") & (1 << size) - 1
 
 

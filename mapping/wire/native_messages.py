@@ -20,6 +20,8 @@ from pulsar_on_kafka.mapping.wire.entries import MOST_ENTRY_BYTES
 from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata
 from pulsar_on_kafka.mapping.wire.single_messages import SingleMessage, decode_batch, kafka_key
 
+MAX_TAKEN_APART: Final = 2_000
+"""Messages of an entry that becomes a record for each; a larger batch is stored as it came."""
 _NULL_KEY: Final = (30, 1)
 """`null_partition_key` of MessageMetadata."""
 
@@ -35,7 +37,8 @@ def taken_apart(
     """The messages in order; None for an entry that is stored as it came.
 
     That is one message that is not compressed, and what cannot be had as messages: encrypted, a chunk of something
-    compressed, payloads above `most_bytes` or together above what a frame has, and what cannot be read.
+    compressed, more than `MAX_TAKEN_APART` messages, payloads above `most_bytes` or together above what a frame has,
+    and what cannot be read.
 
     Args:
         deduplicated: each message is to be judged by its own sequence id. Of batches that clients make by key these do
@@ -44,7 +47,12 @@ def taken_apart(
     batched = metadata.messages is not None
     if not batched and (not metadata.compression or metadata.null_value):
         return None
-    if metadata.encryption or (metadata.chunks or 0) > 1 or metadata.marker_type is not None:
+    if (
+        (metadata.messages or 0) > MAX_TAKEN_APART
+        or metadata.encryption
+        or (metadata.chunks or 0) > 1
+        or metadata.marker_type is not None
+    ):
         return None
     try:
         plain = _plain(metadata, payload)

@@ -219,10 +219,11 @@ class LeaseAcks:
             self._acknowledge(slot.number, offsets + in_chunks)
             leased.let_go(offsets)
             leased.held_before.acknowledged(offsets)
-        single = slot.acks_in_batch
-        if single:
+        single, sets = slot.acks_in_batch, slot.ack_sets
+        if single or sets:
             batches = self._batch_acks.setdefault(slot.number, {})
-            for offset, acks in gathered([single.popleft() for _ in range(len(single))]).items():
+            taken = [sets.popleft() for _ in range(len(sets))]
+            for offset, acks in gathered([single.popleft() for _ in range(len(single))], taken).items():
                 batches[offset] = acks.and_also(batches.get(offset))
                 if offset in leased.in_flight.holders:
                     leased.acknowledge_in_batch(offset, acks)

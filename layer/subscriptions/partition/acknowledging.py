@@ -47,7 +47,7 @@ class Acknowledging:
         """
         slot, cursor = self._slot, self._cursor
         changed = False
-        if slot.acks_in_batch or slot.cumulative_in_batch:
+        if slot.acks_in_batch or slot.ack_sets or slot.cumulative_in_batch:
             changed = self._drain_batches(meter)
         if slot.cumulative:
             pending = _below_end(slot.cumulative, read_position, log_end)
@@ -116,12 +116,13 @@ class Acknowledging:
             changed = self.up_to(offset - 1)
             changed = bool(cursor.acknowledge_batches(acks)) or changed
             meter.acknowledged += cursor.next_unacked - before
-        single = self._slot.acks_in_batch
-        if not single:
+        single, sets = self._slot.acks_in_batch, self._slot.ack_sets
+        if not single and not sets:
             return changed
         positions = [single.popleft() for _ in range(len(single))]
-        gathered_acks = gathered(positions)
-        with _kept_on_failure(single, positions):
+        taken = [sets.popleft() for _ in range(len(sets))]
+        gathered_acks = gathered(positions, taken)
+        with _kept_on_failure(single, positions), _kept_on_failure(sets, taken):
             cursor.need(gathered_acks)
         return self._in_batches(gathered_acks, meter) or changed
 

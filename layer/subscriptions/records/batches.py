@@ -241,9 +241,15 @@ def messages_of_entry(fetcher: Fetcher, kafka_topic: str, partition: int, offset
     return 0
 
 
-def gathered(acks: Iterable[BatchAck]) -> dict[int, BatchAckSet]:
+def gathered(acks: Iterable[BatchAck], sets: Iterable[tuple[int, BatchAckSet]] = ()) -> dict[int, BatchAckSet]:
     """Acknowledgements of single messages, by entry. Of two sizes for one entry the first is believed."""
     found: dict[int, BatchAckSet] = {}
+    for offset, each in sets:
+        known = found.get(offset)
+        if known is None:
+            found[offset] = each
+        elif known.batch_size == each.batch_size:
+            found[offset] = BatchAckSet(each.batch_size, known.acked | each.acked)
     for offset, group in groupby(acks, _OFFSET):
         run = list(group)
         size = run[0][2]

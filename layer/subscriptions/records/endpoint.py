@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.batch_entry import Batch
@@ -47,6 +48,7 @@ class PartitionSlot:
     __slots__ = (
         "ack",
         "ack_in_batch",
+        "ack_sets",
         "acks",
         "acks_in_batch",
         "cumulative",
@@ -76,17 +78,21 @@ class PartitionSlot:
         """The same of messages of batch entries, then batch index and number of messages (Shared, Key_Shared)."""
         self.acks_in_batch: deque[BatchAck] = deque()
         self.ack_in_batch = self.acks_in_batch.append
+        self.ack_sets: deque[tuple[int, BatchAckSet]] = deque()
+        """The offset of a batch entry, and which of its messages are acknowledged."""
         self.cumulative_in_batch: deque[BatchAck] = deque()
         self.forgotten = 0
         """How often all that had been handed out was given up (a seek, a rewinding, another owner) and comes again.
         Written by the member's thread, before the inboxes are emptied."""
 
     def has_acknowledgements(self) -> bool:
-        return bool(self.acks or self.acks_in_batch or self.cumulative or self.cumulative_in_batch)
+        waiting = self.acks or self.acks_in_batch or self.ack_sets or self.cumulative or self.cumulative_in_batch
+        return bool(waiting)
 
     def forget_acknowledgements(self) -> bool:
         """Drop what was not drained; True when there was something."""
         lost = self.has_acknowledgements()
+        self.ack_sets.clear()
         for waiting in (self.acks, self.cumulative, self.acks_in_batch, self.cumulative_in_batch):
             waiting.clear()
         return lost

@@ -99,12 +99,9 @@ class HashRanges(Generic[C]):
     def _check_ranges(self, name: str, ranges: tuple[tuple[int, int], ...]) -> None:
         check_ranges(name, ranges)
         for first, last in ranges:
-            for rule in self._rules.values():
-                for taken_first, taken_last in rule.sticky_ranges or ():
-                    if first <= taken_last and taken_first <= last:
-                        raise HashRangeConflict(
-                            f"consumer {name} wants [{first}, {last}], another one has [{taken_first}, {taken_last}]"
-                        )
+            taken = next((slot for slot in range(first, last + 1) if self.table[slot] is not None), None)
+            if taken is not None:
+                raise HashRangeConflict(f"consumer {name} wants [{first}, {last}], another one has slot {taken}")
 
     def _rebuild(self) -> None:
         table: list[C | None] = [None] * SLOTS

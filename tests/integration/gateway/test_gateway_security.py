@@ -13,6 +13,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.gateway import connection
 from pulsar_on_kafka.gateway.outgoing import CONGESTED_BYTES
+from pulsar_on_kafka.gateway.request_queue import MAX_REQUESTS
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
 from pulsar_on_kafka.mapping.wire.frames import MOST_FRAME_BYTES, frame
@@ -324,7 +325,7 @@ def test_what_was_never_delivered_is_not_acknowledged(
 
 
 def test_one_connection_s_requests_hold_up_no_other(opened: Opened) -> None:
-    wire, other, most = opened(), opened(), connection.MOST_ASKED + 20
+    wire, other, most = opened(), opened(), MAX_REQUESTS + 20
     for number in range(most):
         wire.say(Type.GET_TOPICS_OF_NAMESPACE, request_id=number, namespace="not/there", mode=2)
     other.say(Type.GET_TOPICS_OF_NAMESPACE, request_id=1, namespace="public/default", mode=2)

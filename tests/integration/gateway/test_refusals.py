@@ -71,7 +71,7 @@ class Stage:
             "subscriptions": sorted(self._admin.list_subscriptions(self.topic)),
             "producers": {key: len(held) for key, held in node.producers._held.items()},
             "open": (len(connection._consumers), len(connection._producers), len(connection._watching)),
-            "asked": (connection._asked, connection._working, len(connection._waiting)),
+            "asked": (connection._requests.open, connection._requests.working, len(connection._requests.waiting)),
             "under way": connection._sent - connection._answered,
         }
 

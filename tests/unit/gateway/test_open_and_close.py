@@ -17,7 +17,7 @@ import pytest
 
 from pulsar_on_kafka.base.errors import StoreError, SubscriptionBusy
 from pulsar_on_kafka.gateway import connection as module
-from pulsar_on_kafka.gateway.connection import MOST_ASKED
+from pulsar_on_kafka.gateway.request_queue import MAX_REQUESTS
 from pulsar_on_kafka.mapping.wire.commands import Type, command
 from pulsar_on_kafka.mapping.wire.frames import frame
 from tests.seeds import in_two
@@ -267,7 +267,7 @@ def test_a_close_is_done_however_many_requests_wait(what: str, attached: Callabl
         client.open(Type.PRODUCER, 1, topic=TOPIC)
     settle(served, work, client, random.Random(0))
     assert len(kafka.requests) == 1
-    for request in range(MOST_ASKED):
+    for request in range(MAX_REQUESTS):
         served.hear(frame(command(Type.GET_SCHEMA, request_id=10_000 + request, topic=TOPIC)))
     client.close(what, 1)
     while work.waiting:
