@@ -13,12 +13,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.http_server import Tls
+from pulsar_on_kafka.base.listener import Listener
 from pulsar_on_kafka.base.worker import aside
 
 ASKER_S: Final = 10.0
 """How long whoever asks may take to say what."""
 _MOST_CONNECTIONS: Final = 200
 """Others are told to come again."""
+_MOST_OPEN: Final = 2 * _MOST_CONNECTIONS
+"""With so many a connection is closed at once."""
 _ENDING_S: Final = 2
 _IDLE_S: Final = 30
 
@@ -31,24 +34,71 @@ class _Server(uvicorn.Server):
         self.decided = threading.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup([])  # it listens by means of its own below
+
+        def protocol() -> asyncio.Protocol:
+            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
+                config=config, server_state=state, app_state=self.lifespan.state
+            )
+            return made
+
+        config, state, loop = self.config, self.server_state, asyncio.get_running_loop()
+
+        def is_full() -> bool:
+            return len(state.connections) >= _MOST_OPEN
+
+        for each in sockets or ():
+            listener: Any = Listener(loop, each, protocol, config.ssl, ASKER_S, is_full)
+            self.servers.append(listener)
         self.decided.set()
 
 
 class HttpProtocol(H11Protocol):
-    """A connection whose client has ten seconds for its first request's head: uvicorn itself waits for ever."""
+    """A connection whose client has ten seconds for each request's head and body: uvicorn itself waits for ever. With
+    one connection more than there may be, the one that has waited longest for a request is closed."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._first = self.loop.call_later(ASKER_S, self._begun_or_closed)
+        self._timer: asyncio.TimerHandle | None = None
+        self.waits_since_s = self.loop.time()
+        self._watch()
+        if len(self.connections) >= _MOST_CONNECTIONS:
+            waiting = [each for each in self.connections if isinstance(each, HttpProtocol) and each.waits]
+            others = [each for each in waiting if each is not self]
+            if others:
+                min(others, key=lambda each: each.waits_since_s).transport.close()
 
-    def _begun_or_closed(self) -> None:
-        request: object = self.cycle
-        if request is None:
+    @property
+    def waits(self) -> bool:
+        """Its client has not sent all of a request."""
+        request: Any = self.cycle
+        return request is None or request.response_complete or request.more_body
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        self.waits_since_s = self.loop.time()
+        super().on_response_complete()
+
+    def _watch(self) -> None:
+        if not self.waits:
+            self._stop_timer()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(ASKER_S, self._close_if_waiting)
+
+    def _close_if_waiting(self) -> None:
+        if self.waits:
             self.transport.close()
 
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def connection_lost(self, failure: Exception | None) -> None:
-        self._first.cancel()
+        self._stop_timer()
         super().connection_lost(failure)
 
 
@@ -62,7 +112,8 @@ class Address:
 
 
 class AsgiServer:
-    """Listens from when it is made until `close`. Memory: 200 connections at most, others get 503."""
+    """Listens from when it is made until `close`. Memory: 200 connections at most, others get 503, and what `Listener`
+    says."""
 
     def __init__(self, name: str, address: Address, app: Any, tls: Tls, **more: Any) -> None:
         """Port 0 is a free one; `name` is the thread's; `more` is for uvicorn.

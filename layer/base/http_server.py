@@ -1,4 +1,4 @@
-"""A small HTTP server around a WSGI application: a thread for each request."""
+"""A small HTTP server around a WSGI application: a thread for each connection, of which there are so many at most."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import hmac
 import json
 import socket
 import ssl
+import threading
+import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from socketserver import ThreadingMixIn
@@ -18,7 +21,11 @@ from pulsar_on_kafka.base.worker import aside
 
 Application = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 _ASKER_S: Final = 10.0
-"""How long whoever asks may take to say what."""
+"""A client has to send its request's head within this time, TLS handshake included."""
+MAX_WAITING: Final = 100
+"""Connections that have not sent a request's head; with one more the oldest is closed."""
+MAX_ANSWERED: Final = 100
+"""Connections whose request is being answered; one more is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +97,58 @@ OPEN: Final = Guard()
 
 
 class _Server(ThreadingMixIn, WSGIServer):
+    """Memory: a thread for each of `MAX_WAITING` and `MAX_ANSWERED` connections."""
+
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[socket.socket, float] = {}
+        """Those that have not sent a request's head, the oldest first, and since when."""
+        self._answered: set[socket.socket] = set()
+        super().__init__(*arguments, **options)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            oldest = next(iter(self._waiting)) if len(self._waiting) >= MAX_WAITING else None
+            if oldest is not None:
+                del self._waiting[oldest]
+            self._waiting[request] = time.monotonic()
+        if oldest is not None:
+            _cut(oldest)
+        super().process_request(request, client_address)
+
+    def has_come(self, request: socket.socket) -> bool:
+        """The head of a connection's request is there; whether it may be answered."""
+        with self._lock:
+            if self._waiting.pop(request, None) is None or len(self._answered) >= MAX_ANSWERED:
+                return False
+            self._answered.add(request)
+            return True
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._waiting.pop(request, None)
+            self._answered.discard(request)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Close, every half second, what has waited too long: a client that sends a byte now and then, too."""
+        end_s = time.monotonic() - _ASKER_S
+        with self._lock:
+            late = [request for request, since_s in self._waiting.items() if since_s < end_s]
+            for request in late:
+                del self._waiting[request]
+        for request in late:
+            _cut(request)
+
+
+def _cut(connection: socket.socket) -> None:
+    """End a connection; the thread that reads from it goes on, and ends."""
+    with suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 class _IPv6Server(_Server):
@@ -108,15 +164,19 @@ class _Handler(WSGIRequestHandler):
         except (ssl.SSLError, TimeoutError, ConnectionError):
             return  # whoever it was speaks no TLS, or went away
 
+    def parse_request(self) -> bool:
+        server: Any = self.server
+        return super().parse_request() and server.has_come(self.connection)
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Nothing: scrapes would fill the log."""
 
 
 class HttpServer:
-    """Listens from when it is made until `close`; who asks has ten seconds to say what."""
+    """Listens from when it is made until `close`. A client has ten seconds for its request's head."""
 
-    def __init__(self, host: str, port: int, app: Application, guard: Guard = OPEN) -> None:
-        """`port` 0: a free one.
+    def __init__(self, host: str, port: int, app: Application, guard: Guard = OPEN, option: str = "--port") -> None:
+        """`port` 0: a free one; `option` is what names it.
 
         Raises:
             InvalidOption: the port is taken, the address is not one of this machine's, or the certificate is none.
@@ -127,7 +187,7 @@ class HttpServer:
             self._server = make_server(host, port, guard.around(app), kind, _Handler)
         except OSError as taken:
             raise InvalidOption(
-                f"{host}:{port} cannot be listened on: {taken.strerror or taken}; name another one with --port (0: a "
+                f"{host}:{port} cannot be listened on: {taken.strerror or taken}; name another one with {option} (0: a "
                 "free one)"
             ) from taken
         if tls is not None:  # who shakes hands slowly holds up its own thread alone

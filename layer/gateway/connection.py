@@ -198,9 +198,8 @@ class Connection(asyncio.Protocol):
         try:
             while self._behind and not self._stalled and not self._has_much_under_way():
                 self._take(self._behind.popleft())
-                if self._behind and not self._stalled and self._slice.is_over:
-                    self._stop_reading()
-                    self._serving.loop.call_soon(self._go_on)
+                if self._slice.is_over and self._behind:
+                    self._leave_rest()
         except MalformedCommand as malformed:
             self.end(str(malformed))
             return False
@@ -210,6 +209,12 @@ class Connection(asyncio.Protocol):
             if self._sent == self._answered:
                 self._read_on()
         return True
+
+    def _leave_rest(self) -> None:
+        """Go on with what came after other connections had their turn, unless something else has it go on."""
+        if not self._stalled:
+            self._stop_reading()
+            self._serving.loop.call_soon(self._go_on)
 
     def _has_much_under_way(self) -> bool:
         return self._sent - self._answered > MOST_SENT

@@ -15,6 +15,7 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed, DeadlineExceeded, InvalidOption
 from pulsar_on_kafka.base.http_server import Tls
+from pulsar_on_kafka.base.listener import Listener, bound
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicies, TopicWatch, tell_policies
@@ -88,11 +89,11 @@ class Gateway:
         fleets_group(node.settings.instance, settings.fleet)
         self._loop = asyncio.new_event_loop()
         try:
-            self._server = self._loop.run_until_complete(self._bind())
+            self._sockets = bound(settings.host, settings.port, _BACKLOG)
         except OSError as failure:
             self._loop.close()
             raise InvalidOption(f"{settings.host}:{settings.port} cannot be listened on: {failure}") from failure
-        self.port: int = self._server.sockets[0].getsockname()[1]
+        self.port: int = self._sockets[0].getsockname()[1]
         self._pool = FairPool("pok-gateway-work")
         self._sharing = Sharing(node, self._loop, self.address(), settings.fleet, self._follow)
         self._scheduler = Scheduler("pok-gateway-watch")
@@ -111,21 +112,12 @@ class Gateway:
             TopicWatchers(node, self._scheduler),
             WaitingProducers(self._loop.call_later),
         )
-        self._loop.run_until_complete(self._server.start_serving())
+        self._listeners = [
+            Listener(self._loop, each, lambda: Connection(self._serving), self._tls, CONNECT_S, self._is_full)
+            for each in self._sockets
+        ]
         self._loop.call_later(settings.rates_interval_s, self._note_rates)
         self._thread = aside("pok-gateway", self._run)
-
-    async def _bind(self) -> asyncio.Server:
-        settings = self._settings
-        return await self._loop.create_server(
-            self._connection,
-            settings.host,
-            settings.port,
-            ssl=self._tls,
-            ssl_handshake_timeout=None if self._tls is None else CONNECT_S,
-            backlog=_BACKLOG,
-            start_serving=False,
-        )
 
     def _note_rates(self) -> None:
         self._loop.call_later(self._settings.rates_interval_s, self._note_rates)
@@ -139,11 +131,11 @@ class Gateway:
         for connection in list(self._serving.connections):
             connection.follow()
 
-    def _connection(self) -> asyncio.Protocol:
-        if len(self._serving.connections) >= MOST_CONNECTIONS:
-            _log.warning("a connection is closed at once: there are %d, as many as may be", MOST_CONNECTIONS)
-            return _Refused()
-        return Connection(self._serving)
+    def _is_full(self) -> bool:
+        if len(self._serving.connections) < MOST_CONNECTIONS:
+            return False
+        _log.warning("a connection is closed at once: there are %d, as many as may be", MOST_CONNECTIONS)
+        return True
 
     def address(self) -> str:
         """The URL of this gateway for clients."""
@@ -215,7 +207,8 @@ class Gateway:
             await asyncio.wait(moves)
 
     async def _end(self) -> None:
-        self._server.close()
+        for listener in self._listeners:
+            listener.close()
         await self._sharing.end()
         connections = list(self._serving.connections)
         for connection in connections:
@@ -226,8 +219,3 @@ class Gateway:
     def _cut_off(self) -> None:
         for connection in list(self._serving.connections):
             connection.cut_off()
-
-
-class _Refused(asyncio.Protocol):
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()

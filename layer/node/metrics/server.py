@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.base.http_server import HttpServer
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.node.metrics.collector import MetricsCollector
 
@@ -18,14 +17,12 @@ class MetricsServer:
     def __init__(self, port: int) -> None:
         registry = CollectorRegistry()
         registry.register(MetricsCollector())
-        self._server, self._thread = _start(port, registry)
-        self.port: int = self._server.server_port
+        self._server = HttpServer("0.0.0.0", port, make_wsgi_app(registry), option="metrics_port")  # noqa: S104
+        self.port: int = self._server.port
         self.users = 0
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
 
 
 _servers: dict[int, MetricsServer] = {}
@@ -55,13 +52,6 @@ def release(server: MetricsServer) -> None:
             return
         del _servers[server.port]
     server.close()
-
-
-def _start(port: int, registry: CollectorRegistry) -> tuple[Any, threading.Thread]:
-    try:
-        return start_http_server(port, registry=registry)
-    except OSError as taken:
-        raise InvalidOption(f"metrics_port {port} cannot be listened on: {taken.strerror}") from taken
 
 
 def _forget_after_fork() -> None:

@@ -288,7 +288,7 @@ def test_a_message_of_numbers_that_nobody_could_be_told_is_refused(opened: Opene
     )
     for expected in (
         "sequence id is 9223372036854775808, expected up to",
-        "batch of 2147483647 messages in 1 bytes",
+        "a batch has 2147483647 messages, expected up to 100000",
         "sequence id is 18446744073709551615, expected up to",
         "sequence id is 9223372036854775808, expected up to",
     ):
