@@ -198,8 +198,7 @@ class Connection(asyncio.Protocol):
         try:
             while self._behind and not self._stalled and not self._has_much_under_way():
                 self._take(self._behind.popleft())
-                if self._slice.is_over and self._behind:
-                    self._leave_rest()
+                self._leave_rest_when_over()
         except MalformedCommand as malformed:
             self.end(str(malformed))
             return False
@@ -210,9 +209,9 @@ class Connection(asyncio.Protocol):
                 self._read_on()
         return True
 
-    def _leave_rest(self) -> None:
-        """Go on with what came after other connections had their turn, unless something else has it go on."""
-        if not self._stalled:
+    def _leave_rest_when_over(self) -> None:
+        """After the slice go on once other connections had their turn, unless something else goes on."""
+        if self._behind and not self._stalled and self._slice.is_over:
             self._stop_reading()
             self._serving.loop.call_soon(self._go_on)
 

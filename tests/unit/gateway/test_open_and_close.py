@@ -105,7 +105,7 @@ class Work:
 
     waiting: list[tuple[Future[Any], Callable[..., Any], tuple[object, ...]]] = field(default_factory=list)
 
-    def submit(self, work: Callable[..., Any], *arguments: object) -> Future[Any]:
+    def submit(self, work: Callable[..., Any], *arguments: object, **caller: object) -> Future[Any]:
         future: Future[Any] = Future()
         self.waiting.append((future, work, arguments))
         return future
