@@ -25,15 +25,15 @@ from pulsar_on_kafka.exceptions import AlreadyClosed, AuthenticationError
 from pulsar_on_kafka.gateway import lookups, schemas
 from pulsar_on_kafka.gateway.access import Access, Login
 from pulsar_on_kafka.gateway.answers import told
+from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
+from pulsar_on_kafka.gateway.bounds.loop_slices import LoopSlice, steps
+from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing
+from pulsar_on_kafka.gateway.bounds.request_queue import RequestQueue
 from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.consumers import MAX_IDS_AT_ONCE, Wire, WireConsumer, open_consumer, parts_of
 from pulsar_on_kafka.gateway.entries import OutgoingEntries
-from pulsar_on_kafka.gateway.fair_pool import FairPool
 from pulsar_on_kafka.gateway.handles import Handles, Opening
-from pulsar_on_kafka.gateway.loop_slices import LoopSlice, steps
-from pulsar_on_kafka.gateway.outgoing import Outgoing
 from pulsar_on_kafka.gateway.producers import Heard, Left, Opened, WireProducer, access_mode, open_producer
-from pulsar_on_kafka.gateway.request_queue import RequestQueue
 from pulsar_on_kafka.gateway.sharing import Sharing
 from pulsar_on_kafka.gateway.traffic import Meter, time_text
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_fields, txn_of
@@ -138,7 +138,7 @@ class Connection(asyncio.Protocol):
         self._heard = False
         self._asked_if_there = False
         self._timer: asyncio.TimerHandle | None = None
-        self._requests = RequestQueue(serving.pool, self._soon, lambda: not self._frames.congested)
+        self._requests = RequestQueue(serving.pool, self._soon, lambda: not self._frames.congested, told)
         self._sent = 0
         self._paused = False
         self._reads_on = False

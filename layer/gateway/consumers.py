@@ -20,8 +20,8 @@ from pulsar_on_kafka.client.receiving.incoming_schema import admit_schema
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.exceptions import BrokerMetadataError, UnknownError
+from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing
 from pulsar_on_kafka.gateway.entries import NotForPulsarsClients, OutgoingEntries
-from pulsar_on_kafka.gateway.outgoing import Outgoing
 from pulsar_on_kafka.gateway.schemas import schema_info
 from pulsar_on_kafka.gateway.traffic import Meter
 from pulsar_on_kafka.mapping.errors import MappingError

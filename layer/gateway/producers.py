@@ -20,8 +20,8 @@ from pulsar_on_kafka.base.errors import (
 )
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, ProducerFenced, PulsarException, Result
 from pulsar_on_kafka.gateway.answers import told
+from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing as Frames
 from pulsar_on_kafka.gateway.key_schemes import KeyScheme
-from pulsar_on_kafka.gateway.outgoing import Outgoing as Frames
 from pulsar_on_kafka.gateway.schemas import producers_version, schema_info
 from pulsar_on_kafka.gateway.traffic import Meter
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_of, txn_of_metadata

@@ -20,9 +20,9 @@ from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicies, TopicWatch, tell_policies
 from pulsar_on_kafka.gateway.access import EVERYBODY, Access
+from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
 from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.connection import CONNECT_S, Connection, Serving, operation_deadline
-from pulsar_on_kafka.gateway.fair_pool import FairPool
 from pulsar_on_kafka.gateway.lookups import TLS
 from pulsar_on_kafka.gateway.producers import USE
 from pulsar_on_kafka.gateway.sharing import Sharing, fleets_group

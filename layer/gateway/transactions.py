@@ -28,7 +28,7 @@ from pulsar_on_kafka.base.errors import (
     TransactionNotFound,
 )
 from pulsar_on_kafka.gateway.access import Access
-from pulsar_on_kafka.gateway.fair_pool import FairPool
+from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus

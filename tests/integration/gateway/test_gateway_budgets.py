@@ -14,8 +14,8 @@ import pytest
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.gateway.bounds.outgoing import CONGESTED_BYTES
 from pulsar_on_kafka.gateway.consumers import MAX_HASH_RANGES
-from pulsar_on_kafka.gateway.outgoing import CONGESTED_BYTES
 from pulsar_on_kafka.gateway.producers import MAX_MESSAGES_IN_BATCH
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.mapping.wire.ack_sets import words_of

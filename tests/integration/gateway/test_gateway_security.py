@@ -12,8 +12,8 @@ import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.gateway import connection
-from pulsar_on_kafka.gateway.outgoing import CONGESTED_BYTES
-from pulsar_on_kafka.gateway.request_queue import MAX_REQUESTS
+from pulsar_on_kafka.gateway.bounds.outgoing import CONGESTED_BYTES
+from pulsar_on_kafka.gateway.bounds.request_queue import MAX_REQUESTS
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
 from pulsar_on_kafka.mapping.wire.frames import MOST_FRAME_BYTES, frame

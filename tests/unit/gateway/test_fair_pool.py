@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.base.errors import Closed
-from pulsar_on_kafka.gateway.fair_pool import MAX_OF_CALLER, MAX_OF_TOPIC, THREADS, FairPool
-from pulsar_on_kafka.gateway.request_queue import MAX_REQUESTS, RequestQueue
+from pulsar_on_kafka.gateway.answers import told
+from pulsar_on_kafka.gateway.bounds.fair_pool import MAX_OF_CALLER, MAX_OF_TOPIC, THREADS, FairPool
+from pulsar_on_kafka.gateway.bounds.request_queue import MAX_REQUESTS, RequestQueue
 from pulsar_on_kafka.mapping.wire.commands import ServerError
 from tests.waiting import never, until
 
@@ -108,7 +109,7 @@ class Now:
 def test_nothing_begins_while_a_client_does_not_read_its_replies() -> None:
     pool: Any = Now()
     reads = True
-    requests = RequestQueue(pool, lambda action: action(), lambda: reads)
+    requests = RequestQueue(pool, lambda action: action(), lambda: reads, told)
     replies: list[int] = []
     refused: list[ServerError] = []
     for number in range(MAX_REQUESTS + 5):

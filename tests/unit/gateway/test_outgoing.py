@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pulsar_on_kafka.gateway.outgoing import CONGESTED_BYTES, Outgoing
+from pulsar_on_kafka.gateway.bounds.outgoing import CONGESTED_BYTES, Outgoing
 
 
 class _Transport(asyncio.Transport):

@@ -8,8 +8,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, Final
 
-from pulsar_on_kafka.gateway.answers import told
-from pulsar_on_kafka.gateway.fair_pool import MAX_OF_CALLER, FairPool
+from pulsar_on_kafka.gateway.bounds.fair_pool import MAX_OF_CALLER, FairPool
 from pulsar_on_kafka.mapping.wire.commands import ServerError
 
 MAX_REQUESTS: Final = 1_000
@@ -26,9 +25,17 @@ class RequestQueue:
     Memory: `MAX_REQUESTS` commands, and the replies of `MAX_OF_CALLER` of them.
     """
 
-    def __init__(self, pool: FairPool, soon: Callable[[Callable[[], None]], None], may_begin: Callable[[], bool]):
-        """`soon` has the loop call something; any thread. `may_begin`: the client takes what is there for it."""
+    def __init__(
+        self,
+        pool: FairPool,
+        soon: Callable[[Callable[[], None]], None],
+        may_begin: Callable[[], bool],
+        code_of: Callable[[Exception], tuple[ServerError, str]],
+    ) -> None:
+        """`soon` has the loop call something; any thread. `may_begin`: the client takes what is there for it. `code_of`
+        gives code and text of a failure."""
         self._pool = pool
+        self._code_of = code_of
         self._soon = soon
         self._may_begin = may_begin
         self.open = 0
@@ -63,7 +70,7 @@ class RequestQueue:
 
         def done(future: Future[Any]) -> None:
             self.open -= 1
-            _settled(future, then, refused)
+            self._settle(future, then, refused)
 
         future.add_done_callback(lambda future: self._soon(partial(done, future)))
 
@@ -98,17 +105,16 @@ class RequestQueue:
             self.open -= 1
             self.working -= 1
             try:
-                _settled(future, then, refused)  # first: a large reply may be more than the client takes
+                self._settle(future, then, refused)  # first: a large reply may be more than the client takes
             finally:
                 self.begin_waiting()
 
         future = self._pool.submit(work, caller=self, topic=topic)
         future.add_done_callback(lambda future: self._soon(partial(done, future)))
 
-
-def _settled(future: Future[Any], then: Then, refused: Refused) -> None:
-    failure = future.exception()
-    if failure is None:
-        then(future.result())
-    elif isinstance(failure, Exception):
-        refused(*told(failure))
+    def _settle(self, future: Future[Any], then: Then, refused: Refused) -> None:
+        failure = future.exception()
+        if failure is None:
+            then(future.result())
+        elif isinstance(failure, Exception):
+            refused(*self._code_of(failure))
