@@ -33,7 +33,7 @@ def stuck(name: str = "billing", backlog: int = 10, seconds: int = 600, **of: An
     """So many are not acknowledged, and nothing was for so long."""
     since_ms = NOW_MS - seconds * 1000
     return subscription(
-        name, mark_delete=99 - backlog, backlog=backlog, oldest_ms=since_ms, stuck_since_ms=since_ms, **of
+        name, mark_delete=99 - backlog, backlog=backlog, oldest_ms=since_ms, idle_since_ms=since_ms, **of
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar, cast
 
 from pulsar_on_kafka.base.clock import Clock
-from pulsar_on_kafka.exceptions import PulsarException
+from pulsar_on_kafka.exceptions import BrokerPersistenceError, ConnectError, NotConnected, PulsarException, Timeout
 
 T = TypeVar("T")
 
@@ -21,7 +21,11 @@ _WAIT_S: Final = 20.0
 
 
 class Unanswered(Exception):
-    """The cluster did not answer; the message says why."""
+    """There is no answer; the message says why. `away`: the cluster did not answer; else it refused the question."""
+
+    def __init__(self, reason: str, *, away: bool = True) -> None:
+        super().__init__(reason)
+        self.away = away
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,8 @@ class Answer(Generic[T]):
     value: T
     at_ms: int
     failure: str = ""
+    away: bool = False
+    """The cluster did not answer a newer question."""
 
 
 @dataclass(slots=True)
@@ -38,13 +44,57 @@ class _Known:
     good_until_s: float
     answer: Answer[Any] | None = None
     failure: str = ""
+    away: bool = False
+
+
+_AWAY: Final = (ConnectError, Timeout, BrokerPersistenceError, NotConnected)
+"""Errors of a cluster that does not answer; all others are its answer."""
+
+
+class Turn:
+    """One question at a time. While the cluster is known to be away no question is asked. Thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._away = (float("-inf"), "")
+        """Until when the cluster counts as away, and why."""
+        self._ended = False
+
+    def why_not(self) -> str:
+        """Why nothing is asked now; '' where the cluster may be asked."""
+        if self._ended:
+            return "the console ends"
+        until_s, reason = self._away
+        return reason if self._clock.monotonic() < until_s else ""
+
+    def away(self, reason: str, for_s: float = FRESH_S) -> None:
+        """Ask nothing for so long, or until the cluster is `back`."""
+        self._away = (self._clock.monotonic() + for_s, reason)
+
+    def back(self) -> None:
+        """The cluster answers."""
+        self._away = (float("-inf"), "")
+
+    def end(self) -> None:
+        """No more questions."""
+        self._ended = True
+
+    def acquire(self) -> bool:
+        return self._lock.acquire(timeout=_WAIT_S)
+
+    def release(self) -> None:
+        self._lock.release()
 
 
 class Answers:
     """One question at a time is asked, by whichever thread wants it first; those who want the same wait for it.
-    Thread-safe. Memory: the `most` answers that were used last."""
+    Thread-safe. Memory: the `most` answers that were used last.
 
-    def __init__(self, clock: Clock, most: int, turn: threading.Lock) -> None:
+    While the cluster is away the first question waits for it, and those behind fail at once, for `FRESH_S`.
+    """
+
+    def __init__(self, clock: Clock, most: int, turn: Turn) -> None:
         """Those who share a `turn` ask one at a time together."""
         self._clock = clock
         self._most = most
@@ -61,13 +111,16 @@ class Answers:
         """
         known = self._fresh(key)
         if known is None:
-            if not self._turn.acquire(timeout=_WAIT_S):
-                return self._given(self._old(key), "too many questions wait for the cluster")
+            if not self._turn.acquire():
+                return self._given(self._old(key), "too many questions wait for the cluster", away=True)
             try:
-                known = self._fresh(key) or self._asked(key, ask)
+                known = self._fresh(key)
+                if known is None and (reason := self._turn.why_not()):
+                    return self._given(self._old(key), reason, away=True)
+                known = known or self._asked(key, ask)
             finally:
                 self._turn.release()
-        return self._given(known, known.failure)
+        return self._given(known, known.failure, away=known.away)
 
     def forget(self) -> None:
         """What was answered is not true any more."""
@@ -77,12 +130,17 @@ class Answers:
     def _asked(self, key: Hashable, ask: Callable[[], T]) -> _Known:
         began_s = self._clock.monotonic()
         answer: Answer[Any] | None
+        away = False
         try:
             answer, failure = Answer(ask(), self._clock.now_ms()), ""
         except PulsarException as reason:
             answer, failure = self._old(key).answer, str(reason) or type(reason).__name__
+            away = isinstance(reason, _AWAY)
+            if away:
+                self._turn.away(failure)
         now_s = self._clock.monotonic()
-        known = _Known(now_s + max(FRESH_S, _TIMES * (now_s - began_s)), answer, failure)
+        good_s = FRESH_S if away else max(FRESH_S, _TIMES * (now_s - began_s))
+        known = _Known(now_s + good_s, answer, failure, away)
         with self._lock:
             self._known[key] = known
             self._known.move_to_end(key)
@@ -101,7 +159,7 @@ class Answers:
             return self._known.get(key, _Known(float("-inf")))
 
     @staticmethod
-    def _given(known: _Known, failure: str) -> Answer[T]:
+    def _given(known: _Known, failure: str, *, away: bool) -> Answer[T]:
         if known.answer is None:
-            raise Unanswered(failure)
-        return Answer(cast("T", known.answer.value), known.answer.at_ms, failure)
+            raise Unanswered(failure, away=away)
+        return Answer(cast("T", known.answer.value), known.answer.at_ms, failure, away)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qs
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -78,6 +78,13 @@ class _Guarded:
         return Response("this console wants its token: Authorization: Bearer ...\n", 401, wanted)
 
 
+class Problem(NamedTuple):
+    """A question of a page without a new answer. `away`: the cluster did not answer; else it refused."""
+
+    reason: str
+    away: bool
+
+
 class Pages:
     """Handlers of requests. Each runs in a thread of Starlette's pool, 40 at most."""
 
@@ -133,7 +140,7 @@ class Pages:
         topic, name = said.get("topic", ""), said.get("name", "")
         found = self._overview_of(topic, name)
         number = _whole(said.get("partition")) or 0
-        problems: list[str] = []
+        problems: list[Problem] = []
         cursors = self._asked(problems, self._site.cursors, topic, name)
         chosen = _of(cursors, number)
         retained = self._asked(problems, self._site.retained, topic)
@@ -164,7 +171,7 @@ class Pages:
         said = request.query_params
         topic, name = said.get("topic", ""), said.get("name", "")
         number, offset = _whole(said.get("partition")) or 0, _whole(said.get("offset")) or 0
-        problems: list[str] = []
+        problems: list[Problem] = []
         cursors = self._asked(problems, self._site.cursors, topic, name)
         cursor = _of(cursors, number)
         within = cursor is not None and cursor.start <= offset < cursor.end
@@ -194,7 +201,7 @@ class Pages:
     def _dead_letters(self, request: Request) -> Response:
         said = request.query_params
         topic = said.get("topic", "")
-        problems: list[str] = []
+        problems: list[Problem] = []
         return self._page(
             "dead_letters.html",
             request,
@@ -207,7 +214,7 @@ class Pages:
         )
 
     def _transactions(self, request: Request) -> Response:
-        problems: list[str] = []
+        problems: list[Problem] = []
         return self._page(
             "transactions.html", request, found=self._asked(problems, self._site.transactions), problems=problems
         )
@@ -226,7 +233,7 @@ class Pages:
         )
 
     def _roles(self, request: Request) -> Response:
-        problems: list[str] = []
+        problems: list[Problem] = []
         return self._page("roles.html", request, roles=self._asked(problems, self._site.roles), problems=problems)
 
     # Forms --------------------------------------------------------------------------------------------------------
@@ -285,15 +292,15 @@ class Pages:
         return next((each for each in listed if each.topic == topic and each.subscription == name), None)
 
     @staticmethod
-    def _asked(problems: list[str], ask: Callable[..., Answer[T]], *arguments: Any) -> Answer[T] | None:
+    def _asked(problems: list[Problem], ask: Callable[..., Answer[T]], *arguments: Any) -> Answer[T] | None:
         """The answer; None, and a line among the problems, where there is none."""
         try:
             found = ask(*arguments)
         except Unanswered as failure:
-            problems.append(str(failure))
+            problems.append(Problem(str(failure), failure.away))
             return None
         if found.failure:
-            problems.append(found.failure)
+            problems.append(Problem(found.failure, found.away))
         return found
 
 

@@ -29,6 +29,8 @@ class Row:
     published_per_s: float | None
     oldest_ms: int | None
     stuck_since_ms: int | None
+    idle_since_ms: int | None
+    unconsumed: bool
     processes: tuple[str, ...]
     suspects: int
     open_transactions: int
@@ -44,7 +46,8 @@ class Row:
         return Row(
             found.topic, found.subscription, found.type, found.durable, found.replicated, found.backlog,
             found.acknowledged, found.holes, found.acknowledged_per_s, found.published_per_s, found.oldest_ms,
-            found.stuck_since_ms, found.processes, found.suspects, found.open_transactions, found.dead_letters,
+            found.stuck_since_ms, found.idle_since_ms, found.unconsumed, found.processes, found.suspects,
+            found.open_transactions, found.dead_letters,
             found.unreadable, len(found.partitions), found.copies_to,
             f"{found.topic}\n{found.subscription}\n{found.type}\n{' '.join(found.processes)}".lower(),
         )  # fmt: skip

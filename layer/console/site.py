@@ -3,7 +3,6 @@ which are asked one at a time."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -24,9 +23,10 @@ from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.admin.shown_messages import ShownMessage
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.base.worker import Worker
-from pulsar_on_kafka.console.answers import Answer, Answers, Unanswered
+from pulsar_on_kafka.console.answers import Answer, Answers, Turn, Unanswered
 from pulsar_on_kafka.console.commands import Commands
 from pulsar_on_kafka.console.rows import Row, rows_of
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
@@ -90,7 +90,8 @@ class Site:
         self.every_s = every_s
         self.commands = commands
         self.clock = clock or SystemClock()
-        turn = threading.Lock()
+        turn = Turn(self.clock)
+        self._turn = turn
         self._cursors = Answers(self.clock, MOST_CURSORS, turn)
         self._answers = Answers(self.clock, MOST_ANSWERS, turn)
         self._seen = Seen(None, (), "not connected yet")
@@ -115,10 +116,11 @@ class Site:
         self._seen = Seen(overview, rows_of(overview.subscriptions), failure)
 
     def close(self, deadline: Deadline) -> None:
-        """Leave the cluster in peace; a second call does nothing."""
+        """Ask the cluster nothing more; a second call does nothing."""
+        self._turn.end()
         self._worker.close(deadline)
         if self._gatherer is not None:
-            self._gatherer.let_go(self)
+            self._gatherer.let_go(self, deadline)
 
     # The overview -------------------------------------------------------------------------------------------------
 
@@ -135,9 +137,12 @@ class Site:
         try:
             within_s = self.every_s if self._is_looked_at() else _IDLE_S
             self.show(self._gatherer.latest(self, Deadline.after(_PASS_S), within_s=within_s / 2))
+            self._turn.back()
         except Exception as failure:
             seen = self._seen
             self._seen = Seen(seen.overview, seen.rows, str(failure) or type(failure).__name__)
+            if isinstance(failure, StoreError):
+                self._turn.away(self._seen.failure, _PASS_S)  # until the next pass
             raise
         finally:
             self._passed_s = self.clock.monotonic()

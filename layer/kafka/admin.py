@@ -8,7 +8,13 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    OFFSET_INVALID,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -242,7 +248,7 @@ class KafkaAdmin:
                 # The brokers of a topic just made, or of one whose leader moves, learn of it one after the other.
                 with suppress(errors.NoLeaderNow):
                     answer = self._result(future, deadline, f"{what}-{where.partition}", on_topic("Describe", topic))
-                    found[where.partition] = int(answer.offset)
+                    found[where.partition] = _told_offset(answer, what)
             return len(found) == len(set(partitions))
 
         if partitions and not wait_until(all_answered, deadline):
@@ -299,7 +305,7 @@ class KafkaAdmin:
             what = f"asking for offsets of {where.topic}-{where.partition}"
             with suppress(errors.NoLeaderNow, errors.NoSuchTopic, *missing):
                 answer = self._result(future, deadline, what, on_topic("Describe", where.topic))
-                found[where.topic, where.partition] = int(answer.offset)
+                found[where.topic, where.partition] = _told_offset(answer, what)
         return found
 
     def offsets_at_time(
@@ -441,3 +447,11 @@ def _answer(what: str, *needed: Right) -> Iterator[None]:
 
 def _spelt(operations: Sequence[Any] | None) -> frozenset[str]:
     return frozenset("".join(word.title() for word in each.name.split("_")) for each in operations or ())
+
+
+def _told_offset(answer: Any, what: str) -> int:
+    """Raises DeadlineExceeded: the broker did not answer in time, which librdkafka tells as a success."""
+    offset = int(answer.offset)
+    if offset == OFFSET_INVALID:
+        raise errors.DeadlineExceeded(f"{what}: no answer in time")
+    return offset

@@ -15,6 +15,7 @@ from pulsar_on_kafka.metrics.overview import Page, page_of
 _LOOK_S: Final = 5.0
 _PASS_S: Final = 120.0
 _AGAIN_MOST_S: Final = 300.0
+_LET_GO_S: Final = 5.0
 
 
 class OverviewRounds(Worker):
@@ -57,4 +58,4 @@ class OverviewRounds(Worker):
 
     def _let_go(self) -> None:
         self._page = Page()
-        self._gatherer.let_go(self)
+        self._gatherer.let_go(self, Deadline.after(_LET_GO_S))

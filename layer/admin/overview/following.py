@@ -168,7 +168,7 @@ class FollowedLogs:
                 logs[number].apply(log_record(record))
 
         failed = reader.read(ranges, take, deadline)
-        self.failures = {}
+        self.failures = {where[0]: "its end is not known now" for where in self.wanted() if where not in ends}
         for number, failure in failed.items():
             self._judge(ranges[number].kafka_topic, failure)
         for number, log in enumerate(logs):

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from pulsar_on_kafka.admin.letters import REDRIVE
 from pulsar_on_kafka.admin.overview.following import FollowedLogs, states_of
-from pulsar_on_kafka.admin.overview.progress import Growth, Progress, Seen, stuck_since
+from pulsar_on_kafka.admin.overview.progress import Growth, Progress, Seen, idle_since
 from pulsar_on_kafka.admin.overview.records import (
     Overview,
     PartitionOverview,
@@ -25,7 +25,7 @@ from pulsar_on_kafka.admin.overview.records import (
 )
 from pulsar_on_kafka.admin.overview.times import Landmarks, worth_asking
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import Corrupt, NotAuthorized, OffsetOutOfRange
+from pulsar_on_kafka.base.errors import ConnectFailed, Corrupt, NotAuthorized, OffsetOutOfRange
 from pulsar_on_kafka.base.processes import is_over
 from pulsar_on_kafka.base.words import counted
 from pulsar_on_kafka.client.consumer.letters import DLQ_SUFFIX
@@ -72,6 +72,8 @@ _MOST_SEGMENTS: Final = 1000
 """Records of `cursors` that are read in a pass; other cursors keep what was known of them until the next one."""
 _SEGMENT_ROUNDS: Final = 4
 _QUEUE_KBYTES: Final = 4096
+_ANSWER_S: Final = 10.0
+"""The longest wait for one answer of a broker: a pass while Kafka is away fails within little more."""
 
 Place: TypeAlias = tuple[str, int]
 T = TypeVar("T")
@@ -131,7 +133,9 @@ class Gatherer:
         """One pass. `asking`: how often, at most, Kafka is asked when old entries were published; each time halves what
         is not known of their age.
 
-        Raises StoreError: Kafka cannot be asked now.
+        A partition that does not answer keeps its numbers of before, and the overview says so.
+
+        Raises StoreError: Kafka cannot be asked now, or no partition answers.
         """
         began_s, now_ms = time.monotonic(), self._services.clock.now_ms()
         if began_s - self._last_s > _LONGEST_ABSENCE_S:
@@ -143,12 +147,12 @@ class Gatherer:
             ends = self._read_on(began_s, deadline)
         topics = self._topics()
         subscriptions = self._subscriptions(topics)
-        self._see_logs(topics.values(), ends, began_s, now_ms, deadline)
+        answered = self._see_logs(topics.values(), ends, began_s, now_ms, deadline)
         self._see_cursors(subscriptions, began_s, now_ms, deadline)
         for _ in range(asking):
             if not self._ask_times(subscriptions, now_ms, deadline):
                 break
-        made = self._overview(topics, subscriptions, now_ms)
+        made = self._overview(topics, subscriptions, now_ms, answered)
         self._forget(topics.values(), subscriptions)
         self._passes += 1
         self._last_s = began_s
@@ -163,11 +167,15 @@ class Gatherer:
     def _read_on(self, began_s: float, deadline: Deadline) -> dict[Place, int]:
         logs, admin = self._logs, self._services.admin
         if self._looked_s is None or not logs.complete or began_s - self._looked_s > _LOOK_EVERY_S:
-            logs.look(admin, deadline)
+            logs.look(admin, deadline.at_most(_ANSWER_S))
             self._looked_s = began_s
         new = logs.not_begun()
-        starts = admin.starts_now(new, deadline, NotAuthorized) if new else {}
-        ends = admin.ends_now([*logs.wanted(), *self._partitions], deadline, NotAuthorized)
+        asked = deadline.at_most(_ANSWER_S)
+        starts = admin.starts_now(new, asked, NotAuthorized) if new else {}
+        wanted = [*logs.wanted(), *self._partitions]
+        ends = admin.ends_now(wanted, asked, NotAuthorized)
+        if wanted and not ends:
+            raise ConnectFailed(f"none of {counted(len(wanted), 'partition')} answers")
         logs.read_on(self._reader, ends, starts, deadline)
         return ends
 
@@ -223,13 +231,15 @@ class Gatherer:
         now_s: float,
         now_ms: int,
         deadline: Deadline,
-    ) -> None:
+    ) -> Collection[Place]:
+        """Gives the partitions that answered."""
         places = [(topic.kafka_topic, number) for topic in topics for number in range(topic.partitions)]
         new = [place for place in places if place not in self._partitions]
         admin = self._services.admin
         ask = places if self._passes % _STARTS_EVERY == 0 else new
-        starts = admin.starts_now(ask, deadline, NotAuthorized)
-        ends |= admin.ends_now(new, deadline, NotAuthorized)
+        asked = deadline.at_most(_ANSWER_S)
+        starts = admin.starts_now(ask, asked, NotAuthorized)
+        ends |= admin.ends_now(new, asked, NotAuthorized)
         for place in places:
             end = ends.get(place)
             if end is None:
@@ -242,6 +252,7 @@ class Gatherer:
                 log.start, log.landmarks = starts.get(place, 0), Landmarks()
             log.growth.saw(end, now_s)
             log.landmarks.note(now_ms, end)
+        return ends.keys()
 
     def _see_cursors(
         self,
@@ -378,7 +389,7 @@ class Gatherer:
                         wanted[place] = time_ms
         if not wanted:
             return False
-        found = self._services.admin.offsets_at_times(wanted, deadline, NotAuthorized)
+        found = self._services.admin.offsets_at_times(wanted, deadline.at_most(_ANSWER_S), NotAuthorized)
         for place, offset in found.items():
             log = self._partitions[place]
             log.landmarks.note(wanted[place], log.growth.end if offset is None else offset)
@@ -391,6 +402,7 @@ class Gatherer:
         topics: Mapping[str, Topic],
         subscriptions: Collection[_Watched],
         now_ms: int,
+        answered: Collection[Place],
     ) -> partial[Overview]:
         told = {name: self._topic(topic) for name, topic in sorted(topics.items())}
         namespaces = {
@@ -402,13 +414,13 @@ class Gatherer:
         logs = self._logs
         incomplete = [f"{topic}: {reason}" for topic, reason in logs.failures.items()]
         incomplete += logs.unreadable()
-        silent = sum(
-            (topic.kafka_topic, number) not in self._partitions
-            for topic in topics.values()
-            for number in range(topic.partitions)
-        )
+        places = [(topic.kafka_topic, number) for topic in topics.values() for number in range(topic.partitions)]
+        silent = [place for place in places if place not in answered]
         if silent:
-            incomplete.append(f"{counted(silent, 'partition')} without a leader now, or that may not be seen")
+            of_before = sum(place in self._partitions for place in silent)
+            told_before = f"; the numbers of {of_before:,} are of an earlier look" if of_before else ""
+            many = counted(len(silent), "partition")
+            incomplete.append(f"{many} without a leader now, or that may not be seen{told_before}")
         letters = {name: topic.entries for name, topic in told.items() if name.endswith(DLQ_SUFFIX)}
         letters |= {str(each.subscription.topic.name): self._backlog(each) for each in subscriptions if _redrives(each)}
         found = tuple(self._subscription(each, letters) for each in subscriptions)
@@ -466,6 +478,7 @@ class Gatherer:
                 for identity in watched.cursors
                 if (told := self._partition(identity, owners.get(identity.partition, ""))) is not None
             ),
+            self._logs.reads_commits,
         )
 
     def _partition(self, identity: CursorIdentity, owner: str) -> PartitionOverview | None:
@@ -487,7 +500,7 @@ class Gatherer:
             seen.holes,
             seen.suspects,
             oldest_ms,
-            stuck_since(backlog, progress.moved_ms, oldest_ms),
+            idle_since(backlog, progress.moved_ms, oldest_ms),
             progress.per_s,
             log.growth.per_s,
             progress.total,

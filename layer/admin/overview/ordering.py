@@ -27,6 +27,8 @@ class Listed(Protocol):
     @property
     def stuck_since_ms(self) -> int | None: ...
     @property
+    def unconsumed(self) -> bool: ...
+    @property
     def processes(self) -> Sized: ...
     @property
     def suspects(self) -> int: ...
@@ -108,7 +110,7 @@ _ONLY: Final[Mapping[Only, Callable[[Listed], object]]] = {
     Only.ALL: lambda found: True,
     Only.BACKLOG: lambda found: found.backlog,
     Only.HOLES: lambda found: found.holes,
-    Only.UNCONSUMED: lambda found: found.backlog and not found.processes,
+    Only.UNCONSUMED: lambda found: found.unconsumed,
     Only.SUSPECTS: lambda found: found.suspects,
     Only.TRANSACTIONS: lambda found: found.open_transactions,
     Only.DEAD: lambda found: found.dead_letters,

@@ -61,6 +61,6 @@ class Growth:
         self.end, self._before_s = end, now_s
 
 
-def stuck_since(backlog: int, moved_ms: int, oldest_ms: int | None) -> int | None:
+def idle_since(backlog: int, moved_ms: int, oldest_ms: int | None) -> int | None:
     """Since when, at least, there is something to do and nothing was done."""
     return None if backlog == 0 else max(moved_ms, oldest_ms or 0)

@@ -28,7 +28,7 @@ class PartitionOverview:
     """Entries that are delivered few at a time, because a consumer that died may have had them."""
     oldest_ms: int | None
     """The oldest unacknowledged entry was published at this Unix time, or before; None without a backlog."""
-    stuck_since_ms: int | None
+    idle_since_ms: int | None
     """There is a backlog, and nothing was acknowledged since this Unix time at least; None without a backlog."""
     acknowledged_per_s: float | None
     """Entries between this overview and the one before; None in the first one."""
@@ -59,6 +59,8 @@ class SubscriptionOverview:
     dead_letters: int
     """Entries in its dead letter topics, as they are named by default, that were neither put back nor dropped."""
     partitions: tuple[PartitionOverview, ...]
+    processes_known: bool = True
+    """False: this user may not see the members of groups."""
 
     @property
     def backlog(self) -> int:
@@ -85,9 +87,19 @@ class SubscriptionOverview:
         return min((each.oldest_ms for each in self.partitions if each.oldest_ms is not None), default=None)
 
     @property
+    def idle_since_ms(self) -> int | None:
+        """Of the partition with a backlog of which nothing was acknowledged for longest."""
+        return min((each.idle_since_ms for each in self.partitions if each.idle_since_ms is not None), default=None)
+
+    @property
+    def unconsumed(self) -> bool:
+        """There is a backlog, and no process to work it off."""
+        return self.processes_known and bool(self.backlog) and not self.processes
+
+    @property
     def stuck_since_ms(self) -> int | None:
-        """Of the partition that is stuck longest."""
-        return min((each.stuck_since_ms for each in self.partitions if each.stuck_since_ms is not None), default=None)
+        """`idle_since_ms` of a subscription that has consumers: they hang. None of one without."""
+        return None if self.unconsumed else self.idle_since_ms
 
     @property
     def acknowledged_per_s(self) -> float | None:

@@ -29,6 +29,8 @@ class SharedGatherer:
         self._make = make
         self._monotonic = monotonic
         self._turn = threading.Lock()
+        self._lock = threading.Lock()
+        """Of `_askers` alone, which change during a pass."""
         self._askers: set[object] = set()
         self._gatherer: Gatherer | None = None
         self._seen: tuple[Overview, float] | None = None
@@ -42,7 +44,8 @@ class SharedGatherer:
         if not self._turn.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX)):
             raise DeadlineExceeded("overview: the pass under way takes too long")
         try:
-            self._askers.add(asker)
+            with self._lock:
+                self._askers.add(asker)
             if self._gatherer is None:
                 self._gatherer = self._make(self._services)
             began_s = self._monotonic()
@@ -50,13 +53,22 @@ class SharedGatherer:
                 self._seen = self._gatherer.gather(deadline), began_s
             return self._seen[0]
         finally:
+            self._end_unless_asked()
             self._turn.release()
 
-    def let_go(self, asker: object) -> None:
-        """Waits for a pass that is under way; a second call does nothing."""
-        with self._turn:
+    def let_go(self, asker: object, deadline: Deadline) -> None:
+        """Ends with a pass that is under way, for which this waits until the deadline; a second call does nothing."""
+        with self._lock:
             self._askers.discard(asker)
+        if self._turn.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX)):
+            try:
+                self._end_unless_asked()
+            finally:
+                self._turn.release()
+
+    def _end_unless_asked(self) -> None:
+        with self._lock:
             if self._askers or self._gatherer is None:
                 return
-            gatherer, self._gatherer, self._seen = self._gatherer, None, None
+        gatherer, self._gatherer, self._seen = self._gatherer, None, None
         gatherer.close()

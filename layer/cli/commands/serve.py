@@ -20,6 +20,7 @@ from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
+from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.cli.shared.command import log_on_stderr
 from pulsar_on_kafka.cli.shared.connection import admin_at
 from pulsar_on_kafka.cli.shared.gateway_options import GatewayOptions, GatewayPlace, gateway_of
@@ -46,7 +47,12 @@ _LOOK_FIRST_S: Final = 0.1
 _LOOK_S: Final = 2.0
 _PATIENCE_S: Final = 15.0
 _TELL_AGAIN_S: Final = 60.0
-_CONSOLE_ENDING_S: Final = 5.0
+_CONSOLE_ENDING_S: Final = 2.0
+_LEAVING_S: Final = 3.0
+"""The least that the roles have to leave their groups, however long the gateway took."""
+_CLOSING_S: Final = 3.0
+"""How long closing the connection may take; a broker that is away would be waited for much longer."""
+_CONSOLE_QUESTION_S: Final = 8.0
 
 
 class Extra(str, Enum):
@@ -127,8 +133,9 @@ def serve(
                 admin = _connected(settings, health, site, stop)
                 if admin is not None:
                     gatherer = SharedGatherer(admin.node)
-                    if site is not None:
-                        site.connect(admin, gatherer)
+                    asking = None if site is None else _asking(settings)
+                    if site is not None and asking is not None:
+                        site.connect(asking, gatherer)
                     admin.node.transactions.limits = limits
                     try:
                         begin = partial(RunningRoles, admin.node, roles, SERVICE, secrets, gatherer)
@@ -136,7 +143,7 @@ def serve(
                     finally:
                         if site is not None:
                             site.close(Deadline.after(_CONSOLE_ENDING_S))
-                        admin.close()
+                        _close(*(each for each in (asking, admin) if each is not None))
         finally:
             server.close()
 
@@ -163,6 +170,24 @@ def _console(
         yield site
     finally:
         server.close()
+
+
+def _asking(settings: Settings) -> AdminClient:
+    """The console's administrator, of the same connection: a page does not wait as long as a command."""
+    return admin_at(
+        settings.url, settings.kafka_config, settings.instance, operation_timeout_seconds=_CONSOLE_QUESTION_S
+    )
+
+
+def _close(*admins: AdminClient) -> None:
+    def close() -> None:
+        for admin in admins:
+            admin.close()
+
+    closing = aside("pok-closing", close)
+    closing.join(_CLOSING_S)
+    if closing.is_alive():
+        _log.warning("the connection to Kafka is not closed after %g s: it ends with the process", _CLOSING_S)
 
 
 @contextmanager
@@ -233,14 +258,17 @@ def _run(
     all_running.append(running)
     kafka = KafkaAnswers(admin.node.admin)
     health.runs(running.states, kafka)
+    deadline = Deadline.after(stop_timeout_s)
     try:
         with _gateway(admin, listening, stop_timeout_s):
             _tell_of(health, settings, roles, stop)
+            deadline = Deadline.after(stop_timeout_s)  # of the gateway and the roles together
     finally:
         health.stops()
         _log.info("stopping ...")
         tell_systemd("STOPPING=1")
-        deadline = Deadline.after(stop_timeout_s)
+        if deadline.remaining_s() < _LEAVING_S:
+            deadline = Deadline.after(min(_LEAVING_S, stop_timeout_s))
         running.close(deadline)
         if deadline.passed():
             _log.warning("stopped after %g s with work under way; others take it over", stop_timeout_s)

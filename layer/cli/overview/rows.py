@@ -36,8 +36,9 @@ def remarks(row: SubscriptionOverview, now_ms: int) -> str:
     said = []
     if row.unreadable:
         said.append(f"unreadable: {counted(row.unreadable, 'partition')}")
-    if row.stuck_since_ms is not None and now_ms - row.stuck_since_ms >= STUCK_MS:
-        said.append(f"stuck {age_text(now_ms - row.stuck_since_ms)}")
+    if row.idle_since_ms is not None and now_ms - row.idle_since_ms >= STUCK_MS:
+        what = "no consumer" if row.unconsumed else "stuck"
+        said.append(f"{what} {age_text(now_ms - row.idle_since_ms)}")
     for count, word in (
         (row.dead_letters, "dead letter"),
         (row.suspects, "suspect"),
@@ -92,6 +93,8 @@ def totals_text(overview: Overview) -> tuple[str, str]:
     rows, now_ms = overview.subscriptions, overview.gathered_ms
     stuck = sum(row.stuck_since_ms is not None and now_ms - row.stuck_since_ms >= STUCK_MS for row in rows)
     number = f"{counted(len(rows), 'subscription')} of {counted(len(overview.topics), 'topic')}, {stuck:,} stuck"
+    left = sum(row.unconsumed for row in rows)
+    number += f", {left:,} without a consumer" if left else ""
     letters = counted(sum(row.dead_letters for row in rows), "dead letter")
     transactions = counted(sum(topic.open_transactions for topic in overview.topics), "open transaction")
     return number, f"backlog {sum(row.backlog for row in rows):,}, {letters}, {transactions}"
@@ -143,6 +146,7 @@ def _subscription(row: SubscriptionOverview) -> dict[str, Any]:
         "dead_letters": row.dead_letters,
         **{name: getattr(row, name) for name in _SUMS},
         **_times(row),
+        "unconsumed": row.unconsumed,
         "partitions": [_partition(each) for each in row.partitions],
     }
 
@@ -153,5 +157,5 @@ def _partition(found: PartitionOverview) -> dict[str, Any]:
 
 
 def _times(found: SubscriptionOverview | PartitionOverview) -> dict[str, str | None]:
-    told = {"oldest": found.oldest_ms, "stuck_since": found.stuck_since_ms, "saved": found.saved_ms or None}
+    told = {"oldest": found.oldest_ms, "stuck_since": found.idle_since_ms, "saved": found.saved_ms or None}
     return {name: None if unix_ms is None else time_text(unix_ms) for name, unix_ms in told.items()}

@@ -20,6 +20,7 @@ from rich.text import Text
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.overview.ordering import Order
 from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOverview
+from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.cli.overview.overview import NamespaceOption, OrderOption, TenantOption, gathering
 from pulsar_on_kafka.cli.overview.rows import COLUMNS, age_text, caveats, cells, compact, end_of, totals_text
 from pulsar_on_kafka.cli.overview.view import HELP, MOVES, View, split_keys
@@ -50,18 +51,23 @@ def top(
     if not (console.is_terminal and sys.stdin.isatty()):
         raise CommandFailed("pok top needs a terminal; pok overview shows the same once")
     with gathering(admin, tenant, namespace) as gather, typed_keys() as keys:
-        seen, view = gather(), View(sort)
+        seen, view, failure = gather(), View(sort), ""
         detail: RenderableType = ""
         with Live(console=console, screen=True, auto_refresh=False) as live:
             due_s = time.monotonic() + every
             while not view.ended:
                 lines = max(1, console.height - _AROUND)
-                live.update(detail if view.opened else _all(seen, view, lines, console.width), refresh=True)
+                late = _late(seen, admin.node.clock.now_ms(), failure)
+                live.update(detail if view.opened else _all(seen, view, lines, console.width, late), refresh=True)
                 before = view
                 for key in keys(due_s - time.monotonic()):
                     view = view.pressed(key, seen, lines)
                 if view.look or time.monotonic() >= due_s:
-                    seen, due_s = gather(), time.monotonic() + every
+                    try:
+                        seen, failure = gather(), ""
+                    except (StoreError, PulsarException) as away:
+                        failure = one_line(away)
+                    due_s = time.monotonic() + every
                 if view.opened is not None and (view.look or view.opened != before.opened):
                     detail = _one(admin, seen, *view.opened, console.width)
 
@@ -89,7 +95,12 @@ def typed_keys() -> Iterator[Callable[[float], list[str]]]:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
-def _all(seen: Overview, view: View, lines: int, width: int) -> RenderableType:
+def _late(seen: Overview, now_ms: int, failure: str) -> str:
+    """What is said of numbers that could not be had anew."""
+    return f"{age_text(now_ms - seen.gathered_ms)} old, Kafka does not answer: {failure}" if failure else ""
+
+
+def _all(seen: Overview, view: View, lines: int, width: int, late: str) -> RenderableType:
     rows = view.rows(seen)
     table = _table(COLUMNS, range(1, 1 + _NUMBERS))
     table.box = None
@@ -103,6 +114,8 @@ def _all(seen: Overview, view: View, lines: int, width: int) -> RenderableType:
     table.expand = True
     number, backlog = totals_text(seen)
     head = f"by {view.order.value}, {time_text(seen.gathered_ms)}"
+    if late:
+        head = f"{head}, {late}"
     return Group(_line(number, head), _line(backlog, *caveats(seen)), table, _line(HELP), _line(MOVES))
 
 
@@ -127,8 +140,8 @@ def _facts(row: SubscriptionOverview, now_ms: int) -> str:
     said = [f"backlog {row.backlog:,}", f"{row.holes:,} holes", f"{row.dead_letters:,} dead letters"]
     if row.oldest_ms is not None:
         said.append(f"oldest {age_text(now_ms - row.oldest_ms)}")
-    if row.stuck_since_ms is not None:
-        said.append(f"nothing acknowledged for {age_text(now_ms - row.stuck_since_ms)}")
+    if row.idle_since_ms is not None:
+        said.append(f"nothing acknowledged for {age_text(now_ms - row.idle_since_ms)}")
     return ", ".join(said)
 
 

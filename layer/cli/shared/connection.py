@@ -16,12 +16,18 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 3.0
 
 
-def admin_at(url: str, kafka_config: Mapping[str, str], instance: str) -> AdminClient:
+def admin_at(
+    url: str,
+    kafka_config: Mapping[str, str],
+    instance: str,
+    *,
+    operation_timeout_seconds: float = OPERATION_TIMEOUT_S,
+) -> AdminClient:
     from pulsar_on_kafka.admin import AdminClient
 
     return AdminClient(
         url,
-        operation_timeout_seconds=OPERATION_TIMEOUT_S,
+        operation_timeout_seconds=operation_timeout_seconds,
         connection_timeout_ms=CONNECT_TIMEOUT_MS,
         kafka_config=kafka_config,
         instance=instance,

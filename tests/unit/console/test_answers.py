@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from pulsar_on_kafka.base.worker import aside
-from pulsar_on_kafka.console.answers import FRESH_S, Answers, Unanswered
-from pulsar_on_kafka.exceptions import PulsarException
+from pulsar_on_kafka.console.answers import FRESH_S, Answers, Turn, Unanswered
+from pulsar_on_kafka.exceptions import PulsarException, Timeout, TopicNotFound
 from tests.clocks import SetClock
 from tests.waiting import until
 
@@ -19,7 +19,7 @@ def fails() -> str:
 
 
 def some(clock: SetClock, most: int = 3) -> Answers:
-    return Answers(clock, most, threading.Lock())
+    return Answers(clock, most, Turn(clock))
 
 
 def counted() -> tuple[list[int], Callable[[], int]]:
@@ -80,6 +80,31 @@ def test_without_an_older_one_the_failure_is_all_there_is_and_is_not_asked_for_a
         with pytest.raises(Unanswered, match="no broker answers"):
             answers.to("a", ask)
     assert len(asked) == 1
+
+
+def test_while_the_cluster_is_away_one_question_waits_and_the_others_fail_at_once() -> None:
+    clock = SetClock()
+    answers, asked = some(clock), list[str]()
+
+    def no_answer() -> str:
+        asked.append("no answer")
+        clock.seconds += 8.0
+        raise Timeout("nobody answers")
+
+    def refused() -> str:
+        asked.append("refused")
+        raise TopicNotFound("there is no such topic")
+
+    for key in ("a", "b", "c"):
+        with pytest.raises(Unanswered, match="nobody answers") as found:
+            answers.to(key, no_answer)
+        assert found.value.away
+    assert asked == ["no answer"]
+    clock.seconds += FRESH_S + 0.1  # and not ten times as long as it took
+    with pytest.raises(Unanswered, match="no such topic") as found:
+        answers.to("d", refused)
+    assert not found.value.away
+    assert answers.to("e", lambda: "well").value == "well", "a refusal is an answer"
 
 
 def test_those_used_last_are_kept() -> None:

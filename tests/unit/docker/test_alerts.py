@@ -16,6 +16,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from pulsar_on_kafka.admin.overview.records import Overview
+from pulsar_on_kafka.ledgers.deletion_topics import DEAD_LETTERS
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.metrics.overview import page_of
 from tests.overviews import overview, stuck, subscription
@@ -31,6 +32,7 @@ _GROUPING = re.compile(r"\bby \(([^)]*)\)")
 
 _ALL = overview(
     stuck(suspects=1, open_transactions=1, unreadable="gone", dead_letters=1), stuck("pulsar.repl.us"),
+    stuck("left", processes=()),
 )  # fmt: skip
 EVERYTHING = replace(_ALL, topics=tuple(replace(topic, open_transactions=1) for topic in _ALL.topics))
 
@@ -133,11 +135,13 @@ def _lines(seen: Overview) -> dict[str, float]:
 
 FAULTS: dict[str, Callable[[], Series]] = {
     "PokSubscriptionStuck": lambda: series(overview(stuck(seconds=1_000))),
+    "PokSubscriptionUnconsumed": lambda: series(overview(stuck(seconds=1_000, processes=()))),
     "PokOldestUnacknowledged": lambda: series(
-        overview(subscription(backlog=1, oldest_ms=_ALL.gathered_ms - 4_000_000, stuck_since_ms=_ALL.gathered_ms))
+        overview(subscription(backlog=1, oldest_ms=_ALL.gathered_ms - 4_000_000, idle_since_ms=_ALL.gathered_ms))
     ),
     "PokDeadLettersGrow": lambda: series(overview(subscription()), overview(subscription(dead_letters=2))),
     "PokCursorUnreadable": lambda: series(overview(subscription(unreadable="gone"))),
+    "PokLedgerDeletionsGivenUp": lambda: series(overview(stuck("operator", 1, 20, topic=DEAD_LETTERS))),
     "PokRoleWithoutOwner": lambda: series(WELL) | dict.fromkeys(ROLES, (16, 0)),
     "PokReplicationLag": lambda: series(overview(stuck("pulsar.repl.us", seconds=600))),
     "PokOverviewOld": lambda: series(WELL) | {'pok_overview_gathered_seconds{cluster="c-1"}': (0, 0)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.admin.overview.progress import Growth, Progress, Seen, stuck_since
+from pulsar_on_kafka.admin.overview.progress import Growth, Progress, Seen, idle_since
 
 
 def seen(next_unacked: int, acknowledged: int = 0) -> Seen:
@@ -40,7 +40,7 @@ def test_a_seek_back_moves_and_counts_for_nothing() -> None:
 def test_stuck_since_there_was_something_to_do_and_nothing_was_done(
     backlog: int, moved_ms: int, oldest_ms: int | None, since_ms: int | None
 ) -> None:
-    assert stuck_since(backlog, moved_ms, oldest_ms) == since_ms
+    assert idle_since(backlog, moved_ms, oldest_ms) == since_ms
 
 
 def test_a_log_grows() -> None:

@@ -60,11 +60,11 @@ def test_the_last_one_that_lets_go_ends_it_and_the_next_one_begins_anew() -> Non
     gatherer = shared(passes)
     gatherer.latest("metrics", IN_TIME, within_s=15)
     gatherer.latest("console", IN_TIME, within_s=15)
-    gatherer.let_go("metrics")
-    gatherer.let_go("somebody who never asked")
+    gatherer.let_go("metrics", IN_TIME)
+    gatherer.let_go("somebody who never asked", IN_TIME)
     assert passes.closed == 0
-    gatherer.let_go("console")
-    gatherer.let_go("console")
+    gatherer.let_go("console", IN_TIME)
+    gatherer.let_go("console", IN_TIME)
     assert passes.closed == 1
     gatherer.latest("console", IN_TIME, within_s=15)
     assert (passes.made, passes.passes) == (2, 2)
