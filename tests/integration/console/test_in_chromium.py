@@ -159,3 +159,18 @@ def test_a_command_is_copied(browser: Chromium, lonely: Console) -> None:
     browser.click(".command")
     copied = "return navigator.clipboard.readText()"
     assert until(lambda: browser.asked(copied), "the copy") == "pok clusters list --url kafka://kafka.shop:9092"
+
+
+@pytest.mark.long
+def test_a_narrow_screen_shows_names_in_few_lines(browser: Chromium, lonely: Console) -> None:
+    lonely.site.show(an_overview(50, now_ms=now_ms()))
+    narrow = {"width": 420, "height": 850, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", narrow)
+    try:
+        browser.open(lonely.at())
+        heights = "return Math.max(...[...document.querySelectorAll('#rows tbody tr')].map(row => row.offsetHeight))"
+        assert browser.asked(heights) <= 80, "of a row: four lines at most"
+        assert browser.asked("return document.querySelector('.bar').offsetHeight") <= 120
+        assert browser.asked("return document.documentElement.scrollWidth") == 420
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
