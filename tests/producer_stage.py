@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from enum import Enum
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -64,9 +63,16 @@ class Kafka:
 
     def wake(self) -> None: ...
 
-    @contextmanager
-    def reports_held(self) -> Iterator[None]:
-        yield
+    def call_later(self, call: Callable[[], object]) -> None:
+        call()
+
+    def is_calling(self) -> bool:
+        return False
+
+    def check_may_wait(self) -> None: ...
+
+    def report(self, report: Callable[[], object]) -> None:
+        report()
 
 
 class Kind(Enum):

@@ -487,7 +487,7 @@ class _Sent(OwnCallback):
 
     __slots__ = ("_number", "_producer", "_sequence_id", "highest_sequence_id", "part", "records")
 
-    waited_for = False
+    prompt = True
     part: ClientTransaction | None
     """The transaction that it is an operation of, until it is answered."""
     records: int
@@ -692,7 +692,7 @@ class _OneOf(OwnCallback):
 
     __slots__ = ("_at", "_together")
 
-    waited_for = False
+    prompt = True
 
     def __init__(self, together: _Together, at: int) -> None:
         self._together = together

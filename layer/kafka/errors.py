@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
@@ -175,8 +176,10 @@ _NO_LOGIN: Final = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHEN
 class ErrorEvents:
     """An `error_cb`. Keeps the last failed login, the error after which a handle does nothing more, and the latest."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, call_later: Callable[[Callable[[], object]], None] | None = None) -> None:
+        """`call_later` has its log lines written elsewhere, where a logging handler may call this package."""
         self._what = what
+        self._call_later = call_later
         self.no_login: LayerError | None = None
         self.fatal: LayerError | None = None
         self.latest: LayerError | None = None
@@ -189,12 +192,19 @@ class ErrorEvents:
             self.latest = translate(error, self._what)
         if error.fatal():
             self.fatal = translate(error, self._what)
-            _log.error("%s gave up: %s", self._what, error.str())
+            self._say(logging.ERROR, f"{self._what} gave up: {error.str()}")
         elif error.code() in _NO_LOGIN:
             # It goes on trying, many times a second.
-            _log.log(logging.WARNING if self.no_login is None else logging.DEBUG, "%s: %s", self._what, error.str())
+            level = logging.WARNING if self.no_login is None else logging.DEBUG
+            self._say(level, f"{self._what}: {error.str()}")
             self.no_login = translate(error, self._what)
         elif is_no_such_topic(error):
             self.no_topic = translate(error, self._what)
         else:
-            _log.info("%s", translate(error, self._what))
+            self._say(logging.INFO, str(translate(error, self._what)))
+
+    def _say(self, level: int, line: str) -> None:
+        if self._call_later is None:
+            _log.log(level, "%s", line)
+        else:
+            self._call_later(lambda: _log.log(level, "%s", line))

@@ -1,28 +1,36 @@
 """One librdkafka producer shared by everything in the process that writes with the same settings.
 
-librdkafka calls back only from inside `poll`. A thread that does nothing else would take the GIL from the sender once
-per message; so busy senders poll for themselves (`poll_inline`, every few dozen messages), and the thread of this class
-polls only while nobody else does. A sender who finds another thread at it, with many reports to come, lets that one
+librdkafka reports only from inside `poll`. A thread that does nothing else would take the GIL from the sender once
+per message; so busy senders poll for themselves (`poll_inline`, every few dozen messages), and the polling thread
+polls only while no sender does. A sender that finds another thread at it, with many reports to come, lets that one
 end: two that take the GIL from each other for every report are slower than one after the other.
+
+The main thread never polls: a signal handler may interrupt it anywhere and call this package. It has the polling thread
+poll, and waits for that. What programs gave (callbacks of sends, logging handlers) never runs inside `poll`, which
+cannot be entered twice: reports put it into a queue (`call_later`), and one thread at a time works that off, holding no
+lock.
 """
 
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, pause, wait_until
+from pulsar_on_kafka.base.reentry import check_may_wait
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
 from pulsar_on_kafka.kafka.rights import on_topic
+from pulsar_on_kafka.kafka.settings import LIBRDKAFKA_LOG
 
 DeliveryCallback = Callable[[KafkaError | None, Any], None]
 Headers = Sequence[tuple[str, bytes | None]]
@@ -36,6 +44,9 @@ _MANY: Final = 1_000
 _TURN_S: Final = 0.02
 """How long at most: a callback may wait for what the sender holds."""
 _GIVE_UP_S: Final = 5.0
+_WORTH_A_TURN: Final = 256
+"""Records under way from which on the main thread has the polling thread poll."""
+_CALLS_TOGETHER: Final = 256
 _ASLEEP_S: Final = 10.0
 """After which the polling thread hears librdkafka though nothing is sent: while no broker answers, it has some seven
 things a second to say, and keeps them until somebody asks."""
@@ -55,8 +66,20 @@ class Waiting:
         self.woken.set()
 
 
+class _LaterLog:
+    """The logger of one librdkafka producer: its lines are logged outside of `poll`."""
+
+    def __init__(self, call_later: Callable[[Callable[[], object]], None]) -> None:
+        self._call_later = call_later
+
+    def log(self, level: int, *line: Any) -> None:
+        if LIBRDKAFKA_LOG.isEnabledFor(level):
+            self._call_later(lambda: LIBRDKAFKA_LOG.log(level, *line))
+
+
 class KafkaProducer:
-    """Appends records. Thread-safe; delivery callbacks run one at a time, in whichever thread polls.
+    """Appends records. Thread-safe; delivery callbacks run one at a time, in whichever thread polls. They return at
+    once: what may take its time, or calls a program, is put into the queue of `call_later`.
 
     At most 1,000,000 records and 1 GiB wait in librdkafka's queue, or what `kafka_config` says; BufferError above that.
     """
@@ -69,8 +92,18 @@ class KafkaProducer:
         self._serving: Waiting | None = None
         """Who polls for all that wait."""
         self._waiting: dict[Waiting, None] = {}
-        self._events = ErrorEvents("producer")
-        self._handle = Producer({**config, "error_cb": self._events})
+        self._reports: deque[Callable[[], object]] = deque()
+        self._calls: deque[Callable[[], object]] = deque()
+        self.call_later: Callable[[Callable[[], object]], None] = self._calls.append
+        """Has a call made outside of `poll`, in order, by one thread at a time. Returns at once. From outside of a
+        delivery callback follow it by `make_calls`."""
+        self._calling = threading.RLock()
+        """Held by the thread that makes them."""
+        self._caller_thread: threading.Thread | None = None
+        self._call_wanted: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._events = ErrorEvents("producer", self.call_later)
+        logger = {"logger": _LaterLog(self.call_later)} if config.get("logger") is LIBRDKAFKA_LOG else {}
+        self._handle = Producer({**config, **logger, "error_cb": self._events})
         handles.track(self._handle)
         self.produce: Callable[..., None] = self._handle.produce
         """librdkafka's own `produce`, called directly because a Python frame per message is what costs most.
@@ -80,10 +113,14 @@ class KafkaProducer:
         self._poll_lock = threading.Lock()
         self._poller: int | None = None
         """The thread that holds the lock."""
-        self._work = threading.Event()
+        self._work: queue.SimpleQueue[None] = queue.SimpleQueue()
+        """Wakes the polling thread. An Event would not do: a signal handler may interrupt the one who sets it."""
+        self._turns_wanted: deque[threading.Lock] = deque()
+        """Of the main thread, which waits until each is released."""
         self.asleep = True
         self._last_inline_s = 0.0
         self._closing = False
+        self._main = threading.main_thread().ident
         self._thread = aside("pok-producer", self._poll_forever)
 
     @property
@@ -139,12 +176,12 @@ class KafkaProducer:
 
     def wake(self) -> None:
         """Tell the polling thread that there is something to wait for; needed only while it is `asleep`."""
-        self._work.set()
+        self._work.put(None)
 
     def wait_for(self, waiting: Waiting, deadline: Deadline) -> bool:
         """Return once `waiting`, of records that were handed over before, is settled; False when the deadline passes
         first."""
-        if not self._served_by_waiting:
+        if not self._served_by_waiting or threading.get_ident() == self._main:
             self.wake()
             return waiting.settled or waiting.woken.wait(min(deadline.remaining_s(), threading.TIMEOUT_MAX))
         try:
@@ -183,8 +220,14 @@ class KafkaProducer:
             self.wake()  # its callbacks come when it is gone
 
     def poll_inline(self, timeout_s: float = 0.0) -> bool:
-        """Serve delivery callbacks in the calling thread; False when another thread is at it. While more than 1,000
-        records are under way, that one has 20 ms to end."""
+        """Serve delivery callbacks, and then the calls that they left, in the calling thread; False when another thread
+        is at it. While more than 1,000 records are under way, that one has 20 ms to end. The main thread has the
+        polling thread serve, once without a `timeout_s`; with one it gets False, and is to wait for what it wants."""
+        if threading.get_ident() == self._main:
+            if timeout_s > 0:
+                self._last_inline_s = 0.0
+                return False
+            return self._have_polled()
         self._last_inline_s = time.monotonic()  # first: the polling thread steps back when it sees a busy sender
         if not self._poll_lock.acquire(blocking=False) and not self._wait_for_turn():
             return False
@@ -195,7 +238,24 @@ class KafkaProducer:
             self._poller = None
             self._poll_lock.release()
             self._last_inline_s = time.monotonic()
+        if self._calls:
+            self._call_now()
         return True
+
+    def _have_polled(self) -> bool:
+        """Have the polling thread poll once, if enough is under way; the main thread makes the calls itself."""
+        if len(self._handle) < _WORTH_A_TURN or self._closing:
+            return False
+        turn = threading.Lock()
+        turn.acquire()
+        self._turns_wanted.append(turn)
+        self._last_inline_s = time.monotonic()
+        self._work.put(None)
+        polled = turn.acquire(timeout=_TURN_S)
+        self._last_inline_s = time.monotonic()
+        if self._calls:
+            self._call_now()
+        return polled
 
     def _wait_for_turn(self) -> bool:
         many = len(self._handle) > _MANY and self._poller != threading.get_ident()
@@ -203,49 +263,110 @@ class KafkaProducer:
 
     def wait_for_reports(self, timeout_s: float = 0.05) -> None:
         """`poll_inline`, or as long a wait where another thread is at it: for those who wait in a loop."""
+        self.wake()
         if not self.poll_inline(timeout_s):
             pause(timeout_s)
 
-    def _serve(self, timeout_s: float) -> None:
+    # Calls of programs --------------------------------------------------------------------------------------------
+
+    def make_calls(self) -> None:
+        """Have the thread for it make the calls that wait."""
+        if self._calls:
+            if self._caller_thread is None:
+                self._caller_thread = aside("pok-callbacks", self._call_forever)
+            self._call_wanted.put(None)
+
+    def is_calling(self) -> bool:
+        """The calling thread makes one of these calls, so whatever waits for the others would wait for itself."""
+        return bool(self._calling._is_owned())  # type: ignore[attr-defined]
+
+    def check_may_wait(self) -> None:
+        """Raises Refused: the calling thread is inside `poll`, or a signal handler has interrupted it where it holds
+        what the threads need that it would wait for."""
+        if self._poller == threading.get_ident():
+            raise errors.Refused("a delivery callback cannot wait for other deliveries: call this from another thread")
+        check_may_wait()
+
+    def _call_now(self) -> None:
+        """Make the calls that wait, unless another thread does, or this one is in the middle of one."""
+        calls, calling = self._calls, self._calling
+        while calls and not self.is_calling() and calling.acquire(blocking=False):
+            try:
+                while calls:
+                    try:
+                        calls[0]()
+                    except Exception:  # the program's
+                        _log.exception("a send callback failed")
+                    finally:
+                        calls.popleft()
+            finally:
+                calling.release()
+
+    def _call_forever(self) -> None:
+        while not self._closing or self._calls:
+            try:
+                self._call_wanted.get(timeout=_ASLEEP_S)
+            except queue.Empty:
+                continue
+            self._call_now()
+
+    def _serve(self, timeout_s: float) -> int:
+        """How many reports there were, and other events."""
+        while self._reports:
+            self._reports.popleft()()
         try:
-            self._handle.poll(timeout_s)
+            return self._handle.poll(timeout_s)
         except KafkaException as raised:
             if not raised.args[0].fatal():
                 raise
             self._events(raised.args[0])  # confluent-kafka raises a fatal error here instead of calling `error_cb`
+            return 0
 
-    @contextmanager
-    def reports_held(self) -> Iterator[None]:
-        """No delivery callback runs inside, except the one that this is called from."""
-        if self._poller == threading.get_ident():
-            yield
-            return
-        with self._poll_lock:
-            yield
+    def report(self, report: Callable[[], object]) -> None:
+        """Have `report` called as librdkafka's reports are, between two of them: none of its own is there. Returns at
+        once."""
+        self._reports.append(report)
+        self.wake()
 
     def _poll_forever(self) -> None:
         while not self._closing:
-            if self.asleep:
-                self._work.wait(_ASLEEP_S)
-                self._work.clear()
+            wanted = len(self._turns_wanted)
+            if self.asleep and not wanted:
+                self._wait_for_work(_ASLEEP_S)
                 self.asleep = False
-            busy_sender = time.monotonic() - self._last_inline_s < _INLINE_IS_RECENT_S
+                wanted = len(self._turns_wanted)
+            busy_sender = not wanted and time.monotonic() - self._last_inline_s < _INLINE_IS_RECENT_S
             if busy_sender or not self._poll_lock.acquire(blocking=False):
-                pause(_INLINE_IS_RECENT_S)
+                self._wait_for_work(_INLINE_IS_RECENT_S)
                 continue
             try:
                 self._poller = threading.get_ident()
-                self._serve(_POLL_S)
+                served = self._serve(0.0 if wanted else _POLL_S)
+                while served and not wanted and 0 < len(self._calls) < _CALLS_TOGETHER:
+                    served = self._serve(0.0)  # two threads would take the GIL from each other for every report
             except Exception:  # a callback's; everybody's reports go on coming through here
                 _log.exception("a delivery callback failed")
             finally:
                 self._poller = None
                 self._poll_lock.release()
-            if len(self._handle) == 0:
+            for _ in range(wanted):
+                self._turns_wanted.popleft().release()
+            asleep = len(self._handle) == 0
+            if asleep or not wanted:  # otherwise the main thread makes them
+                self.make_calls()
+            if asleep:
                 self.asleep = True
                 if len(self._handle) > 0:  # a record came in before its sender could see us asleep
                     self.asleep = False
         self._give_up_rest()
+
+    def _wait_for_work(self, seconds: float) -> None:
+        try:
+            self._work.get(timeout=seconds)
+            while True:
+                self._work.get_nowait()
+        except queue.Empty:
+            pass
 
     def _give_up_rest(self) -> None:
         self._handle.purge()
@@ -256,6 +377,7 @@ class KafkaProducer:
                     pause(_INLINE_IS_RECENT_S)
             except Exception:  # the application's; the reports of others still come through here
                 _log.exception("a delivery callback failed")
+        self._call_wanted.put(None)
         handles.release(self._handle)
 
     def enqueue(
@@ -327,11 +449,11 @@ class KafkaProducer:
     def close(self, deadline: Deadline) -> int:
         """Wait for what is under way, then give up the rest: each of its callbacks hears of that. How many they were.
 
-        From inside a delivery callback it waits for nothing; the thread then ends by itself.
+        From inside a delivery callback, or a call that one left, it waits for nothing; the thread then ends by itself.
         """
         if not handles.is_ours(self._handle):
             return 0
-        from_callback = self._poller == threading.get_ident()
+        from_callback = self._poller == threading.get_ident() or self.is_calling()
         if not from_callback:
             self.wake()
             wait_until(lambda: self._all_answered(deadline), deadline)
@@ -345,4 +467,4 @@ class KafkaProducer:
     def _all_answered(self, deadline: Deadline) -> bool:
         if len(self._handle) > 0:
             self.poll_inline(min(_POLL_S, deadline.remaining_s()))
-        return len(self._handle) == 0
+        return len(self._handle) == 0 and not self._calls

@@ -12,7 +12,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import BatchedMessageId, Stor
 from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, encode_columns
 from pulsar_on_kafka.mapping.records.message_record import MessageMetadata, encode_headers
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, HIGHEST_SEQUENCE
-from pulsar_on_kafka.sending.in_flight import NO_ID, PartitionOut, SendCallback, SendsInFlight
+from pulsar_on_kafka.sending.in_flight import NO_ID, PartitionOut, SendCallback, SendsInFlight, is_prompt
 
 _log = logging.getLogger(__name__)
 
@@ -36,28 +36,35 @@ class BatchesInFlight(SendsInFlight):
 
     def unanswered(self, sent: Collection[Any]) -> int:
         """Each counts as one message, which it has at least."""
-        return len(self.outstanding.intersection(sent))
+        left = self.outstanding.intersection(sent)
+        return sum(not each.reported for each in left) if self.kafka.is_calling() else len(left)
 
     def under_way(self) -> int:
-        return self.taken - self.settled
+        return self.taken - self.answered_messages()
+
+    def has_room(self) -> bool:
+        """For one more message; in the producer's gate. Where callbacks are slower than Kafka, senders wait for them,
+        and a callback that sends does not."""
+        done = self.released if self.kafka.is_calling() else self.answered_messages()
+        return self.taken - done < self._limit
+
+    def release(self, count: int) -> None:
+        with self._counting:  # without a call inside
+            self.released += count
 
     def answered(self, what: Any, count: int) -> None:
         """The `count` callbacks of a batch, or of a message that waited, have returned."""
         self.outstanding.discard(what)
-        self.settled = settled = self.settled + count
-        if settled >= self.wake_at:
-            self.wake_waiting(settled)
+        self.settle_aside(count)
 
     def move_to(self, other: BatchesInFlight, batch: Batch) -> None:
-        """A batch waits for another Kafka producer now."""
+        """A batch waits for another Kafka producer now; in the producer's gate."""
         count = len(batch.payloads)
         other.outstanding.add(batch)
-        with self.kafka.reports_held():
-            self.released += count
-            self.outstanding.discard(batch)
-            self.settled = settled = self.settled + count
         other.taken += count
-        self.wake_waiting(settled)
+        self.taken -= count
+        self.outstanding.discard(batch)
+        self.wake_waiting()
 
 
 class Batch:
@@ -71,6 +78,7 @@ class Batch:
         "_event_times",
         "_keys",
         "_ordering_keys",
+        "_outcome",
         "_properties",
         "_sequences",
         "alone",
@@ -78,9 +86,11 @@ class Batch:
         "first_sequence",
         "in_flight",
         "marks",
+        "next_sequence",
         "origin",
         "partition",
         "payloads",
+        "reported",
         "stamp",
     )
 
@@ -96,6 +106,8 @@ class Batch:
         self.origin = origin
         self.partition = partition
         self.first_sequence = first_sequence
+        self.next_sequence = first_sequence
+        """The id of the next message, if it is regular."""
         self.marks = marks
         """Headers of the record that say nothing of the single message."""
         self.payloads: list[bytes | None] = []
@@ -105,6 +117,10 @@ class Batch:
         self.stamp: Callable[[], int] | None = None
         """The record's timestamp in milliseconds, asked for when it is handed to Kafka; it may refuse with an error.
         None: now."""
+        self.reported = False
+        """Kafka has answered; callbacks may not have returned."""
+        self._outcome: tuple[Any, int | None] = (None, None)
+        """Kafka's error, and the record's offset."""
         self._keys: list[bytes | None] | None = None
         self._ordering_keys: list[bytes | None] | None = None
         self._properties: list[Any] | None = None
@@ -190,49 +206,56 @@ class Batch:
         return self.first_sequence + count - 1
 
     def __call__(self, error: Any, record: Any) -> None:
-        # Delivery reports come one at a time (KafkaProducer), so what is counted here has one writer.
         in_flight = self.in_flight
-        count = len(self.callbacks)
-        in_flight.released += count
-        if error is not None:
-            self._fail(lambda callback: in_flight.failed(error, callback))
-        else:
+        in_flight.release(len(self.callbacks))
+        if error is None:
             self.origin.last_sequence_id = self._last_sequence()
-            if any(self.callbacks):
-                self._stored(record.offset(), count)
-        in_flight.answered(self, count)
+        self._outcome = error, record.offset() if error is None else None
+        self.reported = True
+        if any(self.callbacks) or error is not None:
+            self._answer(prompt=True)
+        if any(not is_prompt(callback) for callback in self.callbacks):
+            in_flight.kafka.call_later(self.call_back)
+        else:
+            in_flight.answered(self, len(self.callbacks))
 
-    def _stored(self, offset: int | None, count: int) -> None:
-        origin = self.origin
+    def call_back(self) -> None:
+        """Call the programs' callbacks, outside of `poll`."""
+        try:
+            self._answer(prompt=False)
+        finally:
+            self.in_flight.answered(self, len(self.callbacks))
+
+    def _answer(self, *, prompt: bool) -> None:
+        error, offset = self._outcome
+        count = len(self.callbacks)
         for index, callback in enumerate(self.callbacks):
-            if callback is None:
+            if is_prompt(callback) is not prompt:
                 continue
             try:
-                if offset is None:
+                if error is not None:
+                    self.in_flight.failed(error, callback)
+                elif callback is None:
+                    continue
+                elif offset is None:
                     callback(_OK, NO_ID)
                 elif self.alone is None:
-                    callback(_OK, BatchedMessageId(origin, offset, index, count))
+                    callback(_OK, BatchedMessageId(self.origin, offset, index, count))
                 else:
-                    callback(_OK, StoredMessageId(origin, offset))
+                    callback(_OK, StoredMessageId(self.origin, offset))
             except Exception:  # the application's; its neighbours hear of theirs nevertheless
-                _log.exception("producer=%s a send callback failed", origin.topic)
+                _log.exception("producer=%s a send callback failed", self.origin.topic)
 
     def refused(self, answer: Any) -> None:
         """Kafka did not take the record: `answer(callback)` tells each sender."""
         in_flight = self.in_flight
-        count = len(self.callbacks)
-        with in_flight.kafka.reports_held():
-            in_flight.released += count
-        self._fail(answer)
-        with in_flight.kafka.reports_held():
-            in_flight.answered(self, count)
-
-    def _fail(self, answer: Any) -> None:
+        in_flight.release(len(self.callbacks))
         for callback in self.callbacks:
             try:
                 answer(callback)
             except Exception:  # the application's
                 _log.exception("producer=%s a send callback failed", self.origin.topic)
+        in_flight.answered(self, len(self.callbacks))
 
 
 class Container:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -11,6 +10,8 @@ from datetime import timedelta
 from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Refused
+from pulsar_on_kafka.base.reentry import Guard
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict
 from pulsar_on_kafka.exceptions import PulsarException
@@ -66,8 +67,9 @@ class Batching:
         self._outlet = outlet
         self._steps = steps
         self._deduplication = outlet.admitted.deduplication
-        self._gate = threading.Lock()
+        self._gate = Guard()
         """Held while a message joins a batch and while a batch is handed to librdkafka; never while waiting."""
+        self._gate_lock = self._gate.lock
         self._open: dict[int, Container] = {}
         """The containers that hold something, in the order in which they began to."""
         self._ready: deque[Batch] = deque()
@@ -138,22 +140,20 @@ class Batching:
             return
         # Nearly every message joins a batch that has room; all that it takes is here, without a further call.
         size = len(payload) + _PER_MESSAGE_BYTES
-        with self._gate:
+        with self._gate_lock:  # no call inside, so a signal handler finds the batch whole (`Guard.lock`)
             batch = self._filling
             if batch is not None:
-                container = self._containers[batch.partition]
-                in_flight = batch.in_flight
+                container, in_flight, origin = self._containers[batch.partition], batch.in_flight, batch.origin
+                sequence = origin.next_of_batch
                 if (
                     container.messages < self._last_place
                     and container.size_bytes + size < self._max_bytes
-                    and in_flight.taken - in_flight.released < self._max_pending
+                    and in_flight.taken - in_flight.settled_aside < self._max_pending
+                    and sequence == batch.next_sequence
                 ):
-                    sequence = batch.origin.next_sequence_id()
-                    batch.payloads.append(payload)
-                    callbacks = batch.callbacks
-                    callbacks.append(callback)
-                    if sequence != batch.first_sequence + len(callbacks) - 1:
-                        batch.irregular_sequence(sequence)
+                    origin.next_of_batch = batch.next_sequence = sequence + 1
+                    batch.payloads += (payload,)
+                    batch.callbacks += (callback,)
                     container.messages += 1
                     container.size_bytes += size
                     in_flight.taken += 1
@@ -168,7 +168,10 @@ class Batching:
             return
         if metadata is not None:
             _check_fits(metadata)
-        self._join(message)
+        try:
+            self._join(message)
+        except Refused as refused:
+            raise as_pulsar(refused) from refused
         if self._ready:
             self._publish_ready()
 
@@ -182,10 +185,13 @@ class Batching:
         while True:
             with self._gate:
                 in_flight = outlet.in_flight
-                if in_flight.taken - in_flight.released < self._max_pending:
+                if in_flight.has_room():
                     partition = self._unkeyed if message.partition == UNCHOSEN else message.partition
                     origin = outlet.origins[partition]
-                    given = sequence = origin.next_sequence_id() if given is None else given
+                    if given is None:
+                        given = origin.next_of_batch
+                        origin.next_of_batch = given + 1
+                    sequence = given
                     verdict = self._admit(partition, sequence, txn)
                     if verdict is DeduplicationVerdict.NEW:
                         in_flight.taken += 1
@@ -228,6 +234,7 @@ class Batching:
         batch.callbacks.append(callback)
         if sequence != batch.first_sequence + len(batch.payloads) - 1:
             batch.irregular_sequence(sequence)
+        batch.next_sequence = batch.first_sequence + len(batch.payloads)
         if alone and metadata is not None:
             batch.alone = key, metadata
             batch.stamp = stamp
@@ -378,8 +385,7 @@ class Batching:
         if not outlet.limits.block_if_full:
             tell(callback, outlet.is_full())
             return False
-        outlet.in_flight.wait_for_room()
-        return True
+        return outlet.wait_for_room(callback)
 
     def wait_for_all(self, deadline: Deadline) -> int:
         """Return when everything that was sent was answered; how many the deadline left."""

@@ -22,7 +22,7 @@ from pulsar_on_kafka.mapping.ids.native_message_id import ChunkedMessageId, Nati
 from pulsar_on_kafka.mapping.records.message_record import ChunkInfo, Headers, MessageMetadata, encode_headers
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
 from pulsar_on_kafka.sending.deduplication import Produce, answer_duplicate
-from pulsar_on_kafka.sending.in_flight import NO_ID, OwnCallback, SendCallback, SendsInFlight, Ticket, tell
+from pulsar_on_kafka.sending.in_flight import NO_ID, OwnCallback, SendCallback, SendsInFlight, Ticket, is_prompt, tell
 from pulsar_on_kafka.sending.official_errors import as_pulsar
 from pulsar_on_kafka.sending.outgoing_message import Outgoing
 from pulsar_on_kafka.sending.outlet import Outlet
@@ -97,6 +97,7 @@ class ChunkReport(OwnCallback):
         self._send = send
         self._origin = origin
         self._last = last
+        self.prompt = is_prompt(send.callback)
 
     def __call__(self, result: Result, message_id: NativeMessageId) -> None:
         """Called for a stored chunk only."""

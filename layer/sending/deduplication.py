@@ -7,7 +7,6 @@ judged in the order in which their records go out.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -16,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import SequenceForgotten, TransactionConflict
+from pulsar_on_kafka.base.reentry import Guard
 from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict, PartitionSequences
 from pulsar_on_kafka.deduplication.journal import NOTED_EVERY_MS, Recovered, SequenceJournal
 from pulsar_on_kafka.exceptions import Result
@@ -25,7 +25,7 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER, TXN, producer_suffix
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.sending.in_flight import OwnCallback, PartitionOut, SendCallback, SendsInFlight
+from pulsar_on_kafka.sending.in_flight import OwnCallback, PartitionOut, SendCallback, SendsInFlight, is_prompt
 
 _log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ class Deduplication:
         self._journal = journal
         self._lasting = lasting
         self._partitions: dict[int, _Partition] = {}
-        self._lock = threading.Lock()
+        self._lock = Guard()
         self._suffix = producer_suffix(membership.epoch, name)
         self._note_next_s = 0.0
         self.active = False
@@ -437,19 +437,30 @@ class WaitingMessage:
         self._origin = origin
         self._callback = callback
         self._sequence = sequence
+        self._error: Any = None
+        self.reported = False
+        """As of a `Batch`."""
 
     def __call__(self, error: Any, record: Any, /) -> None:
-        in_flight = self._in_flight
-        in_flight.released += 1
+        self._in_flight.release(1)
+        self._error, self.reported = error, True
         if error is None:
             self._origin.last_sequence_id = self._sequence
-            tell_duplicate(self._callback, self._origin, 0)
+        if is_prompt(self._callback):
+            self._call_back()
         else:
-            try:
-                in_flight.failed(error, self._callback)
-            except Exception:  # the application's
-                _log.exception("a send callback failed")
-        in_flight.answered(self, 1)
+            self._in_flight.kafka.call_later(self._call_back)
+
+    def _call_back(self) -> None:
+        try:
+            if self._error is None:
+                tell_duplicate(self._callback, self._origin, 0)
+            else:
+                self._in_flight.failed(self._error, self._callback)
+        except Exception:  # the application's
+            _log.exception("a send callback failed")
+        finally:
+            self._in_flight.answered(self, 1)
 
 
 def answer_duplicate(ticket: Any) -> None:

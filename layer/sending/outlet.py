@@ -10,6 +10,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SendCounts
+from pulsar_on_kafka.base.reentry import Guard
 from pulsar_on_kafka.crypto.encryptor import Sealer
 from pulsar_on_kafka.exceptions import (
     AlreadyClosed,
@@ -148,7 +149,7 @@ class Outlet(Generic[_InFlight]):
         self._more_records = 0
         """By how many the records that were answered are more than the messages that they are of."""
         self._counting = threading.Lock()
-        self._renewing = threading.Lock()
+        self._renewing = Guard()
         self.number(admitted.membership.epoch)
         self.grow(admitted.topic.partitions)
         self._use(self._in_flight_of(admitted.kafka()))
@@ -172,7 +173,7 @@ class Outlet(Generic[_InFlight]):
     def send_counts(self) -> SendCounts:
         with self._renewing:
             all_in_flight = (*self.former, self.in_flight)
-            answered = self._answered_before + sum(in_flight.settled for in_flight in all_in_flight)
+            answered = self._answered_before + sum(in_flight.answered_messages() for in_flight in all_in_flight)
         pending = sum(in_flight.under_way() for in_flight in all_in_flight)
         return SendCounts(answered - self.failures - self._more_records, self.failures, pending)
 
@@ -228,7 +229,8 @@ class Outlet(Generic[_InFlight]):
     # To librdkafka ------------------------------------------------------------------------------------------------
 
     def ticket(self, callback: SendCallback | None) -> Ticket | None:
-        """The ticket for one more message; None when the sender was told that the queue is full."""
+        """The ticket for one more message; None when the sender was told that the queue is full. A callback hears so
+        where other senders wait: what it would wait for waits for it."""
         try:
             return self.take()
         except IndexError:
@@ -239,8 +241,18 @@ class Outlet(Generic[_InFlight]):
             if not self.limits.block_if_full:
                 tell(callback, self.is_full())
                 return None
-            self.in_flight.wait_for_room()
+            if not self.wait_for_room(callback):
+                return None
         return ticket
+
+    def wait_for_room(self, callback: SendCallback | None) -> bool:
+        """True when some messages were answered, or 50 ms are over; False when the sender, which is a callback, was
+        told that the queue is full. Raises NotAllowedError: see `check_may_wait`."""
+        with pulsar_errors():
+            waited = self.in_flight.wait_for_room()
+        if not waited:
+            tell(callback, self.is_full())
+        return waited
 
     def offer(
         self,
@@ -316,7 +328,7 @@ class Outlet(Generic[_InFlight]):
                 self._use(self._in_flight_of(self.admitted.kafka()))
                 former = (*self.former, was)
                 self.former = [each for each in former if each.under_way() > 0]
-                self._answered_before += sum(each.settled for each in former if each not in self.former)
+                self._answered_before += sum(each.answered_messages() for each in former if each not in self.former)
 
     def _in_flight_of(self, kafka: KafkaProducer) -> _InFlight:
         def failed(error: Any, callback: SendCallback | None) -> None:

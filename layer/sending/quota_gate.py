@@ -7,12 +7,12 @@ and end with `Timeout` when they waited as long as a send may; under `producer_e
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from pulsar_on_kafka.base.reentry import Guard
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerBlockedQuotaExceededException, PulsarException
 from pulsar_on_kafka.kafka.errors import answer_for, local_refusal, local_timeout
 from pulsar_on_kafka.kafka.producer import KafkaProducer
@@ -32,8 +32,7 @@ class _Held(NamedTuple):
     """As of `produce`, by position."""
 
     def fail(self, error: Any) -> None:
-        with self.kafka.reports_held():
-            self.arguments[_REPORT](error, None)
+        self.kafka.report(lambda: self.arguments[_REPORT](error, None))
 
 
 class QuotaGate:
@@ -44,7 +43,7 @@ class QuotaGate:
         """`send_timeout_ms`: how long a message waits at most; 0 for as long as it takes."""
         self._timeout_s = send_timeout_ms / 1000
         self._held: deque[_Held] = deque()
-        self._lock = threading.Lock()
+        self._lock = Guard()
         self._refusal: PulsarException | None = None
         self.closed = False
         """Otherwise nothing needs to pass here."""

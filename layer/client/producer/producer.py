@@ -150,7 +150,8 @@ class Producer:
         *,
         txn: Transaction | None = None,
     ) -> None:
-        """Send one message; `callback(result, message_id)` is called from another thread or from a later send.
+        """Send one message; `callback(result, message_id)` is called from another thread or from a later send, one
+        callback at a time. It may call this package, also `send`, `flush` and `close`.
 
         A refusal (closed, too big, queue full) goes to the callback as well, as officially. What a callback raises is
         logged. A synchronous send waits for its batch like any other message, as officially.

@@ -491,7 +491,7 @@ def test_a_message_that_failed_while_later_ones_were_stored_is_stored_when_it_co
     produce, refused = kafka.produce, list[Any]()
 
     def refuse() -> None:
-        with kafka.reports_held():
+        with kafka._poll_lock:
             refused[0](KafkaError(KafkaError.UNKNOWN), None)
 
     def refusing(topic: str, value: bytes, key: None, partition: int, report: Any, *more: Any) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -36,9 +35,8 @@ class Handed:
     def wake(self) -> None:
         raise AssertionError("it does not sleep")
 
-    @contextmanager
-    def reports_held(self) -> Iterator[None]:
-        yield
+    def report(self, report: Callable[[], object]) -> None:
+        report()
 
 
 class Sent:
