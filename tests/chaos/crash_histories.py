@@ -35,6 +35,8 @@ _CHUNKED_BYTES = 2_300_000
 _SHARES = {OFFSET_COMMIT: 0.25, PRODUCE: 0.02, TXN_OFFSET_COMMIT: 0.25}
 _LATE_S = (0.3, 3.0)
 _QUIET_MS = 1_000
+_PATIENCE_S = 120.0
+"""Patience with a busy machine."""
 _IDLE_S = 2.0
 """Processes that receive nothing for so long have nothing to receive."""
 
@@ -214,7 +216,7 @@ class CrashHistory:
         former: dict[str, int] = {}
         dead: set[int] = set()
         quiet_ms = max(_QUIET_MS, TXN_TIMEOUT_MS + 1_000 if shape.transactions else 0)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
                 message = last.receive(quiet_ms)
@@ -244,11 +246,13 @@ class CrashHistory:
     def _judge_outputs(self, client: pulsar.Client, sent: set[int], committed: set[int]) -> None:
         outputs = client.subscribe(f"{self._topic}-out", "judge", initial_position=pulsar.InitialPosition.Earliest)
         counted: Counter[int] = Counter()
+        deadline = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                counted[number_of(outputs.receive(1_000))] += 1
+                counted[number_of(outputs.receive(_QUIET_MS))] += 1
             except pulsar.Timeout:
-                break
+                if not sent - counted.keys() or time.monotonic() > deadline:
+                    break
         found = self._found
         found.expect({number for number, times in counted.items() if times > 1}, "committed twice")
         found.expect(sent - counted.keys(), "committed by no transaction")

@@ -110,6 +110,15 @@ def number_of(message: pulsar.Message) -> int:
     return int(bytes(message.data()[:8]))
 
 
+def _subscribed(client: pulsar.Client, orders: CrashOrders) -> pulsar.Consumer:
+    """Waits while another process has an Exclusive subscription."""
+    while True:
+        try:
+            return subscribe(client, orders.topic, orders.shape)
+        except pulsar.ConsumerBusy:
+            time.sleep(0.05)
+
+
 def work(orders: CrashOrders) -> None:
     """Runs in the process until it is killed."""
     logging.disable(logging.CRITICAL)
@@ -122,12 +131,7 @@ def work(orders: CrashOrders) -> None:
 
     note("w")
     client = new_client(orders.url)
-    while True:
-        try:
-            consumer = subscribe(client, orders.topic, shape)
-            break
-        except pulsar.ConsumerBusy:
-            time.sleep(0.05)  # an exclusive one, whose predecessor is still known
+    consumer = _subscribed(client, orders)
     note("s")
     out = client.create_producer(f"{orders.topic}-out") if shape.transactions else None
     flush_every = chance.choice((1, 3, 10, 40))
@@ -136,6 +140,9 @@ def work(orders: CrashOrders) -> None:
         try:
             message = consumer.receive(RECEIVE_MS)
         except pulsar.Timeout:
+            continue
+        except pulsar.ConsumerBusy:  # it paused for so long that another one has claimed the subscription
+            consumer = _subscribed(client, orders)
             continue
         number = number_of(message)
         note("r", number)

@@ -87,6 +87,15 @@ def test_the_architecture_is_read_in_a_quarter_of_an_hour() -> None:
     assert _words(ROOT / "docs" / "architecture.md") <= ARCHITECTURE_WORDS
 
 
+def test_each_guarantee_names_tests_that_are_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d+ \| .+ \| (.+) \|$", page.partition("## What always holds")[2], re.MULTILINE)
+    assert len(rows) >= 9
+    named = [re.findall(r"`([\w/]+\.py)`", row) for row in rows]
+    assert all(named)
+    assert [name for names in named for name in names if not (ROOT / "tests" / name).exists()] == []
+
+
 def test_every_package_says_in_one_page_what_it_is() -> None:
     readmes = [page for page in pages() if page.name == "README.md" and page.relative_to(ROOT).parts[0] in PACKAGES]
     assert {str(page.relative_to(ROOT)): words for page in readmes if (words := _words(page)) > README_WORDS} == {}
