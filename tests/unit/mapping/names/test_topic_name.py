@@ -9,7 +9,7 @@ import pytest
 from pulsar_on_kafka.mapping.encoding.escaping import units
 from pulsar_on_kafka.mapping.errors import InvalidTopicName
 from pulsar_on_kafka.mapping.names.read_back import topic_from_kafka
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.mapping.names.topic_name import MAX_KAFKA_TOPIC_CHARS, TopicName, kafka_topic, other_kafka_topic
 
 
 def persistent(local_name: str, partition: int = -1) -> TopicName:
@@ -149,3 +149,13 @@ def test_a_hash_never_follows_half_an_escape() -> None:
 )
 def test_foreign_kafka_topics_are_none(text: str) -> None:
     assert topic_from_kafka(text) is None
+
+
+@pytest.mark.parametrize("local_name", ["orders", "x" * 225, "x" * 400])
+def test_the_kafka_topic_beside_a_taken_one_is_no_other_topics(local_name: str) -> None:
+    taken = kafka_topic(persistent(local_name))
+    others = {other_kafka_topic(taken, version) for version in (7, 8)}
+    assert len(others | {taken}) == 3
+    for other in others:
+        assert len(other) <= MAX_KAFKA_TOPIC_CHARS
+        assert topic_from_kafka(other) is None
