@@ -44,6 +44,11 @@ MOST_AT_ONCE: Final = 2_000
 _ASK_S: Final = 0.5  # a login that is refused is heard of between two questions
 
 
+def is_compacted(configs: Mapping[str, str]) -> bool:
+    """Whether Kafka keeps only the newest record of each key of a topic with these configs."""
+    return "compact" in configs.get("cleanup.policy", "").split(",")
+
+
 class KafkaAdmin:
     """Synchronous, thread-safe face of librdkafka's AdminClient. Every call takes a deadline."""
 

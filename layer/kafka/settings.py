@@ -138,9 +138,13 @@ class KafkaSettings:
         one that somebody else leaves open must not hide what is written behind it."""
         return {**config, "isolation.level": "read_uncommitted"}
 
-    def producer(self, *, compression: str, message_timeout_ms: int, linger_ms: float) -> dict[str, Any]:
-        """`compression`: Kafka's name; with "none" the user's `compression.type` counts."""
+    def producer(
+        self, *, compression: str, message_timeout_ms: int, linger_ms: float, batch_bytes: int | None = None
+    ) -> dict[str, Any]:
+        """`compression`: Kafka's name; with "none" the user's `compression.type` counts. `batch_bytes`: the largest
+        batch of several records, for topics that take none of librdkafka's usual size."""
         return {
+            **({} if batch_bytes is None else {"batch.size": batch_bytes}),
             **self.common(),
             "enable.idempotence": True,  # retries neither reorder nor duplicate
             # With more, records are lost that were reported as stored: a broker that has just become leader refuses the

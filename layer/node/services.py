@@ -98,7 +98,7 @@ class Services:
         self.cluster_clock = ClusterClock(self.clock)
         """What processes say of time to one another is said by it."""
         self.meters = Meters()
-        self._producers: dict[tuple[str, int, str], KafkaProducer] = {}
+        self._producers: dict[tuple[str, int, str, int | None], KafkaProducer] = {}
         self.state_apart = False
         """What is written to the state log has a producer of its own. Where coordinators are served, a callback of a
         program's send must not keep them from hearing of their appends: it may be waiting for them."""
@@ -197,13 +197,16 @@ class Services:
     def state_producer(self) -> KafkaProducer:
         return self.producer("none", 30_000, _STATE if self.state_apart else "")
 
-    def producer(self, compression: str, message_timeout_ms: int, use: str = "") -> KafkaProducer:
+    def producer(
+        self, compression: str, message_timeout_ms: int, use: str = "", batch_bytes: int | None = None
+    ) -> KafkaProducer:
         """The shared producer with these settings; one that librdkafka gave up is replaced.
 
-        `compression` is Kafka's name; a time-out of 0 never passes. Each `use` has its own.
+        `compression` is Kafka's name; a time-out of 0 never passes. Each `use` has its own. `batch_bytes`: Kafka's
+        record batches are no larger, unless one record is.
         """
         with self._lock:
-            key = (compression, message_timeout_ms, use)
+            key = (compression, message_timeout_ms, use, batch_bytes)
             producer = self._producers.get(key)
             if producer is not None and producer.fatal is not None:
                 producer.close(Deadline.after(0))
@@ -212,7 +215,10 @@ class Services:
                 linger_ms = _STATE_LINGER_MS if use == _STATE else DEFAULT_LINGER_MS
                 producer = KafkaProducer(
                     self.settings.producer(
-                        compression=compression, message_timeout_ms=message_timeout_ms, linger_ms=linger_ms
+                        compression=compression,
+                        message_timeout_ms=message_timeout_ms,
+                        linger_ms=linger_ms,
+                        batch_bytes=batch_bytes,
                     ),
                     served_by_waiting=use == _STATE,
                 )
@@ -223,7 +229,7 @@ class Services:
     def give_up_producers(self, use: str, why: errors.LayerError) -> None:
         """Have no record that such producers have under way stored any more (`KafkaProducer.give_up`). Returns at once,
         where `producer` may be waiting for a broker."""
-        for (_, _, of), producer in list(self._producers.items()):
+        for (_, _, of, _), producer in list(self._producers.items()):
             if of == use:
                 producer.give_up(why)
 

@@ -74,6 +74,8 @@ class Admitted:
     more than once does no harm."""
     cluster_id: str
     """Kafka's."""
+    compacted: bool = False
+    """Kafka keeps the newest record of each key of the topic alone."""
 
     def partitions(self, count: int) -> range:
         """The partitions that it writes to when the topic has `count`."""

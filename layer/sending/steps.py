@@ -140,6 +140,11 @@ class Steps:
         """Whether it is on record that there are markers; else the sender was told why not."""
         if not self._outlet.admitted.topic.name.is_persistent:
             raise NotAllowedError(f"{self._outlet.topic()} is not persistent: there are no transactions")
+        if self._outlet.admitted.compacted:
+            raise NotAllowedError(
+                f"Kafka topic {self._outlet.kafka_topic} of {self._outlet.topic()} has cleanup.policy=compact: a"
+                " message of an aborted transaction would replace the committed one of its key"
+            )
         self._took_part = self._outlet.on_record(callback, markers=True)
         return self._took_part
 
