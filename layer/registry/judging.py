@@ -126,20 +126,31 @@ def refuse_unless_compatible(
     load: Load,
     strategy: CompatibilityStrategy,
     checkers: Checkers,
+    *,
+    of_reader: bool = False,
 ) -> None:
-    """Raises IncompatibleSchema with every reason."""
-    result = compatibility(info, history, load, strategy, checkers)
+    """Raises IncompatibleSchema with every reason; `of_reader`: the schema is a consumer's."""
+    result = compatibility(info, history, load, strategy, checkers, of_reader=of_reader)
     if not result.is_compatible:
         raise refused(topic, info, [str(one) for one in result.incompatibilities], strategy)
 
 
 def compatibility(
-    info: SchemaInfo, history: SchemaHistory, load: Load, strategy: CompatibilityStrategy, checkers: Checkers
+    info: SchemaInfo,
+    history: SchemaHistory,
+    load: Load,
+    strategy: CompatibilityStrategy,
+    checkers: Checkers,
+    *,
+    of_reader: bool = False,
 ) -> CompatibilityResult:
-    """The result of `check_compatibility` beside all live versions, which are looked at one by one, newest first."""
+    """The result of `check_compatibility` beside the live versions that count, which are looked at one by one, newest
+    first. Of a reader under ALWAYS_INCOMPATIBLE these are all. Source: SchemaRegistryServiceImpl's
+    checkConsumerCompatibility."""
     asked: tuple[SchemaEntry, ...] = ()
     if strategy is not CompatibilityStrategy.ALWAYS_COMPATIBLE:
-        asked = history.live[::-1] if strategy.is_transitive else history.live[-1:]
+        every = strategy.is_transitive or (of_reader and strategy is CompatibilityStrategy.ALWAYS_INCOMPATIBLE)
+        asked = history.live[::-1] if every else history.live[-1:]
     if not asked:
         return check_compatibility(info, [], strategy, checkers=checkers)
     found: list[Incompatibility] = []

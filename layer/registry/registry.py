@@ -270,7 +270,8 @@ class SchemaRegistry:
                 return True
             if not history.live:
                 raise refused(life.topic, info, ["the topic is in use without a schema"])
-            refuse_unless_compatible(life.topic, info, history, load, strategy_for_readers(strategy), self._checkers)
+            judged_by = strategy_for_readers(strategy)
+            refuse_unless_compatible(life.topic, info, history, load, judged_by, self._checkers, of_reader=True)
             return True
 
         try:

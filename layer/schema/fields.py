@@ -6,7 +6,7 @@ False, `Integer` and `Long` know no range, a default object is shared by all the
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 
 class Field:
@@ -20,6 +20,11 @@ class Field:
     Raises:
         TypeError: the default is no value of the field.
     """
+
+    if TYPE_CHECKING:  # a record's attribute of this name is the value, not the field
+
+        def __get__(self, record: object, owner: type) -> Any: ...
+        def __set__(self, record: object, value: Any) -> None: ...
 
     avro_type: ClassVar[str]
     python_types: ClassVar[tuple[type[Any], ...]] = ()

@@ -17,7 +17,8 @@ from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId, PartitionOrigin, StoredMessageId
 
-SendCallback = Callable[[Result, NativeMessageId], None]
+SendCallback = Callable[[Result, Any], object]
+"""Takes a message's result and its id: Any, because programs name the class `MessageId`."""
 Failed = Callable[[Any, SendCallback | None], None]
 
 _log = logging.getLogger(__name__)

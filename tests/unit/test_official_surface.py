@@ -82,3 +82,13 @@ def test_what_stands_for_the_native_classes_is_under_their_module() -> None:
     assert not isinstance(pulsar_on_kafka.MessageId(), pulsar_on_kafka._pulsar.MessageId)
     for name in pulsar_on_kafka._pulsar.__all__:
         assert hasattr(pulsar._pulsar, name), f"{name} is not one of the official extension's"
+
+
+def test_a_star_gives_what_the_official_client_s_gives() -> None:
+    """But for modules and types of Python's that the official module imports, and does not mean to give."""
+    theirs, ours = dict[str, object](), dict[str, object]()
+    exec("from pulsar import *", theirs)  # noqa: S102
+    exec("from pulsar_on_kafka import *", ours)  # noqa: S102
+    meant = {name for name, found in theirs.items() if "pulsar" in str(getattr(found, "__module__", found))}
+    assert meant - ours.keys() == set()
+    assert issubclass(ours["Timeout"], Exception)  # type: ignore[arg-type]

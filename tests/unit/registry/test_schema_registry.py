@@ -105,6 +105,18 @@ def test_transitive_strategies_ask_every_live_version(log: MemoryStateLog) -> No
     assert latest_alone.for_producer(TOPIC, int_string_long[2], soon()) == V(2)
 
 
+def test_a_consumer_under_always_incompatible_is_judged_by_every_live_version(log: MemoryStateLog) -> None:
+    """Source: SchemaRegistryServiceImpl.checkConsumerCompatibility."""
+    registry = process(log)
+    registry.for_producer(TOPIC, avro("a"), soon())
+    strict = process(log, strategy("ALWAYS_INCOMPATIBLE"))
+    strict.for_consumer(TOPIC, avro("a"), soon(), in_use=lambda: True)
+    registry.for_producer(TOPIC, avro("a", "b"), soon())
+    for info in (avro("a"), avro("a", "b")):
+        with pytest.raises(errors.IncompatibleSchema, match="under ALWAYS_INCOMPATIBLE"):
+            process(log, strategy("ALWAYS_INCOMPATIBLE")).for_consumer(TOPIC, info, soon(), in_use=lambda: True)
+
+
 def test_another_type_is_refused_unless_everything_is_taken(log: MemoryStateLog) -> None:
     process(log).for_producer(TOPIC, avro("a"), soon())
     as_json = avro("a", kind=SchemaType.JSON)
