@@ -7,6 +7,7 @@ from enum import Enum
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
@@ -122,7 +123,7 @@ class Stage:
         admitted = Admitted(
             topic=OPENED, fixed_partition=None, membership=membership, name="p", deduplication=deduplication,
             kafka=lambda: next(given), more_than_plain=lambda **_: None,
-            routes_keys=lambda scheme: None, cluster_id="c",
+            routes_keys=lambda scheme: None, cluster_id="c", now_ms=SystemClock().now_ms,
         )  # fmt: skip
         options = SenderOptions(
             limits=Limits(max_pending, 0, block_if_full, send_timeout_ms),

@@ -1,12 +1,25 @@
-"""Time as an argument, so that tests can move it."""
+"""Time as an argument, so that tests can move it.
+
+A time that another process, another machine or a broker wrote is compared with a `ClusterClock` alone: clocks of
+machines differ by any amount. `tests/unit/test_import_rules.py` names the modules that read a machine's clock.
+"""
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
+from pulsar_on_kafka.base.errors import LayerError
+
+_log = logging.getLogger(__name__)
+
 _HEARD_S: Final = 60.0
+_STEP_S: Final = 10.0
+"""Difference between the progress of the machine's two clocks that shows that the machine slept, or was set."""
+_ASK_RETRY_INTERVAL_S: Final = 10.0
 
 
 class Clock(Protocol):
@@ -27,52 +40,89 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-class ClusterClock:
-    """The brokers' wall clock, as their answers to appends tell it: what processes write down for one another is judged
-    by it, because the clocks of their machines may differ by any amount. This machine's own until one was heard.
-
-    Thread-safe. It lags by what the answer took; the least lag of the last minute counts.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._heard: tuple[float, float] | None = None
-        """What to add to the monotonic clock, in milliseconds, and when that was heard, in seconds."""
-
-    @property
-    def is_known(self) -> bool:
-        return self._heard is not None
-
-    def heard(self, stamped_ms: int) -> None:
-        """A broker has just answered that it stored a record at this time, Unix milliseconds by its own clock."""
-        now_s, heard = self._clock.monotonic(), self._heard
-        ahead_ms = stamped_ms - now_s * 1000
-        if heard is None or ahead_ms > heard[0] or now_s - heard[1] > _HEARD_S:
-            self._heard = ahead_ms, now_s
-
-    def monotonic(self) -> float:
-        return self._clock.monotonic()
-
-    def now_ms(self) -> int:
-        heard = self._heard
-        return self._clock.now_ms() if heard is None else int(heard[0] + self._clock.monotonic() * 1000)
-
-
-def learn_time(clock: Clock, append: Callable[[], object]) -> None:
-    """Have a `ClusterClock` know the brokers' time: `append` has one of them store something."""
-    if isinstance(clock, ClusterClock) and not clock.is_known:
-        append()
-
-
 class Moment(NamedTuple):
-    """Both clocks, because the monotonic one stands still while a machine sleeps."""
+    """Both clocks of a machine, because the monotonic one stands still while the machine sleeps."""
 
     monotonic_s: float
     wall_ms: int
 
     @classmethod
     def of(cls, clock: Clock) -> Moment:
-        return cls(clock.monotonic(), clock.now_ms())
+        machine = clock.machine if isinstance(clock, ClusterClock) else clock
+        return cls(machine.monotonic(), machine.now_ms())
 
     def seconds_until(self, later: Moment) -> float:
         return max(later.monotonic_s - self.monotonic_s, (later.wall_ms - self.wall_ms) / 1000)
+
+
+class _Heard(NamedTuple):
+    """A broker's time: what to add to the monotonic clock, in milliseconds, and when the broker was heard."""
+
+    ahead_ms: float
+    at: Moment
+
+
+class ClusterClock:
+    """The brokers' wall clock, which judges every time that another process or a broker wrote.
+
+    Answers to appends tell the brokers' time. Before the first answer, and after the machine slept or its clock was
+    set, `now_ms` requests an answer by `ask`. Where none comes, the last answer counts, or before the first one this
+    machine's clock.
+
+    Thread-safe. The clock lags by what the answer took; the least lag of the last minute counts.
+    """
+
+    def __init__(self, machine: Clock, ask: Callable[[], object] = lambda: None) -> None:
+        """`ask` has a broker store something, so that `heard` is called; it may raise LayerError, and takes some
+        seconds at most."""
+        self.machine = machine
+        self._ask = ask
+        self._heard: _Heard | None = None
+        self._asking = threading.RLock()
+        self._ask_next_s = float("-inf")
+
+    @property
+    def is_known(self) -> bool:
+        """A broker was heard, and neither of the machine's clocks has stepped since."""
+        return self._current() is not None
+
+    def heard(self, stamped_ms: int) -> None:
+        """A broker has just answered that it stored a record at this time, Unix milliseconds by its own clock."""
+        now, heard = Moment.of(self.machine), self._current()
+        ahead_ms = stamped_ms - now.monotonic_s * 1000
+        if heard is None or ahead_ms > heard.ahead_ms or now.monotonic_s - heard.at.monotonic_s > _HEARD_S:
+            self._heard = _Heard(ahead_ms, now)
+
+    def monotonic(self) -> float:
+        return self.machine.monotonic()
+
+    def monotonic_ms(self) -> int:
+        return int(self.machine.monotonic() * 1000)
+
+    def now_ms(self) -> int:
+        if self._current() is None:
+            self._learn()
+        heard = self._heard
+        return self.machine.now_ms() if heard is None else int(heard.ahead_ms + self.machine.monotonic() * 1000)
+
+    def _current(self) -> _Heard | None:
+        heard = self._heard
+        if heard is None:
+            return None
+        passed_s = self.machine.monotonic() - heard.at.monotonic_s
+        stepped = abs((self.machine.now_ms() - heard.at.wall_ms) / 1000 - passed_s) > _STEP_S
+        return None if stepped else heard
+
+    def _learn(self) -> None:
+        """One thread asks, others wait for the answer; what `ask` itself calls sees the machine's clock."""
+        with self._asking:
+            if self.is_known or self.machine.monotonic() < self._ask_next_s:
+                return
+            try:
+                self._ask_next_s = float("inf")  # `ask` itself does not ask
+                self._ask()
+            except LayerError as failure:
+                _log.warning("no broker told the time, this machine's clock counts: %s", failure)
+            finally:
+                known = self.is_known
+                self._ask_next_s = float("-inf") if known else self.machine.monotonic() + _ASK_RETRY_INTERVAL_S

@@ -89,16 +89,20 @@ class Site:
         self.where = where
         self.every_s = every_s
         self.commands = commands
-        self.clock = clock or SystemClock()
-        turn = Turn(self.clock)
-        self._turn = turn
-        self._cursors = Answers(self.clock, MOST_CURSORS, turn)
-        self._answers = Answers(self.clock, MOST_ANSWERS, turn)
+        self._tell_time_by(clock or SystemClock())
         self._seen = Seen(None, (), "not connected yet")
         self._looked_s = self._passed_s = float("-inf")
         self._admin: AdminClient | None = None
         self._gatherer: SharedGatherer | None = None
         self._worker = Worker("pok-console-gatherer", self._gather, "console=overview could not be gathered")
+
+    def _tell_time_by(self, clock: Clock) -> None:
+        """What is shown was gathered, or stands in the cluster, by the brokers' clock; this machine's until one is
+        reached."""
+        self.clock = clock
+        self._turn = turn = Turn(clock)
+        self._cursors = Answers(clock, MOST_CURSORS, turn)
+        self._answers = Answers(clock, MOST_ANSWERS, turn)
 
     def waits_for(self, failure: str) -> None:
         """Why the cluster was not reached when that was last tried."""
@@ -107,6 +111,7 @@ class Site:
     def connect(self, admin: AdminClient, gatherer: SharedGatherer) -> None:
         """Look at what is gathered from now on, until `close`."""
         self._admin = admin
+        self._tell_time_by(admin.node.clock)
         self._seen = Seen(None, (), "")
         self._gatherer = gatherer
         self._worker.start()

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.clock import Clock, learn_time
+from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.errors import is_answer
@@ -56,15 +56,12 @@ Look = Callable[[TopicRecord, Deadline], TopicDescription | None]
 class Removals:
     """Removes data of topics. Thread-safe."""
 
-    def __init__(
-        self, admin: KafkaAdmin, clock: Clock, amend: Amend, look: Look, touch: Callable[[str, Deadline], None]
-    ) -> None:
-        """`clock` says the brokers' time; `touch` appends what changes nothing about a topic, so that it is known."""
+    def __init__(self, admin: KafkaAdmin, clock: Clock, amend: Amend, look: Look) -> None:
+        """`clock` says the brokers' time."""
         self._admin = admin
         self._clock = clock
         self._amend = amend
         self._look = look
-        self._touch = touch
 
     def delete_records(self, topic: OpenedTopic | TopicRecord, before: Mapping[int, int], deadline: Deadline) -> None:
         """Delete everything below these offsets of a topic's partitions.
@@ -105,7 +102,6 @@ class Removals:
     ) -> bool:
         """Send a request that names the Kafka topic; False when Kafka does not have that any more."""
         name = TopicName.parse(topic.name) if isinstance(topic, TopicRecord) else topic.name.base
-        learn_time(self._clock, lambda: self._touch(str(name), deadline))
         request, noted_s, sent_ms = secrets.token_hex(8), self._clock.monotonic(), self._clock.now_ms()
 
         def noted(record: TopicRecord) -> TopicRecord | None:
@@ -170,7 +166,6 @@ class Removals:
 
         if not former.unanswered:
             return given
-        learn_time(self._clock, lambda: self._touch(former.name, deadline))
         if until(all_answered, deadline.at_most(_ANSWERED_WITHIN_S)):
             return given
         other = other_kafka_topic(given, version)

@@ -155,7 +155,7 @@ class Topics:
         self._namespaces = namespaces
         self._admin = admin
         self._clock = clock
-        self.removals = Removals(admin, clock, self._amend, self._look, entities.touch)
+        self.removals = Removals(admin, clock, self._amend, self._look)
 
     def find(self, name: TopicName, deadline: Deadline) -> Topic | None:
         """The topic if it exists. A Kafka topic of that name without a record of ours is not one yet (see `open`)."""

@@ -61,7 +61,7 @@ class Readers:
 
         readable = Readable(
             lambda p: self._services.producers.fences(topic, p, Deadline.after(_FENCES_S)),
-            lambda p: ReadCommitted(data_partition(topic, p), self._services.clock.now_ms),
+            lambda p: ReadCommitted(data_partition(topic, p), self._services.clock.monotonic_ms),
             starts,
             ReaderChunks(endpoint.name, read_again, log_end, self._services.clock.monotonic),
             compacted,
@@ -115,7 +115,7 @@ def compacted_ranges(
         if end <= low:
             continue
         ranges[partition] = folded = CompactedRange(end, Fences(services.producers.fences(topic, partition, deadline)))
-        committed = ReadCommitted(data_partition(topic, partition), services.clock.now_ms)
+        committed = ReadCommitted(data_partition(topic, partition), services.clock.monotonic_ms)
         for batch in services.fetcher.read(topic.kafka_topic, partition, low, end, deadline):
             folded.fold(_committed(batch, committed, buffer_access(services, topic), deadline))
             if committed.waits_from is not None:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.clock import Clock, ClusterClock, SystemClock
+from pulsar_on_kafka.base.clock import ClusterClock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import Meters
 from pulsar_on_kafka.base.open_files import raise_open_file_limit
@@ -35,6 +35,7 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExcee
 from pulsar_on_kafka.mapping.state.state_topics import (
     LEDGERS,
     NAMESPACES,
+    PRODUCERS,
     SUBSCRIPTIONS,
     TENANTS,
     TOPICS,
@@ -75,6 +76,7 @@ _STATE_LINGER_MS: Final = 0.0
 _STATE: Final = "state"
 _TAIL_WAIT_MS: Final = 500
 _FIND_TOPIC_S: Final = 30.0
+_ASK_TIME_S: Final = 5.0
 _MEMBER_QUEUE_KBYTES: Final = 64  # nothing is ever fetched
 FETCH_QUEUE_KBYTES: Final = 16 * 1024
 
@@ -94,9 +96,7 @@ class Services:
         raise_open_file_limit()
         settings.security.check()
         self.settings = settings
-        self.clock: Clock = SystemClock()
-        self.cluster_clock = ClusterClock(self.clock)
-        """What processes say of time to one another is said by it."""
+        self.clock = ClusterClock(SystemClock(), self._ask_time)
         self.meters = Meters()
         self._producers: dict[tuple[str, int, str, int | None], KafkaProducer] = {}
         self.state_apart = False
@@ -131,9 +131,20 @@ class Services:
             raise
         self.idle_offsets = IdleOffsets(self.admin, lambda author: OffsetWriter(settings.offset_writer(), author))
         self.departures = Departures(self.admin, GoodByes(settings.common()), self.clock)
-        self.log = KafkaStateLog(
-            log_fetcher, self.state_producer, self.admin, self.cluster_clock, instance=settings.instance
-        )
+        self.log = KafkaStateLog(log_fetcher, self.state_producer, self.admin, self.clock, instance=settings.instance)
+
+    def _ask_time(self) -> None:
+        """Append to a state topic that this program may write to, for the time in the answer. Makes no topic: without
+        one no process has written anything."""
+        deadline = Deadline.after(_ASK_TIME_S)
+        for topic, touch in ((PRODUCERS, self.producers.touch), (SUBSCRIPTIONS, self.subscriptions.touch)):
+            try:
+                if self.has_state_topic(topic, deadline):
+                    touch(deadline)
+            except errors.NotAuthorized as missing:
+                _log.info("the brokers' time is not told by %s: %s", topic.name, missing)
+            if self.clock.is_known:
+                return
 
     def _open_metadata(self) -> None:
         log, clock = self.log, self.clock
@@ -142,12 +153,12 @@ class Services:
         self.tenants = Tenants(Entities(log, TENANTS, TENANT_KEYS, clock))
         self.migrations = Migrations(Entities(log, TENANTS, MIGRATION_KEYS, clock), clock)
         self.imports = Imports(Entities(log, TENANTS, IMPORT_KEYS, clock), clock)
-        self.producers = ProducerRegistry(log, self.cluster_clock, self.fetcher, self.admin)
+        self.producers = ProducerRegistry(log, clock, self.fetcher, self.admin)
         self.topics = Topics(
             Entities(log, TOPICS, TOPIC_KEYS, clock),
             self.namespaces,
             self.admin,
-            self.cluster_clock,
+            clock,
             self.settings.instance,
             self._end_producers,
         )
@@ -157,7 +168,7 @@ class Services:
         self.subscriptions = Subscriptions(
             Entities(log, SUBSCRIPTIONS, SUBSCRIPTION_KEYS, clock, Keeping(place_of=SUBSCRIPTION_KEYS.place_of)),
             self.admin,
-            self.cluster_clock,
+            clock,
             first_left=FirstLedgersLeft(self.ledger_views, self.admin).starts,
         )
         self.schemas = SchemaRegistry(

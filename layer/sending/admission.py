@@ -164,6 +164,7 @@ class Admission:
             more_than_plain=self._more_than_plain,
             routes_keys=partial(node.producers.hashing_schemes.begins, topic),
             cluster_id=node.cluster_id,
+            now_ms=node.clock.now_ms,
         )
         try:
             self._begin_deduplication(admitted, wanted=deduplicated)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Final
@@ -35,8 +34,8 @@ class SendRequest(Struct, frozen=True):
     deliver_after: timedelta | None = None
     txn: Transaction | None = None
 
-    def key_and_metadata(self) -> tuple[bytes | None, MessageMetadata | None]:
-        """Kafka key, and metadata if there is more.
+    def key_and_metadata(self, now_ms: Callable[[], int]) -> tuple[bytes | None, MessageMetadata | None]:
+        """Kafka key, and metadata if there is more. `now_ms`: the brokers' time, by which a delayed message is due.
 
         Raises:
             ValueError, TypeError, NotSupported: as `Producer.send`; the message names the value.
@@ -61,7 +60,7 @@ class SendRequest(Struct, frozen=True):
             if event_timestamp < 0:
                 raise TypeError(f"event_timestamp must be 0 or more, got {event_timestamp}")
         timed = deliver_at is not None or deliver_after is not None
-        deliver_at_ms = _delivery_time(deliver_at, deliver_after) if timed else None
+        deliver_at_ms = _delivery_time(deliver_at, deliver_after, now_ms) if timed else None
         chosen = replication_clusters is not None or disable_replication is not False
         replicate_to = _replicate_to(replication_clusters, disable_replication) if chosen else None
         texts = {} if properties is None else _texts(properties)
@@ -180,7 +179,7 @@ def _text(given: str | bytes) -> str:
     return given if isinstance(given, str) else given.decode("utf-8")
 
 
-def _delivery_time(deliver_at: int | None, deliver_after: timedelta | None) -> int | None:
+def _delivery_time(deliver_at: int | None, deliver_after: timedelta | None, now_ms: Callable[[], int]) -> int | None:
     """Unix time in ms; None for at once. `deliver_after` wins, as officially."""
     if deliver_at is not None:
         check_type(int, "deliver_at", deliver_at)
@@ -189,5 +188,5 @@ def _delivery_time(deliver_at: int | None, deliver_after: timedelta | None) -> i
     if deliver_after is not None:
         check_type(timedelta, "deliver_after", deliver_after)
     if deliver_after:
-        return max(0, time.time_ns() // 1_000_000 + int(deliver_after.total_seconds() * 1000))
+        return max(0, now_ms() + int(deliver_after.total_seconds() * 1000))
     return deliver_at or None

@@ -74,6 +74,8 @@ class Admitted:
     more than once does no harm."""
     cluster_id: str
     """Kafka's."""
+    now_ms: Callable[[], int]
+    """The brokers' time."""
     compacted: bool = False
     """Kafka keeps the newest record of each key of the topic alone."""
 

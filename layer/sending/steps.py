@@ -112,7 +112,7 @@ class Steps:
             request = structs.replace(request, partition_key=partition_key)
         if self._outlet.refuses(callback):
             return None
-        key, metadata = request.key_and_metadata()
+        key, metadata = request.key_and_metadata(self._outlet.admitted.now_ms)
         rich = payload is None or (metadata is not None and needs_headers(metadata))
         if rich and not self._outlet.on_record(callback):
             return None

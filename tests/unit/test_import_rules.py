@@ -51,6 +51,32 @@ SUBSCRIPTED = re.compile(r"(collections\.abc|typing)\.\w+|collections\.(Counter|
 generic classes that became so in a later version, `logging.StreamHandler` for one."""
 NO_IO = ("socket", "threading", "subprocess", "asyncio", "time", "confluent_kafka", "pyspark")
 
+MACHINE_TIME: Mapping[str, tuple[str, ...]] = {
+    "time": ("time", "time_ns", "localtime", "gmtime", "ctime", "strftime"),
+    "datetime": ("now", "utcnow", "today"),
+    "date": ("today",),
+}
+"""What reads a machine's wall clock, by its owner."""
+READS_MACHINE_TIME: Mapping[str, str] = {
+    "base.clock": "has the machine's clock, beneath that of the brokers",
+    "node.services": "makes the brokers' clock over it",
+    "kafka.security": "librdkafka compares a login's end with this machine's clock",
+    "client.values.authentication": "a login that lasts so long ends by this machine's clock, as librdkafka takes it",
+    "client.tracing": "spans have this machine's time, as those of the program around them",
+    "sending.chunking": "chunks are published now: a record's time is its producer's, as librdkafka's own",
+    "sending.transactional_sends": "a record's time is its producer's, as librdkafka's own",
+    "cli.doctor.probe": "compares the machine's clock with a broker's, which is what it is for",
+    "cli.commands.spark": "a person says 'two hours ago' beside this machine",
+    "console.site": "shows this machine's time until a cluster is reached",
+    "kafka.consumer_groups": "monotonic time alone",
+    "service.health": "monotonic time alone",
+    "statelog.compare_and_set": "monotonic time alone, and the steps of the machine's clock",
+    "transactions.serving.owner": "the default of a test; a node gives its own",
+    "compat.driver": "the harness compares what it published with its own time",
+    "compat.runner": "monotonic time alone",
+}
+"""Modules that may, with the reason. All others have a clock given, and a node gives that of the brokers."""
+
 
 @dataclass(frozen=True)
 class Import:
@@ -85,6 +111,8 @@ class Read:
     """Lines with a call of somebody's `headers` without arguments."""
     subscripted: tuple[str, ...]
     """Classes of the standard library that are, elsewhere than in annotations, which nobody evaluates."""
+    machine_time: tuple[int, ...]
+    """Lines that read, or name what reads, the machine's wall clock."""
     names_of_state: tuple[str, ...]
     """Where Kafka's name of a state topic is made: imports of what does it, and texts but for docstrings."""
 
@@ -100,6 +128,7 @@ def _read(module: str) -> Read:
         tuple(each for node in nodes for each in _imported(module, node) if each.of != module),
         tuple(node.lineno for node in calls if getattr(node.func, "attr", "") == "headers"),
         tuple(_subscripted(nodes)),
+        tuple(_machine_time(nodes)),
         tuple(ast.unparse(node) for node in nodes if node not in docstrings and _names_state(node)),
     )
 
@@ -119,6 +148,18 @@ def _subscripted(nodes: Sequence[ast.AST]) -> Iterator[str]:
             named = re.fullmatch(r"[\w.]+", whole) and whole.split(".")[0] in sys.stdlib_module_names
             if named and isinstance(pkgutil.resolve_name(whole), type):
                 yield whole
+
+
+def _machine_time(nodes: Iterable[ast.AST]) -> Iterator[int]:
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            owner = ast.unparse(node.value).rpartition(".")[2]
+            if node.attr in MACHINE_TIME.get(owner, ()):
+                yield node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            names = {alias.name for alias in node.names}
+            if names & {*MACHINE_TIME.get(node.module or "", ()), "SystemClock"}:
+                yield node.lineno
 
 
 def _imported(module: str, node: ast.AST) -> Iterator[Import]:
@@ -304,6 +345,34 @@ def test_headers_are_asked_for_in_the_one_way_that_bears_those_of_others() -> No
         if not _within(module, f"{NAME}.spark")
         for line in _read(module).asks_for_headers
     )
+
+
+def test_a_time_that_others_wrote_is_compared_with_the_brokers_clock_alone() -> None:
+    """Nobody else knows the machine's clock, so nobody else can compare with it."""
+    reads = {module.partition(".")[2]: _read(module).machine_time for module in _files()}
+    _none(
+        f"{module}:{line} reads the machine's clock: take one, and give it `node.clock`"
+        for module, lines in reads.items()
+        if module not in READS_MACHINE_TIME
+        for line in lines
+    )
+    _none(f"{module} does not read it any more" for module in READS_MACHINE_TIME if not reads.get(module))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import time\ntime.time()",
+        "import time\nlater = time.time_ns",
+        "from time import time as clock",
+        "import datetime\ndatetime.datetime.now()",
+        "from datetime import date\ndate.today()",
+        "from pulsar_on_kafka.base.clock import SystemClock",
+    ],
+)
+def test_what_reads_the_machine_s_clock_is_found(text: str) -> None:
+    assert len(list(_machine_time(list(ast.walk(ast.parse(text)))))) == 1
+    assert not list(_machine_time(list(ast.walk(ast.parse("import time\ntime.monotonic()\nnode.clock.now_ms()")))))
 
 
 def test_only_an_instance_makes_kafka_s_names_of_state() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,7 +104,7 @@ def list_topics(
 ) -> None:
     """List dead letter topics, with what is left in them: what was neither put back nor dropped."""
     found = admin.dead_letter_topics(namespace, topic=topic)
-    now_ms = time.time_ns() // 1_000_000
+    now_ms = admin.node.clock.now_ms()
     show_list(
         settings,
         [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -48,7 +48,7 @@ def peek(
     Nothing is created or acknowledged.
     """
     most = count if count is not None else 0 if follow else _COUNT
-    place = _place(start)
+    place = _place(start, admin.node.clock.now_ms)
     printed = 0
     with told_to_stop(interruptible=True) as stop, admin.read_messages(topic, start=place) as reading:
         while not stop.is_set() and (not most or printed < most) and (follow or reading.is_more()):
@@ -58,13 +58,13 @@ def peek(
                 printed += 1
 
 
-def _place(text: str) -> NativeMessageId | int:
+def _place(text: str, now_ms: Callable[[], int]) -> NativeMessageId | int:
     """Raises typer.BadParameter."""
     try:
         return parse_message_id(text)
     except ValueError as no_id:
         try:
-            return parse_time(text, time.time_ns() // 1_000_000)
+            return parse_time(text, now_ms())
         except ValueError as no_time:
             reason = no_id if text.count(":") in (1, 2, 3) and "T" not in text else no_time
             raise typer.BadParameter(str(reason), param_hint="--from") from None

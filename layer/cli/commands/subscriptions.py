@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
@@ -217,7 +216,8 @@ def show(
     stats = None if settings.json and png is None else admin.subscription_stats(topic, subscription)
     if png is not None and stats is not None:
         try:
-            save_png(cursors, f"{printable(subscription)} of {printable(topic)}", _state(stats), png)
+            state = _state(stats, admin.node.clock.now_ms())
+            save_png(cursors, f"{printable(subscription)} of {printable(topic)}", state, png)
         except ModuleNotFoundError as error:
             raise CommandFailed("--png is drawn by Pillow: pip install 'pulsar-on-kafka[png]'") from error
         except OSError as error:
@@ -243,12 +243,9 @@ def show(
         news(f"drawn to {png}")
 
 
-def _state(stats: SubscriptionStats) -> str:
+def _state(stats: SubscriptionStats, now_ms: int) -> str:
     """One line for a picture: when it was drawn, and how the subscription is."""
-    return (
-        f"{time_text(time.time_ns() // 1_000_000)}   {stats.type}   backlog {stats.backlog:,}   "
-        f"{len(stats.consumers)} processes consume"
-    )
+    return f"{time_text(now_ms)}   {stats.type}   backlog {stats.backlog:,}   {len(stats.consumers)} processes consume"
 
 
 @command(app, "reset")
@@ -278,8 +275,9 @@ def reset(
     yes: YesOption = False,
 ) -> None:
     """Set a subscription to a place, live consumers with it. What was acknowledged on it is forgotten."""
-    timestamp_ms, wanted, place = _place(moment, message_id)
+    _place(moment, message_id, lambda: 0)  # what cannot be read is refused before the cluster is reached
     with admin_of(settings) as admin:
+        timestamp_ms, wanted, place = _place(moment, message_id, admin.node.clock.now_ms)
         stats = admin.subscription_stats(topic, subscription)
         lost = admin.unreadable_cursors(topic, subscription)
         confirm(f"set {_told(stats)} to {place}{_lost(lost)}", yes)
@@ -340,13 +338,15 @@ def unsubscribe(
     )
 
 
-def _place(moment: str | None, message_id: str | None) -> tuple[int | None, NativeMessageId | None, str]:
+def _place(
+    moment: str | None, message_id: str | None, now_ms: Callable[[], int]
+) -> tuple[int | None, NativeMessageId | None, str]:
     """(time, message id, the same in words); exactly one of the first two is there."""
     if (moment is None) == (message_id is None):
         raise typer.BadParameter("say where to: either --time or --message-id")
     try:
         if moment is not None:
-            timestamp_ms = parse_time(moment, time.time_ns() // 1_000_000)
+            timestamp_ms = parse_time(moment, now_ms())
             return timestamp_ms, None, time_text(timestamp_ms)
         wanted = parse_message_id(message_id or "")
     except ValueError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
@@ -163,7 +162,8 @@ def list_transactions(
     """List transactions that are not finished, the oldest first."""
     finished = finished or status in ("committed", "aborted")
     found = admin.list_transactions(coordinator, finished=finished)
-    _show_infos(settings, [each for each in found if status is None or each.status.value == status.upper()])
+    wanted = [each for each in found if status is None or each.status.value == status.upper()]
+    _show_infos(settings, wanted, admin.node.clock.now_ms())
 
 
 @command(app, "slow")
@@ -184,7 +184,7 @@ def slow(
 ) -> None:
     """List transactions that are not finished after a while, the oldest first: open ones, and those that do not get
     done."""
-    _show_infos(settings, admin.get_slow_transactions(at_least_ms, coordinator))
+    _show_infos(settings, admin.get_slow_transactions(at_least_ms, coordinator), admin.node.clock.now_ms())
 
 
 @command(app, "show")
@@ -342,8 +342,7 @@ def _show_verified(found: list[VerifiedBuffer]) -> None:
             write_line(f"    {MEANINGS[difference.finding]}")
 
 
-def _show_infos(settings: Settings, found: list[TransactionInfo]) -> None:
-    now_ms = time.time_ns() // 1_000_000
+def _show_infos(settings: Settings, found: list[TransactionInfo], now_ms: int) -> None:
     show_list(
         settings,
         [info_as_json(each) for each in found],

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.clock import Clock, learn_time
+from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.processes import is_dead_process, this_process
 from pulsar_on_kafka.base.worker import Retry, Worker
@@ -200,7 +200,6 @@ class ProducerRegistry:
             admission[:] = [admit(claims, now, lambda other, claim: self._lives(place, other, claim, deadline))]
             return encode_claims(admission[0].claims)
 
-        learn_time(self._clock, lambda: self._entities.touch(place, deadline))
         if not self._holds(place):
             self._send_heartbeat(place, deadline)
         claims = decode_claims(self._entities.update(place, admitted, deadline).value)
@@ -394,6 +393,10 @@ class ProducerRegistry:
         except errors.NotAuthorized as refused:
             _log.warning("topic=%s void records from before are not known: %s", topic.name, refused)
             return {p: [] for p in partitions}
+
+    def touch(self, deadline: Deadline) -> None:
+        """Append what changes nothing, for the time in a broker's answer."""
+        self._entities.touch(str(PRODUCERS.topic_name), deadline)
 
     def close(self, deadline: Deadline) -> None:
         """Leave with every producer that has not."""

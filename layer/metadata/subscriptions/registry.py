@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.clock import Clock, learn_time
+from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import process_of
 from pulsar_on_kafka.mapping.ids.ledger_ids import incarnation_of
@@ -189,7 +189,6 @@ class Subscriptions:
             replaced[name] = record
             return encode_subscription(changed)
 
-        self._learn_time(topic, name, deadline)
         current = self._entities.update((str(topic.name), name), opened, deadline)
         current = self._behind_what_goes(topic, name, current, starts, deadline)
         record = decode_subscription(current.value)
@@ -419,13 +418,9 @@ class Subscriptions:
     def _current(self, topic: Topic, name: str, deadline: Deadline) -> Versioned | None:
         return self._entities.read((str(topic.name), name), deadline)
 
-    def _learn_time(self, topic: Topic, name: str, deadline: Deadline) -> None:
-        """What claims say of time is said, and judged, by the brokers' clock."""
-        entity = str(topic.name), name
-        try:
-            learn_time(self._clock, lambda: self._entities.touch(entity, deadline))
-        except errors.NotAuthorized:
-            return  # it changes nothing then, and what it reads it judges by its own clock
+    def touch(self, deadline: Deadline) -> None:
+        """Append what changes nothing, for the time in a broker's answer."""
+        self._entities.touch((str(SUBSCRIPTIONS.topic_name), "clock"), deadline)
 
     def _renew(self, subscription: Subscription, session: str, deadline: Deadline) -> None:
         def renewed(current: Versioned | None) -> bytes | None:

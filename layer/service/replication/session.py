@@ -257,7 +257,7 @@ class ReplicatorSession:
                 ReplicationCursor(identity, found),
                 self._target.topic.kafka_topic,
                 lambda p: self._node.producers.fences(self._subscription.topic, p, Deadline.after(_STORE_S)),
-                lambda p: ReadCommitted(data_partition(self._subscription.topic, p), self._node.clock.now_ms),
+                lambda p: ReadCommitted(data_partition(self._subscription.topic, p), self._node.clock.monotonic_ms),
             )
         self._commit(opened, deadline)
         self._lanes.update(opened)

@@ -182,39 +182,31 @@ class SequenceSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class _SnapshotRecord:
-    """`absent`: the highest `_LISTED_ABSENT` absent ids, which is all that version 0.2.0 reads. `absent_below`: the
-    lower ones, a portable 64-bit roaring bitmap. Without `forgotten_upto` version 0.2.0 wrote the record: ids below a
-    full list may be missing."""
+    """`absent_ids`: a portable 64-bit roaring bitmap. Version 0.2.0 passes over the last two members."""
 
     topic_incarnation: Count
     highest: Int64
     upto: Count
     final: bool
-    absent: tuple[Count, ...] = ()
-    absent_below: bytes = b""
-    forgotten_upto: FromMinusOne | None = None
-
-
-_LISTED_ABSENT: Final = 1_000
+    absent_ids: bytes = b""
+    forgotten_upto: FromMinusOne = -1
 
 
 def encode_snapshot(snapshot: SequenceSnapshot) -> bytes:
-    listed, below = snapshot.absent[-_LISTED_ABSENT:], snapshot.absent[:-_LISTED_ABSENT]
     return _SNAPSHOT.encode(
         _SnapshotRecord(
             snapshot.topic_incarnation, snapshot.highest, snapshot.upto, snapshot.final,
-            tuple(listed), compressed(below), snapshot.forgotten_upto,
+            compressed(snapshot.absent), snapshot.forgotten_upto,
         )
     )  # fmt: skip
 
 
 def decode_snapshot(data: bytes) -> SequenceSnapshot:
     record = _SNAPSHOT.decode(data)
-    forgotten_upto = record.forgotten_upto
-    if forgotten_upto is None:
-        forgotten_upto = min(record.absent) - 1 if len(record.absent) >= _LISTED_ABSENT else -1
-    absent = bitmap_of(record.absent_below, "sequence snapshot") | BitMap64(record.absent)
-    return SequenceSnapshot(record.topic_incarnation, record.highest, record.upto, record.final, absent, forgotten_upto)
+    absent = bitmap_of(record.absent_ids, "sequence snapshot")
+    return SequenceSnapshot(
+        record.topic_incarnation, record.highest, record.upto, record.final, absent, record.forgotten_upto
+    )
 
 
 encode_claims, decode_claims = json_record("producers' claims", ProducerClaims).both

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.base.clock import ClusterClock, learn_time
+import pytest
+
+from pulsar_on_kafka.base.clock import ClusterClock, Moment
+from pulsar_on_kafka.base.errors import StoreError
 from tests.clocks import SetClock
 
 
@@ -30,14 +33,67 @@ def test_the_least_late_answer_of_a_minute_counts() -> None:
     assert clock.now_ms() == 1_000_000
 
 
-def test_it_is_asked_for_once() -> None:
-    clock, asked = ClusterClock(SetClock(1.0)), []
+class Machine(SetClock):
+    """A machine whose own clock is `off_s` ahead."""
 
-    def append() -> None:
-        asked.append(1)
-        clock.heard(5_000)
+    off_s = 0.0
 
-    learn_time(clock, append)
-    learn_time(clock, append)
-    learn_time(SetClock(), append)
-    assert asked == [1]
+    def now_ms(self) -> int:
+        return int((self.seconds + self.off_s) * 1000)
+
+
+class Brokers:
+    """Brokers whose time is `ahead_ms` ahead of a machine's monotonic clock; or one that does not answer."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.asked = 0
+        self.ahead_ms: int | None = 3_600_000
+        self.machine = machine
+        self.clock = ClusterClock(machine, self.append)
+
+    def append(self) -> None:
+        self.asked += 1
+        self.clock.now_ms()  # what asks is not asked again
+        if self.ahead_ms is None:
+            raise StoreError("no answer")
+        self.clock.heard(self.ahead_ms + int(self.machine.seconds * 1000))
+
+
+def test_brokers_are_asked_once_whatever_the_machine_s_clock_says() -> None:
+    machine = Machine(50.0)
+    machine.off_s = -8 * 3600.0
+    brokers = Brokers(machine)
+    assert brokers.clock.now_ms() == brokers.clock.now_ms() == 3_650_000
+    assert (brokers.asked, brokers.clock.monotonic_ms()) == (1, 50_000)
+
+
+@pytest.mark.parametrize("step_s", [-8 * 3600.0, 3 * 86400.0])
+def test_brokers_are_asked_again_when_the_machine_slept_or_its_clock_was_set(step_s: float) -> None:
+    machine = Machine(50.0)
+    brokers = Brokers(machine)
+    brokers.clock.now_ms()
+    machine.off_s, brokers.ahead_ms = step_s, 7_200_000
+    assert (brokers.clock.now_ms(), brokers.asked) == (7_250_000, 2)
+    machine.off_s, brokers.ahead_ms = 0.0, None
+    machine.seconds += 20.0
+    assert (brokers.clock.now_ms(), brokers.asked) == (7_270_000, 3), "the last answer counts"
+
+
+def test_brokers_that_do_not_answer_are_asked_now_and_then() -> None:
+    machine = Machine(50.0)
+    brokers = Brokers(machine)
+    brokers.ahead_ms = None
+    assert brokers.clock.now_ms() == brokers.clock.now_ms() == 50_000
+    assert brokers.asked == 1
+    machine.seconds += 11.0
+    brokers.ahead_ms = 1_000
+    assert (brokers.clock.now_ms(), brokers.asked) == (62_000, 2)
+
+
+def test_a_moment_knows_how_long_the_machine_slept() -> None:
+    machine = Machine(50.0)
+    brokers = Brokers(machine)
+    brokers.clock.now_ms()
+    before = Moment.of(brokers.clock)
+    machine.off_s += 600.0
+    assert before.seconds_until(Moment.of(brokers.clock)) == 600.0

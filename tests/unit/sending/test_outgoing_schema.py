@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.exceptions import InvalidMessage
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
@@ -94,9 +95,11 @@ def test_a_separated_key_becomes_the_key(schemas: SchemaRegistry) -> None:
 def test_an_empty_key_is_a_key(schemas: SchemaRegistry) -> None:
     key = opened(schemas, SEPARATED).shape(KeyValue("", "v"), None)[1]
     assert key == b""
-    made, metadata = SendRequest(b"", None, partition_key=key).key_and_metadata()
+    made, metadata = SendRequest(b"", None, partition_key=key).key_and_metadata(SystemClock().now_ms)
     assert (made, metadata) == (b"", None)
-    made, metadata = SendRequest(b"", None, partition_key=key, ordering_key="order").key_and_metadata()
+    made, metadata = SendRequest(b"", None, partition_key=key, ordering_key="order").key_and_metadata(
+        SystemClock().now_ms
+    )
     assert made == b""
     assert metadata is not None
     assert metadata.ordering_key == b"order"
@@ -110,18 +113,18 @@ def test_a_router_sees_the_key_as_text() -> None:
 def test_bytes_are_no_key_of_an_application() -> None:
     given: Any = b"k"
     with pytest.raises(ValueError, match="partition_key"):
-        SendRequest(b"", None, partition_key=given).key_and_metadata()
+        SendRequest(b"", None, partition_key=given).key_and_metadata(SystemClock().now_ms)
 
 
 def test_what_is_to_be_delivered_after_a_time_has_a_moment() -> None:
     now_ms = time.time_ns() // 1_000_000
-    _, metadata = SendRequest(b"", None, deliver_after=timedelta(seconds=60)).key_and_metadata()
+    _, metadata = SendRequest(b"", None, deliver_after=timedelta(seconds=60)).key_and_metadata(SystemClock().now_ms)
     assert metadata is not None
     assert metadata.deliver_at_ms is not None
     assert now_ms + 60_000 <= metadata.deliver_at_ms < now_ms + 120_000
     milliseconds: Any = 7
     with pytest.raises(ValueError, match="deliver_after"):
-        SendRequest(b"", None, deliver_after=milliseconds).key_and_metadata()
+        SendRequest(b"", None, deliver_after=milliseconds).key_and_metadata(SystemClock().now_ms)
 
 
 # AUTO_PRODUCE_BYTES ---------------------------------------------------------------------------------------------------
@@ -167,6 +170,6 @@ def test_bytes_of_a_schema_of_ones_own_are_registered(schemas: SchemaRegistry) -
 @pytest.mark.parametrize(("sequence_id", "refused"), [(-1, ValueError), (2**63, TypeError), (10**60, TypeError)])
 def test_a_sequence_id_that_pulsar_has_no_room_for_is_refused(sequence_id: int, refused: type[Exception]) -> None:
     """By the official client's errors."""
-    SendRequest(b"", None, sequence_id=2**63 - 1).key_and_metadata()
+    SendRequest(b"", None, sequence_id=2**63 - 1).key_and_metadata(SystemClock().now_ms)
     with pytest.raises(refused, match=f"sequence_id must be .*, got {sequence_id}"):
-        SendRequest(b"", None, sequence_id=sequence_id).key_and_metadata()
+        SendRequest(b"", None, sequence_id=sequence_id).key_and_metadata(SystemClock().now_ms)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -76,14 +75,6 @@ def test_snapshots_and_their_keys_come_back() -> None:
         assert decode_snapshot(encode_snapshot(snapshot)) == snapshot
     key = ProducerSequenceKey("persistent://public/default/t", 3, "a:b", 9)
     assert decode_key(encode_key(key)) == key
-
-
-def test_a_full_list_of_version_0_2_0_may_lack_lower_ids() -> None:
-    record: dict[str, Any] = {"v": 1, "topic_incarnation": 7, "highest": 9_000, "upto": 12, "final": True}
-    record["absent"] = list(range(5, 1_005))
-    assert decode_snapshot(json.dumps(record).encode()).forgotten_upto == 4
-    record["absent"] = [5, 6]
-    assert decode_snapshot(json.dumps(record).encode()).forgotten_upto == -1
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ SINCE = {
 """What 0.2.0 did not write. It refuses to read floors (CHANGELOG), and passes over the others."""
 MEMBERS_SINCE = {
     "producers' claims": {"ended", "hashing_schemes", "raw", "topic_epochs"},
-    "sequence snapshot": {"absent"},
+    "sequence snapshot": {"absent_ids", "forgotten_upto"},
     "topic": {"unanswered"},
     "topic that is new": {"unanswered"},
 }
