@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 
 class PacedClock:
     """A clock that moves on as much as a test lets it."""
@@ -27,3 +29,8 @@ class SetClock:
 
     def now_ms(self) -> int:
         return int(self.seconds * 1000)
+
+
+WRONG_CLOCKS = pytest.mark.usefixtures("machine_clock")
+"""Has a test run once more for each clock that the fixture sets: the machine of the test's own process is hours or days
+off. Brokers and the programs that the test starts have the right time."""

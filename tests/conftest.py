@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.embedded import Broker, BrokerKind, BrokerOptions, EmbeddedBroker, open_broker
 from tests.brokers import available
 from tests.seeds import SHORT, SHORTENED
@@ -122,6 +123,21 @@ def kafka_broker(request: pytest.FixtureRequest, missing: Missing) -> Iterator[B
     kind = cast("BrokerKind", request.config.getoption("--broker"))
     with available(missing, open_broker(kind, BrokerOptions())) as broker:
         yield broker
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(0, id="in-time"),
+        pytest.param(8, id="8-h-ahead", marks=pytest.mark.long),
+        pytest.param(-72, id="3-days-behind", marks=pytest.mark.long),
+        pytest.param(-8, id="8-h-behind", marks=pytest.mark.soak),
+        pytest.param(72, id="3-days-ahead", marks=pytest.mark.soak),
+    ]
+)
+def machine_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's clock of this process is off, see `tests.clocks.WRONG_CLOCKS`."""
+    off_ms, right = request.param * 3_600_000, SystemClock.now_ms
+    monkeypatch.setattr(SystemClock, "now_ms", lambda self: right(self) + off_ms)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 import pulsar_on_kafka as pulsar
+from tests.clocks import WRONG_CLOCKS
 from tests.programs import a_program
 from tests.steps import EARLIEST, Unique, nothing_comes, payloads, receive
 from tests.waiting import never
@@ -109,6 +110,7 @@ def test_an_exclusive_producer_excludes_everybody(client: pulsar.Client, unique:
     client.create_producer(topic, access_mode=MODE.Exclusive).send(b"2")
 
 
+@WRONG_CLOCKS
 @pytest.mark.kills
 def test_exclusive_across_processes_and_after_a_death(client: pulsar.Client, service_url: str, unique: Unique) -> None:
     topic = unique()

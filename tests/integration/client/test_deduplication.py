@@ -19,6 +19,7 @@ from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
+from tests.clocks import WRONG_CLOCKS
 from tests.programs import a_program
 from tests.steps import EARLIEST, Unique, nothing_comes, payloads, receive
 from tests.waiting import until
@@ -125,6 +126,7 @@ def test_the_ids_of_an_aborted_transaction_are_free_again(service_url: str, topi
         client.close()
 
 
+@WRONG_CLOCKS
 @pytest.mark.parametrize("kind", KINDS, ids=["single", "batching"])
 def test_a_name_goes_on_where_it_was(client: pulsar.Client, topic: str, kind: dict[str, Any]) -> None:
     first = client.create_producer(topic, producer_name="p", **kind)

@@ -30,6 +30,7 @@ from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import DATA_TOPIC_CONFIGS
 from pulsar_on_kafka.service.running import LedgerDeletion
 from pulsar_on_kafka.statelog.view import LogView
+from tests.clocks import WRONG_CLOCKS
 from tests.integration.command_line import CommandLine
 from tests.steps import EARLIEST, Unique
 from tests.waiting import until
@@ -199,6 +200,7 @@ def test_what_every_subscription_acknowledged_goes_and_what_anybody_needs_stays(
     assert "remove retention_size_in_mb first" in refused
 
 
+@WRONG_CLOCKS
 @pytest.mark.long
 def test_retention_by_time_counts_the_age_of_messages_and_kafka_keeps_what_is_bound(
     bootstrap: str, client: pulsar.Client, admin: AdminClient, deleting: Deleting, unique: Unique

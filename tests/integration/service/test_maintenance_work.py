@@ -14,6 +14,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from tests.clocks import WRONG_CLOCKS
 from tests.integration.command_line import CommandLine
 from tests.steps import Unique, payloads, receive, receive_rest
 from tests.waiting import until
@@ -158,6 +159,7 @@ def test_eviction_by_size_and_by_time_and_a_limit_of_the_cluster(
     pok("policy", "remove", "backlog_quota_limit_time")
 
 
+@WRONG_CLOCKS
 @pytest.mark.long
 def test_what_nobody_uses_goes(
     client: pulsar.Client, admin: AdminClient, maintenance: WatchedMaintenance, unique: Unique

@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from tests.clocks import WRONG_CLOCKS
 from tests.integration.command_line import CommandLine
 from tests.steps import Unique, receive
 from tests.waiting import until
@@ -37,6 +38,7 @@ def _publish(bootstrap: str, kafka_topic: str, partition: int, ages_ms: list[int
     assert producer.flush(PATIENCE_S) == 0
 
 
+@WRONG_CLOCKS
 def test_what_is_too_old_is_acknowledged_everywhere(
     bootstrap: str, client: pulsar.Client, admin: AdminClient, maintenance: WatchedMaintenance, unique: Unique
 ) -> None:

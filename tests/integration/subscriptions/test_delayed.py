@@ -11,6 +11,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.subscriptions.member import fetching as reading
+from tests.clocks import WRONG_CLOCKS
 from tests.steps import EARLIEST, Unique, counted, payloads, receive, receive_rest
 from tests.waiting import until
 
@@ -40,6 +41,7 @@ def arrivals(consumer: pulsar.Consumer, count: int, start_ms: int) -> dict[str, 
     return found
 
 
+@WRONG_CLOCKS
 @pytest.mark.parametrize("kind", [SHARED, KEY_SHARED])
 def test_shared_consumers_get_messages_when_they_are_due(
     client: pulsar.Client, topic: str, kind: pulsar.ConsumerType
