@@ -116,13 +116,13 @@ class ClusterClock:
     def _learn(self) -> None:
         """One thread asks, others wait for the answer; what `ask` itself calls sees the machine's clock."""
         with self._asking:
-            if self.is_known or self.machine.monotonic() < self._ask_next_s:
+            if self._current() is not None or self.machine.monotonic() < self._ask_next_s:
                 return
+            self._ask_next_s = float("inf")  # `ask` itself does not ask
             try:
-                self._ask_next_s = float("inf")  # `ask` itself does not ask
                 self._ask()
             except LayerError as failure:
                 _log.warning("no broker told the time, this machine's clock counts: %s", failure)
             finally:
-                known = self.is_known
-                self._ask_next_s = float("-inf") if known else self.machine.monotonic() + _ASK_RETRY_INTERVAL_S
+                failed = self._current() is None
+                self._ask_next_s = self.machine.monotonic() + _ASK_RETRY_INTERVAL_S if failed else float("-inf")
