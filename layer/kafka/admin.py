@@ -224,13 +224,16 @@ class KafkaAdmin:
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def set_topic_configs(self, topic: str, configs: Mapping[str, str], deadline: Deadline) -> None:
-        resource = ConfigResource(
-            ResourceType.TOPIC,
-            topic,
-            incremental_configs=[
-                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()
-            ],
-        )
+        set_to = AlterConfigOpType.SET
+        entries = [ConfigEntry(name, value, incremental_operation=set_to) for name, value in configs.items()]
+        self._alter_topic(topic, entries, deadline)
+
+    def reset_topic_config(self, topic: str, name: str, deadline: Deadline) -> None:
+        """The cluster's default counts again."""
+        self._alter_topic(topic, [ConfigEntry(name, "", incremental_operation=AlterConfigOpType.DELETE)], deadline)
+
+    def _alter_topic(self, topic: str, entries: list[ConfigEntry], deadline: Deadline) -> None:
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         future = self._handle.incremental_alter_configs([resource], **self._budget(deadline))[resource]
         self._result(future, deadline, f"configuring topic {topic}", on_topic("AlterConfigs", topic))
 

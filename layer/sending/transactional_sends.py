@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Final
@@ -181,13 +180,13 @@ class TransactionalSend(OwnCallback):
     def stamp(self) -> int:
         """The record's timestamp, in milliseconds.
 
-        It is taken before the transaction's time is checked: brokers refuse records that are older than two minutes, so
-        that none comes later than two minutes after that time, whatever holds this process up from here on.
+        It is taken, by the brokers' clock, before the transaction's time is checked. So a topic that refuses old
+        records takes none long after that time, whatever holds this process up from here on.
 
         Raises:
             InvalidTxnStatus: the time is over.
         """
-        stamp = time.time_ns() // 1_000_000
+        stamp = self._inner.now_ms()
         if not self._inner.has_time():
             raise InvalidTxnStatus(f"transaction {self._txn} has timed out")
         return stamp

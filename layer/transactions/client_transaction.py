@@ -106,6 +106,10 @@ class ClientTransaction:
         """Until it times out; never negative."""
         return max(0, int((self._over_at_s - self._clock.monotonic()) * 1000))
 
+    def now_ms(self) -> int:
+        """The brokers' time."""
+        return self._clock.now_ms()
+
     def has_time(self) -> bool:
         return self._over_at_s - self._clock.monotonic() >= _A_MILLISECOND_S
 

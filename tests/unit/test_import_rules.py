@@ -64,7 +64,6 @@ READS_MACHINE_TIME: Mapping[str, str] = {
     "client.values.authentication": "a login that lasts so long ends by this machine's clock, as librdkafka takes it",
     "client.tracing": "spans have this machine's time, as those of the program around them",
     "sending.chunking": "chunks are published now: a record's time is its producer's, as librdkafka's own",
-    "sending.transactional_sends": "a record's time is its producer's, as librdkafka's own",
     "cli.doctor.probe": "compares the machine's clock with a broker's, which is what it is for",
     "cli.commands.spark": "a person says 'two hours ago' beside this machine",
     "console.site": "shows this machine's time until a cluster is reached",

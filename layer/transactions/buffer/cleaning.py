@@ -5,10 +5,10 @@
   write to the topic of the present; an ABORTED when it is sealed, and of a topic that is gone when no record comes late
   any more (as long as it is there `Sealing` looks through it first).
 * An ABORTED or VOID an hour after the log start passed the last record that it speaks of: by then no reader holds such
-  a record any more, and none comes late. Of one that is not sealed (topics whose lateness nobody bounds are bound ones)
-  the last record may lie behind what it names: the log start has to pass the end that the log has when the time for
-  late ones is over, too. An ABORTED only at or below its coordinator's low-water mark and after the
-  OPENs beside it: what makes an OPEN void must not go before it.
+  a record any more, and none comes late. One that is not sealed stays for a day: a late record may wait in its producer
+  for the end of an outage. The last record may lie behind what such an entry names. So the log start has to pass the
+  end that the log has when the time for late ones is over, too. An ABORTED only at or below its coordinator's low-water
+  mark and after the OPENs beside it: what makes an OPEN void must not go before it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 
 KEPT_FOR_MS: Final = 3_600_000
+UNSEALED_KEPT_FOR_MS: Final = 24 * 3_600_000
+"""A record of an aborted transaction may wait in its producer for the end of an outage: so long its ABORTED stays."""
 
 
 class BufferCleaning:
@@ -66,7 +68,7 @@ class BufferCleaning:
                     continue
                 elif self._last_record(key, entry, last_ends, log_end) <= log_start:
                     passed[key] = self._passed_ms.get(key, now_ms)
-                    if now_ms - passed[key] >= KEPT_FOR_MS and _may_go(entry, txn, entries, has_open=has_open):
+                    if now_ms - passed[key] >= _kept_for_ms(entry) and _may_go(entry, txn, entries, has_open=has_open):
                         found.append(key)
         self._passed_ms, self._last_ends = passed, last_ends
         return found
@@ -87,6 +89,10 @@ class BufferCleaning:
         here = entries.aborted(self._where, txn)
         sealed = entry.sealed or (here is not None and here.sealed)
         return sealed or (log_start is None and entry.late_until_ms < now_ms)
+
+
+def _kept_for_ms(entry: AbortedEntry | VoidEntry) -> int:
+    return UNSEALED_KEPT_FOR_MS if isinstance(entry, AbortedEntry) and not entry.sealed else KEPT_FOR_MS
 
 
 def _end(entry: BufferEntry) -> int:

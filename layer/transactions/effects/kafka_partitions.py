@@ -132,24 +132,24 @@ class KafkaDataPartitions:
             raise
 
     def prepare(self, topic: str, deadline: Deadline) -> None:
-        """Bounds how late records of transactions may come: `message.timestamp.before.max.ms` of the topic.
+        """Lifts the bound on the age of records that earlier versions set at a topic's first transaction
+        (`message.timestamp.before.max.ms`): it refused what any producer sent after an outage.
 
-        Once in each of its lives; a topic that is only bound to a name of ours keeps its configuration.
+        Once in each life of the topic; a topic that is only bound to a name of ours keeps its configuration.
         """
         life = self._opened(topic, deadline)
         if life.prepared:
             return
         if not life.topic.bound:
             try:
-                self._bound_lateness(life.topic.kafka_topic, deadline)
+                self._lift_bound(life.topic.kafka_topic, deadline)
             except NotAuthorized as missing:
-                _log.warning("topic=%s late records of transactions will be told by header: %s", topic, missing)
+                _log.info("topic=%s whether it refuses old records is not known: %s", topic, missing)
         life.prepared = True
 
-    def _bound_lateness(self, kafka_topic: str, deadline: Deadline) -> None:
-        now = self._admin.topic_configs(kafka_topic, deadline).get(_BEFORE_MAX)
-        if now is None or int(now) > LATE_MOST_MS:
-            self._admin.set_topic_configs(kafka_topic, {_BEFORE_MAX: str(LATE_MOST_MS)}, deadline)
+    def _lift_bound(self, kafka_topic: str, deadline: Deadline) -> None:
+        if self._admin.topic_configs(kafka_topic, deadline).get(_BEFORE_MAX) == str(LATE_MOST_MS):
+            self._admin.reset_topic_config(kafka_topic, _BEFORE_MAX, deadline)
 
     def bounds_lateness(self, topic: str, deadline: Deadline) -> bool:
         """Whether the brokers refuse records of the topic that are older than `LATE_MOST_MS`, by their own times."""

@@ -38,7 +38,8 @@ from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, O
 from pulsar_on_kafka.transactions.records.views import TransactionViews
 
 LATE_MOST_MS: Final = 120_000
-"""Brokers refuse records whose timestamp is older than this, where `DataPartitions.prepare` sees to it."""
+"""A record of a transaction may come so long after the transaction's time. No broker enforces that: where a topic
+refuses older records, an entry is sealed; elsewhere its records are told by their headers."""
 CLOCKS_DIFFER_MS: Final = 300_000
 """By how much the clocks of two machines may differ for `AbortedEntry.late_until_ms` to hold."""
 

@@ -1,9 +1,10 @@
 """Sealing what was aborted: once no record of a transaction can come any more, its entry names all there are.
 
-Until then readers compare headers with the transaction, from its bound on. Brokers refuse records that are older than
-two minutes (`KafkaDataPartitions.prepare`), and no producer stamps a record after its transaction's time; so an entry
-says until when a late one may come, and after that the partition is read once more, from the bound to its end: in the
-life of the topic that there is then, from its beginning where an entry is of a former one.
+Until then readers compare headers with the transaction, from its bound on. Only a topic whose brokers refuse records
+that are older than two minutes has sealed entries: its configuration is its operator's. No producer stamps a record
+after its transaction's time, by the brokers' clock; so an entry says until when a late one may come. After that the
+partition is read once more, from the bound to its end: in the present life of the topic, from its beginning where an
+entry is of a former life.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pulsar_on_kafka.mapping.state.state_keys import LowWaterKey, TransactionBuf
 from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import AbortedEntry, BufferKind, buffer_records
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.transactions.buffer.buffer_machine import LATE_FOR_MS, MOST_KNOWN, Judged, TransactionBuffer
-from pulsar_on_kafka.transactions.buffer.cleaning import KEPT_FOR_MS, BufferCleaning
+from pulsar_on_kafka.transactions.buffer.cleaning import KEPT_FOR_MS, UNSEALED_KEPT_FOR_MS, BufferCleaning
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import Met
 from pulsar_on_kafka.transactions.buffer.verify import Finding, compare, rebuild
@@ -285,9 +285,9 @@ def test_one_that_is_not_sealed_stays_while_a_late_record_behind_it_may_be_in_th
     cleaning = BufferCleaning(HERE)
     assert cleaning.due(entries, 5, 1000, log_end=8) == [], "one may come at 8, and another one at 20"
     assert cleaning.due(entries, 12, 1001, log_end=21) == []
-    assert cleaning.due(entries, 20, 1001 + 2 * KEPT_FOR_MS, log_end=40) == []
-    assert cleaning.due(entries, 21, 1001 + 3 * KEPT_FOR_MS, log_end=50) == []
-    assert cleaning.due(entries, 22, 1001 + 4 * KEPT_FOR_MS, log_end=60) == entries.keys_of(
+    assert cleaning.due(entries, 20, 1001 + 2 * UNSEALED_KEPT_FOR_MS, log_end=40) == []
+    assert cleaning.due(entries, 21, 1001 + 3 * UNSEALED_KEPT_FOR_MS, log_end=50) == []
+    assert cleaning.due(entries, 22, 1001 + 4 * UNSEALED_KEPT_FOR_MS, log_end=60) == entries.keys_of(
         HERE, T1, BufferKind.ABORTED
     )
 
