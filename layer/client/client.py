@@ -294,12 +294,17 @@ class Client:
         return self._service_info if self._provided is None else self._provided.info
 
     def get_topic_partitions(self, topic: str) -> list[str]:
-        """Names of the topic's partitions; the topic's own name when it is not partitioned."""
+        """Names of the topic's partitions; the topic's own name when it is not partitioned, or not there. As officially
+        it makes no topic."""
         check_type(str, "topic", topic)
         with pulsar_errors():
             name = TopicName.parse(topic)
             session = self._session_of(topic)
-            return list(session.node().topics.open(name, session.deadline()).partition_names)
+            topics, deadline = session.node().topics, session.deadline()
+            found = topics.find(name, deadline)
+            if found is None:
+                topics.check_openable(name, deadline)
+            return [str(name)] if found is None else list(found.partition_names)
 
     def _session_of(self, topic: str) -> Session:
         return self._session if self._homes is None else self._homes.session(topic)

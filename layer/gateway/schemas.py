@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import InvalidOption, NoSuchSchema
+from pulsar_on_kafka.base.errors import InvalidOption, NoSuchSchema, NoSuchTopic
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
@@ -65,6 +65,9 @@ def producers_version(node: Node, topic: Topic, info: SchemaInfo | None, deadlin
 
 
 def made_schema(node: Node, asked: Any, deadline: Deadline) -> bytes:
-    """The same of a schema that a producer wants to use besides its own; b'' for none."""
-    topic = node.topics.open(TopicName.parse(asked.topic), deadline)
+    """The same of a schema that a producer wants to use besides its own; b'' for none. Raises NoSuchTopic, too."""
+    name = TopicName.parse(asked.topic)
+    topic = node.topics.find(name, deadline)
+    if topic is None:
+        raise NoSuchTopic(f"topic {name} does not exist")
     return producers_version(node, topic, schema_info(asked.schema), deadline) or b""

@@ -570,7 +570,9 @@ def test_what_is_not_served_says_so(wire: Wire) -> None:
     assert "GET_SCHEMA_RESPONSE: not served by this gateway" in said.message
 
 
-def test_a_question_about_a_topic_does_not_make_it(wire: Wire, admin: AdminClient, unique: Unique) -> None:
+def test_a_question_about_a_topic_does_not_make_it(
+    wire: Wire, client: sdk.Client, admin: AdminClient, unique: Unique
+) -> None:
     """Nor does it fail where Pulsar has an answer: of a topic and of a namespace that are not there."""
     topic = f"persistent://public/default/{unique()}"
     wire.connect()
@@ -581,9 +583,13 @@ def test_a_question_about_a_topic_does_not_make_it(wire: Wire, admin: AdminClien
     assert wire.ask(Type.LOOKUP_TOPIC, topic=topic, request_id=3).brokerServiceUrl
     said = wire.ask(Type.GET_TOPICS_OF_NAMESPACE, namespace=f"public/{unique()}", request_id=4)
     assert list(said.topics) == []
+    text = {"name": "text", "type": 1, "schema_data": b""}
+    said = wire.ask(Type.GET_OR_CREATE_SCHEMA, topic=topic, request_id=6, schema=text)
+    assert said.error_code == ServerError.TOPIC_NOT_FOUND
     said = wire.ask(Type.LOOKUP_TOPIC, topic=topic, request_id=5, advertised_listener_name="external")
     assert said.error == ServerError.NOT_ALLOWED
     assert "external" in said.message
+    assert client.get_topic_partitions(topic) == [topic]
     with pytest.raises(sdk.TopicNotFound):
         admin.topic_stats(topic)
 
