@@ -5,6 +5,7 @@ Source: Pulsar's AuthenticationProviderToken and AuthenticationProviderTls, 4.0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,7 +72,10 @@ class TokenKey:
         return TokenKey(key, algorithms)
 
     def login(self, token: bytes) -> Login:
-        """Raises AuthenticationError: it was not signed with this key, has ended, has not begun, or names nobody."""
+        """Raises AuthenticationError: it was not signed with this key, has ended, has not begun, or names nobody. What
+        else than base64url its decoder would pass over is refused: one login has one text."""
+        if token and _OTHER_CHARACTERS.search(token):
+            raise AuthenticationError("the token is not valid: it has other characters than base64url and dots")
         try:
             said = jwt.decode(
                 token,
@@ -127,6 +131,7 @@ class Access:
         return not self.asks or role in self.super_users
 
 
+_OTHER_CHARACTERS: Final = re.compile(rb"[^A-Za-z0-9_.-]")
 EVERYBODY: Final = Access()
 """Nobody has to log in."""
 

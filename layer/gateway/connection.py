@@ -36,7 +36,7 @@ from pulsar_on_kafka.gateway.handles import Handles, Opening
 from pulsar_on_kafka.gateway.producers import Heard, Left, Opened, WireProducer, access_mode, open_producer
 from pulsar_on_kafka.gateway.sharing import Sharing
 from pulsar_on_kafka.gateway.traffic import Meter, time_text
-from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_fields, txn_of
+from pulsar_on_kafka.gateway.transactions import OpenTransactions, RoleTransactions, txn_fields, txn_of
 from pulsar_on_kafka.gateway.waiting import WaitingProducer, WaitingProducers
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
 from pulsar_on_kafka.mapping.errors import MappingError
@@ -668,7 +668,7 @@ class Connection(asyncio.Protocol):
             lost=lambda: self._soon(partial(self._producer_lost, opening)),
             left=lambda: self._soon(partial(self._serving.waiting.left, name)),
         )
-        transactions, frames = self._serving.transactions, self._frames
+        transactions, frames = self._own_transactions, self._frames
         return WireProducer(self._node, opening.number, found, transactions, frames, heard, bundle)
 
     def _wait(self, asked: Any, topic: str, begin: Callable[[], None], opening: Opening[WireProducer]) -> None:
@@ -993,7 +993,7 @@ class Connection(asyncio.Protocol):
 
         def hold() -> Future[None]:
             deadline = self._deadline()
-            return consumer.acknowledge_in(self._serving.transactions.part(txn_of(asked), deadline), ack, deadline)
+            return consumer.acknowledge_in(self._own_transactions.part(txn_of(asked), deadline), ack, deadline)
 
         def held(_: None) -> None:
             self._acknowledged(asked, None, None)
@@ -1161,6 +1161,10 @@ class Connection(asyncio.Protocol):
             )
 
         self._requests.when(transactions.joined(), joined, refused)
+
+    @property
+    def _own_transactions(self) -> RoleTransactions:
+        return RoleTransactions(self._serving.transactions, "" if self._login is None else self._login.role)
 
     def _new_transaction(self, asked: Any) -> None:
         self._of_transaction(asked, Type.NEW_TXN_RESPONSE, self._serving.transactions.begin)

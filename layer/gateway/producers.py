@@ -24,7 +24,7 @@ from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing as Frames
 from pulsar_on_kafka.gateway.key_schemes import KeyScheme
 from pulsar_on_kafka.gateway.schemas import producers_version, schema_info
 from pulsar_on_kafka.gateway.traffic import Meter
-from pulsar_on_kafka.gateway.transactions import OpenTransactions, txn_of, txn_of_metadata
+from pulsar_on_kafka.gateway.transactions import RoleTransactions, txn_of, txn_of_metadata
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka.mapping.encoding.varint import varint
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
@@ -195,7 +195,7 @@ class WireProducer:
         node: Node,
         number: int,
         opened: Opened,
-        transactions: OpenTransactions,
+        transactions: RoleTransactions,
         frames: Frames,
         heard: Heard,
         bundle: int,

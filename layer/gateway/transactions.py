@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import (
@@ -114,7 +114,7 @@ class OpenTransactions:
     def add_partitions(self, asked: Any, role: str, deadline: Deadline) -> TxnId:
         """Raises InvalidTxnStatus, NoSuchTopic; TransactionNotFound, also of one that is not this role's."""
         with _asking():
-            part = self._own_part(txn_of(asked), role, deadline)
+            part = self.own_part(txn_of(asked), role, deadline)
             for name in asked.partitions:
                 topic, partition = self._place(name, deadline)
                 part.register_partition(str(topic.name), partition, deadline)
@@ -123,7 +123,7 @@ class OpenTransactions:
     def add_subscriptions(self, asked: Any, role: str, deadline: Deadline) -> TxnId:
         """Raises InvalidTxnStatus, NoSuchTopic, NoSuchSubscription; TransactionNotFound, as `add_partitions`."""
         with _asking():
-            part = self._own_part(txn_of(asked), role, deadline)
+            part = self.own_part(txn_of(asked), role, deadline)
             for each in asked.subscription:
                 topic, partition = self._place(each.topic, deadline)
                 if self._node.subscriptions.find(topic, each.subscription, deadline) is None:
@@ -196,7 +196,13 @@ class OpenTransactions:
         left_ms, owner = self._look(txn, open_one, deadline)
         return self._remember(self._node.transactions.client(deadline).begun_elsewhere(txn, left_ms, owner))
 
-    def _own_part(self, txn: TxnId, role: str, deadline: Deadline) -> ClientTransaction:
+    def own_known(self, txn: TxnId, role: str) -> ClientTransaction | None:
+        """`known` of one in which this role may take part."""
+        part = self.known(txn)
+        return part if part is not None and self._may_use(part.owner, role) else None
+
+    def own_part(self, txn: TxnId, role: str, deadline: Deadline) -> ClientTransaction:
+        """`part`; TransactionNotFound also of one that is not this role's."""
         part = self.part(txn, deadline)
         self._check_owner(txn, part.owner, role)
         return part
@@ -217,9 +223,13 @@ class OpenTransactions:
         return self._node.looking.coordinators.ask_each([txn.coordinator], ask, deadline)[0]
 
     def _check_owner(self, txn: TxnId, owner: str, role: str) -> None:
-        """What nobody in particular began is everybody's. Source: `verifyTxnOwnership`, whose error this is."""
-        if owner and owner != role and not (self._access.asks and self._access.may_administer(role)):
+        """Source: `verifyTxnOwnership`, whose error this is."""
+        if not self._may_use(owner, role):
             raise TransactionNotFound(f"{role or 'nobody'} is neither the owner of transaction {txn} nor a super user")
+
+    def _may_use(self, owner: str, role: str) -> bool:
+        """A transaction without an owner is every role's."""
+        return not owner or owner == role or (self._access.asks and self._access.may_administer(role))
 
     def _remember(self, part: ClientTransaction) -> ClientTransaction:
         """The one that is known by this id: another thread may have been faster."""
@@ -239,3 +249,17 @@ def _asking() -> Iterator[None]:
         raise
     except StoreError as failure:
         raise TransactionCoordinatorNotFound(str(failure)) from failure
+
+
+class RoleTransactions(NamedTuple):
+    """The transactions in which one role may take part."""
+
+    all: OpenTransactions
+    role: str
+
+    def known(self, txn: TxnId) -> ClientTransaction | None:
+        return self.all.own_known(txn, self.role)
+
+    def part(self, txn: TxnId, deadline: Deadline) -> ClientTransaction:
+        """Raises as `OpenTransactions.own_part`."""
+        return self.all.own_part(txn, self.role, deadline)

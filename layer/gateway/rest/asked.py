@@ -101,6 +101,14 @@ class Asked:
         except (ValueError, RecursionError) as failure:
             raise RestError(400, f"the body is no JSON: {failure}") from failure
 
+    def names_in(self, where: str, value: object) -> frozenset[str]:
+        """The names of a list; none where there is no list. Raises RestError: it is no list of names."""
+        if value is None:
+            return frozenset()
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise RestError(400, f"{where} is {value!r:.120}, expected a list of names")
+        return frozenset(value)
+
     def nothing_in(self, where: str, value: object) -> None:
         """Raises RestError, where `value` says what is not kept here."""
         if _says_something(value):

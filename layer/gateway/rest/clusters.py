@@ -44,9 +44,9 @@ def make_tenant(asked: Asked) -> None:
     if not isinstance(said, dict):
         raise RestError(400, f"expected adminRoles and allowedClusters, got {said!r:.120}")
     asked.nothing_in("adminRoles of a tenant", said.get("adminRoles"))
-    others = set(said.get("allowedClusters") or ()) - {asked.cluster.name}
+    others = asked.names_in("allowedClusters", said.get("allowedClusters")) - {asked.cluster.name}
     if others:
-        raise RestError(412, f"clusters do not exist: {', '.join(sorted(map(str, others)))}")
+        raise RestError(412, f"clusters do not exist: {', '.join(sorted(others))}")
 
 
 def delete_tenant(asked: Asked) -> None:
@@ -63,7 +63,7 @@ def make_namespace(asked: Asked) -> None:
     said = asked.json() or {}
     if not isinstance(said, dict):
         raise RestError(400, f"expected policies, got {said!r:.120}")
-    if set(said.get("replication_clusters") or ()) - {asked.cluster.name}:
+    if asked.names_in("replication_clusters", said.get("replication_clusters")) - {asked.cluster.name}:
         asked.nothing_in("replication_clusters of a new namespace", said["replication_clusters"])
     for name, value in said.items():
         if name not in ("bundles", "replication_clusters"):  # nobody here divides a namespace

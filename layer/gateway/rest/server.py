@@ -31,6 +31,8 @@ _log: Final = logging.getLogger(__name__)
 _MOST_BODY_BYTES: Final = 64 * 1024
 _CERTIFICATE: Final = "pok.certificate"
 """The key of a request's scope that has what its connection's client has shown."""
+_LOCAL: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+"""Where it listens on these alone, and no client logs in, it answers to no other host name."""
 _METHODS: Final = ("GET", "PUT", "POST", "DELETE", "PATCH")
 _ROOTS: Final = ("/admin", "/lookup")
 
@@ -84,9 +86,12 @@ OF_ADMINISTRATORS: Final[tuple[tuple[str, str, Handler], ...]] = (
 class Rest:
     """Answers for a cluster. A handler runs in a thread of Starlette's pool, 40 at most. Memory: bodies of 64 KiB."""
 
-    def __init__(self, cluster: Cluster, access: Access) -> None:
+    def __init__(self, cluster: Cluster, access: Access, hosts: frozenset[str] = frozenset()) -> None:
+        """`hosts`: requests have to name one of these as theirs; none: any. A page of a browser whose name was made to
+        lead to this machine names another one."""
         self._cluster = cluster
         self._access = access
+        self._hosts = hosts
 
     def app(self) -> ASGIApp:
         routes = []
@@ -130,6 +135,8 @@ class Rest:
         """Raises RestError: whoever asks may not."""
         if "origin" in request.headers:
             raise RestError(403, "this REST is not for pages of a browser")
+        if self._hosts and request.url.hostname not in self._hosts:
+            raise RestError(403, f"this REST answers to {', '.join(sorted(self._hosts))}")
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         certificate: Mapping[str, Any] | None = request.scope.get(_CERTIFICATE)
         method = TOKEN if kind.lower() == "bearer" else TLS if certificate else ""
@@ -156,7 +163,9 @@ class RestServer(AsgiServer):
         more: dict[str, Any] = {"http": _Protocol}
         if settings.trusted:
             more |= {"ssl_ca_certs": settings.trusted, "ssl_cert_reqs": ssl.CERT_OPTIONAL}
-        app = Rest(Cluster(admin, gateway.serving, gateway.unload, url), settings.access).app()
+        local = not settings.access.asks and settings.host in _LOCAL
+        hosts = _LOCAL | {settings.advertised or settings.host} if local else frozenset[str]()
+        app = Rest(Cluster(admin, gateway.serving, gateway.unload, url), settings.access, hosts).app()
         super().__init__(
             "pok-gateway-http", Address(settings.host, settings.http_port, "--http-port"), app, settings.tls, **more
         )

@@ -56,8 +56,9 @@ def opened(gateway: Gateway) -> Iterator[Callable[[], Wire]]:
 
 @contextmanager
 def victim(gateway: Gateway) -> Iterator[None]:
-    """A connection whose PINGs are answered in time until the block's end, and once more."""
-    slowest, ended, pings = [0.0], threading.Event(), [0]
+    """A connection whose PINGs are answered in time until the block's end, and once more. On a busy machine threads are
+    late, too: ten times as late as the latest of this one a PONG may be besides."""
+    slowest, late, ended, pings = [0.0], [0.0], threading.Event(), [0]
 
     def ping() -> None:
         with Wire(gateway) as wire:
@@ -69,7 +70,9 @@ def victim(gateway: Gateway) -> Iterator[None]:
                     pass
                 slowest[0] = max(slowest[0], time.monotonic() - begun_s)
                 pings[0] += 1
-                ended.wait(0.02)
+                begun_s = time.monotonic()
+                if not ended.wait(0.02):
+                    late[0] = max(late[0], time.monotonic() - begun_s - 0.02)
 
     thread = threading.Thread(target=ping)
     thread.start()
@@ -79,7 +82,7 @@ def victim(gateway: Gateway) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-    assert slowest[0] < MAX_PING_S, f"of {pings[0]} PINGs one took {slowest[0]:.1f} s"
+    assert slowest[0] < MAX_PING_S + 10 * late[0], f"of {pings[0]} PINGs one took {slowest[0]:.1f} s"
 
 
 def large_schema() -> dict[str, Any]:
@@ -165,6 +168,7 @@ def test_a_batch_of_absurdly_many_messages_is_refused(
         assert wire.hear()[0] is Type.SEND_RECEIPT
 
 
+@pytest.mark.long
 def test_batches_that_become_records_are_taken_in_slices(
     gateway: Gateway, opened: Callable[[], Wire], admin: AdminClient, unique: Unique
 ) -> None:
@@ -200,6 +204,7 @@ def test_acknowledgements_of_large_batches_are_kept_as_bits(
     until(lambda: wire.ask(Type.CONSUMER_STATS, consumer_id=1, request_id=5).unackedMessages == 1, "one to be left")
 
 
+@pytest.mark.long
 def test_commands_with_many_ids_are_taken_in_slices(
     gateway: Gateway, opened: Callable[[], Wire], unique: Unique
 ) -> None:

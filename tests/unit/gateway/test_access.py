@@ -49,13 +49,15 @@ def test_a_token_s_subject_is_the_role_and_its_expiry_the_login_s_end(by_secret:
         (jwt.encode({"sub": "billing"}, "", algorithm="none").encode(), "alg"),
         (b"", "Not enough segments"),
         (b"\xff\xfe", "valid"),
+        (_token() + b"\n", "other characters than base64url"),
+        (_token().replace(b".", b". ", 1), "other characters than base64url"),
         (b"." * 100, "valid"),
         (b"W" * 2000 + b"." + b"W" * 2000 + b".W", "valid"),
         (_token(exp="never"), "Expiration Time"),
         (_token(exp=float("inf")), "not valid"),
     ],
-    ids=["ended", "not begun", "empty", "number", "no subject", "other key", "unsigned", "none", "bytes", "dots",
-         "long", "no time", "infinite"],
+    ids=["ended", "not begun", "empty", "number", "no subject", "other key", "unsigned", "none", "bytes", "newline",
+         "space", "dots", "long", "no time", "infinite"],
 )  # fmt: skip
 def test_other_tokens_name_nobody(by_secret: Access, token: bytes, reason: str) -> None:
     with pytest.raises(AuthenticationError, match=reason):
