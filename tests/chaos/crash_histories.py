@@ -197,7 +197,7 @@ class CrashHistory:
             misplaced = {number for number, former in order if number < former}
             found.expect(misplaced, "delivered behind a later message of its key")
         if shape.transactions:
-            self._judge_outputs(client, sent, set(durable_at))
+            self._judge_outputs(client, sent - dead, set(durable_at))
 
     def _work_off(
         self, client: pulsar.Client, sent: set[int], acked: set[int]
