@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import platform
+import sys
 from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
@@ -165,6 +167,9 @@ def _version(package: str) -> str:
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 refused or failed, 2 not understood, 130 interrupted."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 shows what it can
     app(prog_name="pok")
 
 
