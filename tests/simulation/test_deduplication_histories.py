@@ -447,6 +447,22 @@ def test_each_next_holder_knows_all_ids_that_an_aborted_transaction_gave_back() 
         history.journal.save(TOPIC, NAME, epoch, {0: found}, Deadline.never(), final=final)
 
 
+@pytest.mark.xfail(
+    strict=True,
+    reason="a next holder looks twice and then trusts the log's end: it would have to fence the former one by a record",
+)
+def test_a_request_of_a_dead_holder_that_arrives_after_the_next_one_began_is_not_read_twice() -> None:
+    history = History(1)
+    history.open()
+    for sequence in range(5):
+        history.log.append(sequence, NAME)
+    history.open()
+    history.log.append(5, NAME)  # the dead holder's last request
+    history.send(5)
+    history.answered()
+    assert history.log.ids().count(5) == 1
+
+
 def test_only_the_newest_snapshot_stays() -> None:
     history = History(1)
     for _ in range(5):
