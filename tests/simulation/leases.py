@@ -439,9 +439,23 @@ class Inbox(Endpoint):
             for lower in range(offset):
                 out = key_of(lower) != key_of(offset) or lower in world.out or lower in world.acked_late
                 assert out or (world.seeks and lower in world.acked), f"{offset} before {lower} of its key"
+        self._check_first_deliveries(offset)
         for other, (holder, epoch) in world.holders.items():
             if key_of(other) == key_of(offset) and holder is not self and holder.process.holds_in(epoch):
                 assert other in world.acked or holder.closed, f"{offset} to {self.name}, {holder.name} has {other}"
+
+    def _check_first_deliveries(self, offset: int) -> None:
+        """An owner's first deliveries climb within each key, also of what a former owner gave back or had refused."""
+        process, world = self.process, self.process.world
+        owned = process.owned.get(0)
+        if owned is None or world.troubles or world.seeks:
+            return
+        if offset not in process.out_here:
+            put_off = process.dispatcher._nacks.offsets(0)
+            for lower in range(owned.cursor.next_unacked, offset):
+                if key_of(lower) == key_of(offset) and lower not in process.out_here and lower not in world.acked:
+                    assert lower in owned.holders or lower in put_off, f"{offset} before {lower} of its key, given back"
+        process.out_here.add(offset)
 
 
 class Membership:
@@ -489,6 +503,8 @@ class Process:
         )
         fake = cast("Any", world)
         self.position = 0
+        self.out_here: set[int] = set()
+        """What its consumers were handed since it took the partition over."""
         self.replaced_at: int | None = None
         """Where the log ended when another process took over what this one believes to own. What is written later it
         does not read: that it reserved it does not count, because it was not there."""
@@ -593,6 +609,7 @@ class Process:
         missed = [offset for offset in told if not owned.cursor.is_acknowledged(offset)]
         assert not missed, f"{missed} are acknowledged in the log, and {self.client_id} took over without that"
         self.owned[0] = owned
+        self.out_here.clear()
         self.replaced_at = None
         for former in world.processes:
             if former is not self and former.replaced_at is None:

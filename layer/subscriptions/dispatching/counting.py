@@ -17,6 +17,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
 from pulsar_on_kafka.subscriptions.dispatching.negative_acks import NegativeAcks
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
+from pulsar_on_kafka.subscriptions.partition.isolation import Place
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed
 from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
@@ -169,7 +170,7 @@ class DeliveryCounting:
                 continue
             if guard.suspects and not guard.told:
                 _log.warning(
-                    "cursor=%s %d messages are delivered one by one, or in small windows, because their consumer died",
+                    "cursor=%s %d messages are delivered alone, or in small windows, because their consumer died",
                     owned.identity, guard.suspects,
                 )  # fmt: skip
             elif guard.told and not guard.suspects:
@@ -184,13 +185,38 @@ class DeliveryCounting:
             if owned.guard is not None and owned.guard.over:
                 owned.guard = None
 
-    def admit(self, owned: OwnedPartition, lowest: list[int], *, in_order: bool = True) -> list[int]:
+    def admit(
+        self, owned: OwnedPartition, lowest: list[int], place: Place | None = None, *, in_order: bool = True
+    ) -> list[int]:
         """Of these, in order, the ones that may be delivered again now (`DeliveryGuard.admit`); all of them without a
-        guard."""
-        if owned.guard is None or not lowest:
+        guard. `place`: to this process."""
+        if owned.guard is None or not (lowest or place):
             return lowest
+        return owned.guard.admit(lowest, self._most_deliveries(), place, in_order=in_order)
+
+    def lasts(self, owned: OwnedPartition, offsets: Iterable[int]) -> frozenset[int]:
+        """Of these the suspects that are delivered alone."""
+        return frozenset() if owned.guard is None else owned.guard.lasts(offsets, self._most_deliveries())
+
+    def _most_deliveries(self) -> int | None:
         most = self._dead_lettering.max_redeliver_count()
-        return owned.guard.admit(lowest, None if most is None else most + 1, in_order=in_order)
+        return None if most is None else most + 1
+
+    def nodes(self) -> list[str]:
+        """The processes whose consumers get messages, this one first: '' and the others' names."""
+        return sorted({endpoint.node for endpoint in self._endpoints if not endpoint.closed})
+
+    def place(self, owned: OwnedPartition, node: str, *, new: bool) -> Place:
+        """One of these, as far as suspects are concerned. Its guard is there.
+
+        Suspects go alone to this process, as it sees their acknowledgements at once; to others, which report them some
+        time later, where this one has no consumer that takes any. On Key_Shared the key decides.
+        """
+        guard, endpoints = owned.guard, [endpoint for endpoint in self._endpoints if endpoint.node == node]
+        out = sum(owned.handed_to(endpoint.feed(owned.slot)) for endpoint in endpoints)
+        here = any(not endpoint.is_remote and endpoint.shared_permits() > 0 for endpoint in self._endpoints)
+        isolates = self._by_slot or not node or not here or guard is None or guard.is_stalled("")
+        return Place(node, out, isolates, new, self._clock.monotonic())
 
     def give_back(self, owned: OwnedPartition, endpoint: Endpoint, how: Departure) -> None:
         """The consumer is gone. What it put off still waits for its time where deliveries are

@@ -5,7 +5,7 @@ All of it runs in the member's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.dispatching.key_shared import KeyShared
 from pulsar_on_kafka.subscriptions.dispatching.negative_acks import NegativeAcks
 from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import DelayedPrefetch, RedeliveryReads
-from pulsar_on_kafka.subscriptions.dispatching.strategy import ROUND_ROBIN_BATCH, RoundRobin, active_consumer
+from pulsar_on_kafka.subscriptions.dispatching.strategy import RoundRobin, active_consumer
 from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.subscriptions.partition.holding_for_transactions import deliver_again
@@ -185,12 +185,18 @@ class Dispatcher:
 
     def _dispatch_shared(self) -> bool:
         handed = False
-        for owned in self._owned.values():
+        isolating = [each for each in self._owned.values() if each.guard is not None and each.guard.isolates]
+        others = [each for each in self._owned.values() if each not in isolating]
+        for owned in others:
             if owned.comes_again:
-                handed = self._dispatch_replays(owned) or handed
-        if self._too_many_unacked():
+                handed = self._dispatch_replays(owned, self._endpoints) or handed
+        blocked = self._too_many_unacked()
+        for owned in isolating:
+            if not owned.quiet:
+                handed = self._dispatch_beside_suspects(owned, new=not blocked) or handed
+        if blocked:
             return handed
-        for owned in self._owned.values():
+        for owned in others:
             while owned.buffered and owned.waits_for_room():
                 turn = self._round_robin.next(self._endpoints, owned.buffered)
                 if turn is None:
@@ -203,11 +209,42 @@ class Dispatcher:
                 handed = True
         return handed
 
-    def _dispatch_replays(self, owned: OwnedPartition) -> bool:
-        """Read again from Kafka what is to be delivered again, lowest first, as much as inboxes take."""
-        room = sum(max(0, endpoint.shared_permits()) for endpoint in self._endpoints)
+    def _dispatch_beside_suspects(self, owned: OwnedPartition, *, new: bool) -> bool:
+        """One process after the other gets what its turn allows: suspects, other redeliveries, what was never out."""
+        guard, handed = owned.guard, False
+        assert guard is not None  # noqa: S101 - the caller looked
+        nodes = self.counting.nodes()
+        guard.begin(nodes)
+        for node in nodes:
+            endpoints = [endpoint for endpoint in self._endpoints if endpoint.node == node]
+            if not any(endpoint.shared_permits() > 0 for endpoint in endpoints):
+                continue
+            handed = self._dispatch_replays(owned, endpoints, node, new=new and owned.buffered > 0) or handed
+            while new and owned.buffered:
+                place = self.counting.place(owned, node, new=True)
+                turn = self._round_robin.next(endpoints, owned.buffered)
+                room = guard.room(place)
+                if turn is None or not room:
+                    break
+                endpoint, permits = turn
+                offsets, records = owned.take(min(permits, room))
+                if not offsets:
+                    break
+                owned.deliver(endpoint.feed(owned.slot), offsets, records, hold=True)
+                guard.flowed(node, len(offsets))
+                handed = True
+        return handed
+
+    def _dispatch_replays(
+        self, owned: OwnedPartition, endpoints: Sequence[Endpoint], node: str | None = None, *, new: bool = False
+    ) -> bool:
+        """Read again from Kafka what is to be delivered again, lowest first, as much as inboxes take. `node`: these are
+        the consumers of that process alone, as there are suspects (`new`: and messages that were never out)."""
+        room = sum(max(0, endpoint.shared_permits()) for endpoint in endpoints)
         owned.release_due(min(room, _REPLAY_BATCH) - len(owned.replay))
-        wanted = self.counting.admit(owned, owned.next_replays(min(room, _REPLAY_BATCH)))
+        place = None if node is None else self.counting.place(owned, node, new=new)
+        lowest = owned.next_replays(_REPLAY_BATCH if place else min(room, _REPLAY_BATCH))
+        wanted = self.counting.admit(owned, lowest, place)[:room]
         if not wanted:
             return False
         found = self._read_again.read(owned, wanted)
@@ -217,9 +254,8 @@ class Dispatcher:
             owned.set_aside_again(records)
         offsets = owned.readable({offset: records[offset] for offset in wanted if offset in records})
         offsets = self._dead_lettering.divert(owned, offsets, records)
-        gated = owned.guard is not None and owned.guard.suspects > 0 and len(offsets) <= ROUND_ROBIN_BATCH
         while offsets:
-            turn = self._round_robin.next(self._endpoints, len(offsets), few_at_once=gated)
+            turn = self._round_robin.next(endpoints, len(offsets))
             if turn is None:
                 owned.put_back(offsets)
                 break
@@ -228,6 +264,8 @@ class Dispatcher:
             part, offsets = offsets[:count], offsets[count:]
             if owned.guard is not None:
                 owned.guard.handed_out_again(part)
+                if node is not None:
+                    owned.guard.flowed(node, len(part))
             owned.deliver(endpoint.feed(owned.slot), part, [records[offset] for offset in part], hold=True)
         return bool(records or found.gone)
 

@@ -163,6 +163,9 @@ class KeyShared:
         self._only_again = only_again
         self._held_back.clear()
         partitions = list(self._owned.values())
+        for owned in self._owned.values():
+            if owned.guard is not None:
+                owned.guard.begin(self._counting.nodes())
         self._turn += 1  # the first partition is not always the same one: it could fill every inbox alone
         first = self._turn % len(partitions) if partitions else 0
         handed = False
@@ -226,7 +229,7 @@ class KeyShared:
 
     def _admit_more(self, owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> bool:
         """False where a save must come first, or all was acknowledged by id."""
-        offsets, records = owned.take(_ADMIT_BATCH)
+        offsets, records = owned.take(_ADMIT_BATCH, after_replay=keys.keep_order)
         if not offsets:
             return False
         slots = [self._slot(offset, record) for offset, record in zip(offsets, records, strict=True)]
@@ -278,7 +281,7 @@ class KeyShared:
         guard = owned.guard
         come_again = bool(owned.redeliveries)
         if guard is not None and (come_again := not guard.is_new([entry[0] for entry in entries])):
-            entries = self._admitted(owned, keys, entries)
+            entries = self._admitted(owned, keys, endpoint, entries)
         absent = [offset for offset, _, record in entries if record is None]
         if absent:
             entries = self._with_records(owned, keys, entries, absent)
@@ -295,12 +298,19 @@ class KeyShared:
             offsets, entries = offsets[:count], entries[:count]
         if guard is not None and offsets:
             guard.handed_out_in_turn(offsets)
+            guard.flowed(endpoint.node, len(offsets))
         owned.deliver(endpoint.feed(owned.slot), offsets, [entry[2] for entry in entries], hold=True)
         return True
 
-    def _admitted(self, owned: OwnedPartition, keys: KeyOrder[Endpoint], entries: list[Waiting]) -> list[Waiting]:
+    def _admitted(
+        self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint, entries: list[Waiting]
+    ) -> list[Waiting]:
         """What may be delivered as far as counting goes; the others go back, and what comes after them in a slot."""
-        allowed = frozenset(self._counting.admit(owned, [entry[0] for entry in entries], in_order=False))
+        offsets, place = [entry[0] for entry in entries], None
+        if owned.guard is not None and owned.guard.isolates:
+            place = self._counting.place(owned, endpoint.node, new=False)
+            offsets = _not_behind(self._counting.lasts(owned, offsets), entries)
+        allowed = frozenset(self._counting.admit(owned, offsets, place, in_order=False))
         admitted: list[Waiting] = []
         held_back: list[Waiting] = []
         slots: set[int] = set()
@@ -393,6 +403,23 @@ def _comes_now(owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> list[int]:
         return list(owned.replay)
     below = owned.taken_upto if owned.guard is None else max(owned.taken_upto, owned.guard.told_below)
     return [offset for offset in owned.replay if offset < below or keys.is_in_flight(offset)]
+
+
+def _not_behind(lasts: frozenset[int], entries: Sequence[Waiting]) -> list[int]:
+    """The offsets of these entries, without those of `lasts` that are not the first of their slot, and without what
+    lies behind one of `lasts` in its slot."""
+    met: set[int] = set()
+    closed: set[int] = set()
+    found: list[int] = []
+    for offset, slot, _ in entries:
+        if offset in lasts and slot in met:
+            closed.add(slot)
+        if slot not in closed:
+            found.append(offset)
+        met.add(slot)
+        if offset in lasts:
+            closed.add(slot)
+    return found
 
 
 def _without_acknowledged(owned: OwnedPartition, keys: KeyOrder[Endpoint], entries: list[Waiting]) -> list[Waiting]:

@@ -66,14 +66,10 @@ class RoundRobin:
     def __init__(self) -> None:
         self._last: Endpoint | None = None
 
-    def next(
-        self, endpoints: Sequence[Endpoint], waiting: int = 0, *, few_at_once: bool = False
-    ) -> tuple[Endpoint, int] | None:
+    def next(self, endpoints: Sequence[Endpoint], waiting: int = 0) -> tuple[Endpoint, int] | None:
         """Whose turn it is and how many messages it may get; None when nobody takes any.
 
         One in another process gets its share of what is `waiting` in one turn, so that it has long runs to read.
-        `few_at_once`: others wait for the acknowledgement of these. Of this process's consumers it is seen at once, of
-        others only when they report (`lessee.ACKS_S`), so it is the turn of one here that has nothing in hand, if any.
         """
         ready = [(endpoint, permits) for endpoint in endpoints if (permits := endpoint.shared_permits()) > 0]
         if not ready:
@@ -84,8 +80,7 @@ class RoundRobin:
         turn = [entry for entry in ready if entry[0].priority == level]
         order = {id(endpoint): number for number, endpoint in enumerate(endpoints)}
         last = order.get(id(self._last), -1)
-        at_hand = [each for each in turn if few_at_once and not each[0].is_remote and not each[0].unacked]
-        chosen = next((entry for entry in at_hand or turn if order[id(entry[0])] > last), (at_hand or turn)[0])
+        chosen = next((entry for entry in turn if order[id(entry[0])] > last), turn[0])
         self._last = chosen[0]
         most = ROUND_ROBIN_BATCH
         if chosen[0].is_remote:

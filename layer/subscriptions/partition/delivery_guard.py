@@ -8,9 +8,9 @@ happens:
   of the last accepted save.
 * Redeliveries go out after the save that holds their new count was accepted.
 * After a crash everything below the limit that is not acknowledged is a suspect: delivered once as far as dead letters
-  go. While there are suspects the partition hands out nothing else, and of them a window at a time, each after a save
-  that counts it. A window is the smaller, the fewer deliveries its messages have left (`window_of`): after each further
-  death fewer share the blame, and a message's last delivery happens while no other suspect is out.
+  go. Suspects go out a window at a time, each after a save that counts it, beside everything that no one suspects. A
+  window is the smaller, the fewer deliveries its messages have left (`window_of`): after each further death fewer share
+  the blame. A suspect's last delivery happens alone in its process (see `isolation`).
 
 On Key_Shared a message may wait for its key's turn below the position: it is `kept`, and was not handed out. Millions
 more may be parked (see `key_order`), and must not be suspects after a crash: each save names the *floors* of their
@@ -21,7 +21,7 @@ then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -29,6 +29,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
+from pulsar_on_kafka.subscriptions.partition.isolation import BESIDE, Isolation, Place, Turn
 
 LEAST_RESERVE: Final = 100
 MOST_RESERVE: Final = 50_000
@@ -70,7 +71,7 @@ class _Pending(NamedTuple):
 
     limit: int
     granted: dict[int, int]
-    has_suspects: bool
+    ended: Mapping[str, int]
     new_below: int
     floors: dict[int, int]
     unparked: BitMap64
@@ -88,7 +89,8 @@ class DeliveryGuard:
         self._floors_before: dict[int, int] = {}
         """A former owner's, until everything that it may have handed out was read."""
         self._undecided_below = 0
-        self._told_below = 0
+        self.told_below = 0
+        """Nothing below it is to be read first: all of it that is not acknowledged comes by redelivery."""
         self._new_below = 0
         self._said: dict[int, int] = {}
         """The floors of the accepted save, and of the one under way."""
@@ -103,11 +105,11 @@ class DeliveryGuard:
         self._granted: dict[int, int] = {}
         self._asked: dict[int, int] = {}
         self._suspects = BitMap64()
-        self._had_suspects = False
-        """No accepted save has the acknowledgement of the last one yet."""
+        self._isolation = Isolation()
         self._window: dict[int, int] = {}
-        """What went out while there are suspects and is not settled, each with how many may be out with it."""
-        self._window_full = False
+        """Suspects that went out beside others and are not settled, each with how many may be out with it."""
+        self.before = BitMap64()
+        """What consumers held when the suspects came, and were handed before: no suspect waits for that."""
         self._most: int | None = None
         self._kept = BitMap64()
         self._pending: dict[int, _Pending] = {}
@@ -140,11 +142,10 @@ class DeliveryGuard:
             if delivered:
                 self._named |= offsets
         self._granted = dict(self._delivered)
-        self._told_below = min(end, self._lowest_floor())
-        held = cursor.unacknowledged(0, self._told_below)
+        self.told_below = min(end, self._lowest_floor())
+        held = cursor.unacknowledged(0, self.told_below)
         self._suspects = BitMap64(o for o in saved.suspects if not cursor.is_acknowledged(o)) | held
         self._suspects -= put_off
-        self._had_suspects = bool(self._suspects)
         return self._suspects | BitMap64(o for o in counted - put_off if not cursor.is_acknowledged(o))
 
     def adopt(self, redeliveries: Mapping[int, int], kept: BitMap64) -> None:
@@ -155,10 +156,10 @@ class DeliveryGuard:
     def start_over(self, position: int) -> None:
         """A seek: what was delivered before does not matter; nothing goes out before the next save."""
         self._position = position
-        self._limit = self._new_below = self._undecided_below = self._told_below = 0
-        self._had_suspects = False
-        self._leave_window(tuple(self._window))
-        for offsets in (self._suspects, self._kept, self._unparked, self._named):
+        self._limit = self._new_below = self._undecided_below = self.told_below = 0
+        self._window.clear()
+        self._isolation.clear()
+        for offsets in (self._suspects, self._kept, self._unparked, self._named, self.before):
             offsets.clear()
         for floors in (self._said, self._floors_before):
             floors.clear()
@@ -169,7 +170,7 @@ class DeliveryGuard:
     # What may go out ----------------------------------------------------------------------------------------------
 
     def new_below(self) -> int:
-        return 0 if self._had_suspects else self._new_below
+        return self._new_below
 
     def next_delivery(self, offset: int) -> int:
         """Which delivery the next one of a message would be, from 1."""
@@ -178,21 +179,50 @@ class DeliveryGuard:
         return self._delivered.get(offset, 1 if offset < self._position or offset in self._suspects else 0) + 1
 
     def is_new(self, offsets: list[int]) -> bool:
-        """All of these are kept and may be handed out."""
-        if self._had_suspects:
+        """All of these are kept and may be handed out, to any process."""
+        if self.isolates:
             return False
         wanted = BitMap64(offsets)
         return wanted.issubset(self._kept) and wanted.isdisjoint(self._unparked)
 
-    def admit(self, lowest: list[int], most: int | None, *, in_order: bool = True) -> list[int]:
+    @property
+    def isolates(self) -> bool:
+        """There are suspects, or no accepted save holds yet how the last ones ended."""
+        return bool(self._suspects) or self._isolation.in_use
+
+    def lasts(self, offsets: Iterable[int], most: int | None) -> frozenset[int]:
+        """Of these the suspects whose next delivery is the last one: each goes alone."""
+        suspects, number = self._suspects, self.next_delivery
+        return frozenset(o for o in offsets if o in suspects and window_of(number(o), most) == 1)
+
+    def room(self, place: Place) -> int:
+        """How many messages that were never out may go to this process, while there are suspects."""
+        return self._isolation.room(place)
+
+    def is_stalled(self, process: str) -> bool:
+        return self._isolation.is_stalled(process)
+
+    def begin(self, processes: Collection[str]) -> None:
+        """A dispatch to the consumers of these processes begins."""
+        if self.isolates:
+            for offset in self._isolation.begin(processes):
+                self._asked.pop(offset, None)  # what a save permitted already the next one takes back
+                self._changed = True
+
+    def flowed(self, process: str, entries: int) -> None:
+        """This process was handed so many entries that are no suspects, or are not alone."""
+        self._isolation.flowed(process, entries)
+
+    def admit(
+        self, lowest: list[int], most: int | None, place: Place | None = None, *, in_order: bool = True
+    ) -> list[int]:
         """Of these, in order, the ones that may be delivered again now, or that are dead after `most` deliveries.
 
-        The others are asked for in the next save. `in_order`: what is behind one of them waits, too.
+        The others are asked for in the next save. `in_order`: what is behind one of them waits, too, unless there are
+        suspects. `place`: who gets them; it is needed where there are suspects.
         """
-        if self._had_suspects:
-            if not self._suspects:
-                return []
-            lowest = self._of_the_window(lowest, most)
+        if place is not None and self.isolates:
+            lowest, in_order = self._for_place(lowest, most, place), False
         admitted: list[int] = []
         unsaid_below = min(self._limit, self._lowest_floor())
         for offset in lowest:
@@ -212,40 +242,62 @@ class DeliveryGuard:
                 admitted.append(offset)
         return admitted
 
-    def _of_the_window(self, lowest: list[int], most: int | None) -> list[int]:
-        """Those at the beginning that fit beside what is out or asked for; the dead ones among them always do."""
+    def _for_place(self, lowest: list[int], most: int | None, place: Place) -> list[int]:
+        """What this process may get of these: the dead ones, and what its turn allows."""
         self._most = most
-        asked = self._asked.keys() - lowest
+        number, alone = self.next_delivery, self._isolation.alone()
+        dead = [] if most is None else [offset for offset in lowest if number(offset) > most]
+        lasts = self.lasts(lowest, most).difference(dead)
+        left = lasts.union(dead)
+        others = [offset for offset in lowest if offset not in left]
+        turn = self._isolation.turn(place, lasts=not lasts <= alone, others=bool(others))
+        if turn is Turn.FLOW:
+            return dead + self._of_the_window(others, most)[: max(0, BESIDE - place.out)]
+        if turn is Turn.NOTHING:
+            return dead
+        mine = self._isolation.alone_in(place.process)
+        if mine is None:
+            mine = min(lasts - alone)
+            self._isolation.choose(place.process, mine)
+        if place.out or mine in lasts:
+            self._isolation.sees(place.process)
+        if place.out or mine not in lasts:
+            return dead
+        if self._isolation.is_unsaved(place.process) and self._granted.get(mine) == number(mine):
+            return dead
+        return [*dead, mine]
+
+    def _of_the_window(self, lowest: list[int], most: int | None) -> list[int]:
+        """Of these what no one suspects, and the first suspects that fit beside those that are out or asked for."""
+        if not self._suspects:
+            return lowest
+        apart = self._isolation.alone().union(lowest)
+        asked = [offset for offset in self._asked if offset in self._suspects and offset not in apart]
         busy = len(self._window) + len(asked)
         room = min([*self._window.values(), *(window_of(self._asked[o], most) for o in asked)], default=MOST_RESERVE)
-        for number, offset in enumerate(lowest):
-            delivery = self.next_delivery(offset)
-            if most is not None and delivery > most:
-                continue
-            room = min(room, window_of(delivery, most))
-            if busy >= room:
-                self._window_full = True
-                return lowest[:number]
-            busy += 1
-        return lowest
+        fitting: list[int] = []
+        for offset in lowest:
+            if offset in self._suspects:
+                room = min(room, window_of(self.next_delivery(offset), most))
+                if busy >= room:
+                    continue
+                busy += 1
+            fitting.append(offset)
+        return fitting
 
-    def _leave_window(self, offsets: Iterable[int]) -> None:
+    def _leave_window(self, offsets: Collection[int]) -> None:
+        self._isolation.ends(offsets)
+        if self.before:
+            self.before -= BitMap64(offsets)
         if self._window:
             for offset in offsets:
                 self._window.pop(offset, None)
-            self._window_full = False
 
     def waits(self, next_new: int | None, *, again: bool) -> bool:
         """Nothing can go out before a save or an acknowledgement; room in an inbox would not help."""
-        if self._window_full or (self._had_suspects and not self._suspects):
+        if self.isolates:
             return True
         return not (again and not self._asked) and (next_new is None or next_new >= self.new_below())
-
-    @property
-    def told_below(self) -> int:
-        """Nothing below it is to be read first: a former owner told what comes again there, or nothing is read before
-        some suspect at or above it went out."""
-        return max(self._told_below, self._suspects.max() + 1) if self._suspects else self._told_below
 
     @property
     def suspects(self) -> int:
@@ -255,7 +307,7 @@ class DeliveryGuard:
     @property
     def over(self) -> bool:
         """Nothing that a former owner counted is left, and nothing was delivered twice."""
-        left = self._had_suspects or self._delivered or self._asked or self._undecided_below
+        left = self.isolates or self._delivered or self._asked or self._undecided_below
         return not (left or self._pending or self._retired)
 
     @property
@@ -263,8 +315,7 @@ class DeliveryGuard:
         """Deliveries wait for a save, or will soon."""
         if self._retired:
             return False
-        leaving = self._had_suspects and not self._suspects and not self._window
-        waiting = leaving or bool(self._asked) or bool(self._unparked)
+        waiting = self._isolation.unsaved or bool(self._asked) or bool(self._unparked)
         return waiting or self._new_below - self._position < self._reserve // 2
 
     @property
@@ -299,7 +350,7 @@ class DeliveryGuard:
         found = frozenset(o for o, s in zip(offsets, slots, strict=True) if o < end and o < before.get(s, NO_FLOOR))
         if found:
             self._suspects.update(found)
-            self._had_suspects = self._changed = True
+            self._changed = True
         return found
 
     def unpark(self, offsets: Iterable[int]) -> None:
@@ -317,9 +368,10 @@ class DeliveryGuard:
             self.handed_out_again(again)
 
     def handed_out_again(self, offsets: list[int]) -> None:
+        alone = self._isolation.alone()
         for offset in offsets:
             self._delivered[offset] = delivery = self.next_delivery(offset)
-            if self._suspects:
+            if offset in self._suspects and offset not in alone:
                 self._window[offset] = window_of(delivery, self._most)
         self._position = max(self._position, max(offsets) + 1)
 
@@ -364,7 +416,7 @@ class DeliveryGuard:
                 self._delivered.setdefault(offset, 1)
             else:
                 self._suspects.add(offset)
-                self._had_suspects = self._changed = True
+                self._changed = True
             self._leave_window((offset,))
 
     def given_back(self, offsets: Iterable[int]) -> None:
@@ -450,8 +502,8 @@ class DeliveryGuard:
             redelivered = redeliveries.get(offset, 0)
             if count > unsaid or redelivered or (count and offset in self._named):
                 groups.setdefault((count, redelivered), []).append(offset)
-        has_suspects = bool(self._suspects or self._window)
-        self._pending = {save: _Pending(limit, granted, has_suspects, new_below, floors, self._unparked.copy())}
+        ended = self._isolation.ended()
+        self._pending = {save: _Pending(limit, granted, ended, new_below, floors, self._unparked.copy())}
         self._changed = False
         counts = {key: BitMap64(offsets) for key, offsets in groups.items()}
         return Deliveries(limit, self._suspects.copy(), counts, dict(self._put_off()), floors)
@@ -477,8 +529,7 @@ class DeliveryGuard:
         self._limit, self._granted = found.limit, found.granted
         self._new_below, self._said = found.new_below, found.floors
         self._unparked -= found.unparked
-        self._window_full = False
-        self._had_suspects = self._had_suspects and found.has_suspects
+        self._isolation.accepted(found.ended)
         self._asked = {o: count for o, count in self._asked.items() if self._granted.get(o, 0) < count}
 
     def refused(self, save: int) -> None:

@@ -23,6 +23,8 @@ class DeliveriesInFlight:
 
     def __init__(self) -> None:
         self.holders: dict[int, Feed] = {}
+        self.entries: Counter[Feed] = Counter()
+        """How many each holds."""
         self.unacked_in: dict[int, int] = {}
         """Batch entries in flight, and how many messages of each are unacknowledged; chunked messages, and how many
         chunks they have; one for every other entry."""
@@ -30,10 +32,12 @@ class DeliveriesInFlight:
     def hold(self, offsets: Sequence[int], feed: Feed) -> None:
         """This consumer has these; none of them is a batch entry."""
         self.holders.update(zip(offsets, repeat(feed)))
+        self.entries[feed] += len(offsets)
         feed.endpoint.unacked += len(offsets)
 
     def hold_batch(self, offset: int, feed: Feed, messages: int) -> None:
         self.holders[offset] = feed
+        self.entries[feed] += 1
         self.unacked_in[offset] = messages
         feed.endpoint.unacked += messages
 
@@ -48,11 +52,18 @@ class DeliveriesInFlight:
             for offset in offsets:
                 feed = self.holders.pop(offset, None)
                 if feed is not None:
+                    self._has_less(feed, 1)
                     feed.endpoint.unacked -= self.unacked_in.pop(offset, 1)
             return
         for holder, count in Counter(map(self.holders.pop, offsets, repeat(None))).items():
             if holder is not None:
+                self._has_less(holder, count)
                 holder.endpoint.unacked -= count
+
+    def _has_less(self, feed: Feed, entries: int) -> None:
+        self.entries[feed] -= entries
+        if self.entries[feed] <= 0:
+            del self.entries[feed]
 
     def given_to_transaction(self, number: int, whole: list[int], batches: Mapping[int, tuple[int, int]]) -> list[int]:
         """A transaction acknowledges these entries, which are in flight, and these messages (batch size, bits) of
@@ -70,7 +81,9 @@ class DeliveriesInFlight:
 
     def let_go_of_one(self, offset: int) -> None:
         """`let_go` for an entry that somebody holds."""
-        self.holders.pop(offset).endpoint.unacked -= self.unacked_in.pop(offset, 1) if self.unacked_in else 1
+        feed = self.holders.pop(offset)
+        self._has_less(feed, 1)
+        feed.endpoint.unacked -= self.unacked_in.pop(offset, 1) if self.unacked_in else 1
 
     def let_go_of_all(self) -> None:
         self.let_go(list(self.holders))

@@ -278,13 +278,21 @@ class OwnedPartition:
 
     # What goes to consumers ---------------------------------------------------------------------------------------
 
-    def take(self, limit: int) -> tuple[list[int], list[Any]]:
+    def handed_to(self, feed: Feed) -> int:
+        """How many entries this consumer has in hand, without those that suspects do not wait for."""
+        before = () if self.guard is None else self.guard.before
+        return self.in_flight.entries[feed] - sum(self.holders.get(offset) is feed for offset in before)
+
+    def take(self, limit: int, *, after_replay: bool = False) -> tuple[list[int], list[Any]]:
         """Records not handed out before, from one run: up to `limit` messages, beyond it to the end of a batch.
 
-        None while a save must come first (`guard`).
+        None while a save must come first (`guard`). `after_replay`: what lies behind a message that is to be delivered
+        again waits until that is taken out of `replay`.
         """
         while self.buffered:
             below = None if self.guard is None else self.guard.new_below()
+            if after_replay and self.replay and (below is None or self.replay.min() < below):
+                below = self.replay.min()
             if self._absent:
                 if not self._has_next_payload():
                     break
@@ -443,6 +451,7 @@ class OwnedPartition:
         self.replay -= offsets
         if self.guard is not None:
             self.guard.still_held(offsets)
+            self.guard.before |= offsets
 
     def never_received(self, offsets: BitMap64) -> None:
         """A former owner leased these to this process's consumers, which did not get them."""
@@ -522,6 +531,8 @@ class OwnedPartition:
         back = BitMap64(offsets) if put_off is None else BitMap64(offsets) - put_off
         self.replay.update(back)
         if self.guard is not None:
+            if how is Departure.DIED and not self.guard.isolates:
+                self.guard.before = BitMap64(self.holders)
             self.guard.departed(back, how)
 
     def not_received(self, taken: Sequence[Delivery]) -> BitMap64:

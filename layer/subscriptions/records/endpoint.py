@@ -238,6 +238,8 @@ class Endpoint:
 
     is_remote = False
     """It is a consumer of another process (see `RemoteEndpoint`)."""
+    node = ""
+    """That process; '' for this one."""
 
     def __init__(
         self,

@@ -94,22 +94,6 @@ class OfAnotherProcess(Endpoint):
     is_remote = True
 
 
-def test_few_at_once_go_to_one_of_this_process_with_nothing_in_hand() -> None:
-    elsewhere = OfAnotherProcess("a", 1000, delivery_type=Delivery)
-    here, too = a_consumer("b"), a_consumer("c")
-    robin = RoundRobin()
-
-    def turns(count: int) -> list[str]:
-        found = [robin.next([elsewhere, here, too], 1, few_at_once=True) for _ in range(count)]
-        return [turn[0].name for turn in found if turn is not None]
-
-    assert turns(4) == ["b", "c", "b", "c"]
-    here.unacked = 1
-    assert turns(2) == ["c", "c"]
-    too.unacked = 1
-    assert turns(3) == ["a", "b", "c"], "nobody here is idle: all take turns"
-
-
 def test_one_of_another_process_gets_its_share_of_what_waits_at_once() -> None:
     def turn_of(waiting: int, capacity: int = 1000) -> int:
         elsewhere = OfAnotherProcess("a", capacity, delivery_type=Delivery)
@@ -128,14 +112,6 @@ def test_one_of_another_process_gets_its_share_of_what_waits_at_once() -> None:
 
 def test_a_consumer_with_one_free_place_takes_its_turn() -> None:
     assert names([a_consumer("a", 1), a_consumer("b", 1)], 3) == ["a", "b", "a"]
-
-
-def test_priority_comes_before_having_nothing_in_hand() -> None:
-    busy, idle = a_consumer("a"), a_consumer("b", priority=1)
-    busy.unacked = 1
-    found = RoundRobin().next([busy, idle], 1, few_at_once=True)
-    assert found is not None
-    assert found[0] is busy
 
 
 def test_partitions_of_a_failover_subscription_go_to_consumers_by_name() -> None:
