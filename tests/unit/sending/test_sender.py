@@ -143,6 +143,9 @@ class Inner:
     def has_time(self) -> bool:
         return True
 
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
 
 @pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize("kind", KINDS)

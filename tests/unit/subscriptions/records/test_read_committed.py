@@ -44,6 +44,9 @@ class Record:
     def offset(self) -> int:
         return self.at
 
+    def value(self) -> bytes:
+        return bytes(self.size)
+
     def headers(self) -> Headers:
         return self.found
 
