@@ -306,12 +306,10 @@ class Endpoint:
     def permits(self) -> int:
         if self._closed:
             return 0
-        if self.capacity == 0:
-            return max(0, self._waiting - len(self.queue))
         here = len(self.queue)
-        if here and self.bytes_here.left(here) >= self.max_bytes:
+        if self.bytes_here.left(here) >= self.max_bytes:
             return 0
-        return max(0, self.capacity - here)
+        return max(0, (self.capacity or self._waiting) - here)
 
     def shared_permits(self) -> int:
         """`permits`, or 0 while the limit of unacknowledged messages is reached."""

@@ -128,3 +128,13 @@ def test_bytes_go_with_the_messages_that_were_received() -> None:
     here.add(2, 10)
     here.add(3, 100)
     assert [here.left(n) for n in (5, 4, 3, 1, 0)] == [110, 110, 100, 100, 0]
+
+
+def test_nothing_is_kept_of_what_a_fast_consumer_received() -> None:
+    served = Served(SubscriptionType.EXCLUSIVE)
+    consumer = served.consumer("a")
+    for _ in range(50):
+        served.publish(uncompressed())
+        served.turn()
+        consumer.queue.popleft()
+    assert len(consumer.bytes_here._parts) <= 1
