@@ -57,7 +57,7 @@ class Kafka:
         self.records.append(Produced(value, key, list(headers)))
         self._reports.append(callback)
 
-    def poll_inline(self, timeout_s: float = 0.0) -> None:
+    def poll_inline(self, timeout_s: float = 0.0, *, calls: bool = True) -> None:
         reports, self._reports = self._reports, []
         for report in reports:
             report(None, SimpleNamespace(offset=lambda: 0))
@@ -66,6 +66,8 @@ class Kafka:
 
     def call_later(self, call: Callable[[], object]) -> None:
         call()
+
+    def make_calls(self) -> None: ...
 
     def is_calling(self) -> bool:
         return False

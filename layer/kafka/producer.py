@@ -219,10 +219,12 @@ class KafkaProducer:
         if not waiting.settled:
             self.wake()  # its callbacks come when it is gone
 
-    def poll_inline(self, timeout_s: float = 0.0) -> bool:
+    def poll_inline(self, timeout_s: float = 0.0, *, calls: bool = True) -> bool:
         """Serve delivery callbacks, and then the calls that they left, in the calling thread; False when another thread
         is at it. While more than 1,000 records are under way, that one has 20 ms to end. The main thread has the
-        polling thread serve, once without a `timeout_s`; with one it gets False, and is to wait for what it wants."""
+        polling thread serve, once without a `timeout_s`; with one it gets False, and is to wait for what it wants.
+
+        Without `calls` another thread makes the calls, as a program's callback may wait for the calling thread."""
         if threading.get_ident() == self._main:
             if timeout_s > 0:
                 self._last_inline_s = 0.0
@@ -238,7 +240,9 @@ class KafkaProducer:
             self._poller = None
             self._poll_lock.release()
             self._last_inline_s = time.monotonic()
-        if self._calls:
+        if not calls:
+            self.make_calls()
+        elif self._calls:
             self._call_now()
         return True
 
@@ -261,10 +265,10 @@ class KafkaProducer:
         many = len(self._handle) > _MANY and self._poller != threading.get_ident()
         return many and self._poll_lock.acquire(timeout=_TURN_S)
 
-    def wait_for_reports(self, timeout_s: float = 0.05) -> None:
+    def wait_for_reports(self, timeout_s: float = 0.05, *, calls: bool = True) -> None:
         """`poll_inline`, or as long a wait where another thread is at it: for those who wait in a loop."""
         self.wake()
-        if not self.poll_inline(timeout_s):
+        if not self.poll_inline(timeout_s, calls=calls):
             pause(timeout_s)
 
     # Calls of programs --------------------------------------------------------------------------------------------
@@ -308,7 +312,10 @@ class KafkaProducer:
                 self._call_wanted.get(timeout=_ASLEEP_S)
             except queue.Empty:
                 continue
-            self._call_now()
+            try:
+                self._call_now()
+            except BaseException:  # a program's `sys.exit()`: the calls of others are made all the same
+                _log.exception("a send callback ends no thread")
 
     def _serve(self, timeout_s: float) -> int:
         """How many reports there were, and other events."""
@@ -371,7 +378,7 @@ class KafkaProducer:
     def _give_up_rest(self) -> None:
         self._handle.purge()
         deadline = Deadline.after(_GIVE_UP_S)
-        while len(self._handle) > 0 and not deadline.passed():
+        while (len(self._handle) > 0 or self._reports) and not deadline.passed():
             try:
                 if not self.poll_inline(_POLL_S):
                     pause(_INLINE_IS_RECENT_S)
@@ -467,4 +474,4 @@ class KafkaProducer:
     def _all_answered(self, deadline: Deadline) -> bool:
         if len(self._handle) > 0:
             self.poll_inline(min(_POLL_S, deadline.remaining_s()))
-        return len(self._handle) == 0 and not self._calls
+        return len(self._handle) == 0 and not self._reports and not self._calls

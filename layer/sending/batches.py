@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Final
 
 from pulsar_on_kafka.exceptions import Result
@@ -76,9 +77,10 @@ class Batch:
 
     __slots__ = (
         "_event_times",
+        "_fail",
         "_keys",
+        "_offset",
         "_ordering_keys",
-        "_outcome",
         "_properties",
         "_sequences",
         "alone",
@@ -119,8 +121,9 @@ class Batch:
         None: now."""
         self.reported = False
         """Kafka has answered; callbacks may not have returned."""
-        self._outcome: tuple[Any, int | None] = (None, None)
-        """Kafka's error, and the record's offset."""
+        self._fail: Callable[[SendCallback | None], None] | None = None
+        """What a sender's callback hears of the record's failure."""
+        self._offset: int | None = None
         self._keys: list[bytes | None] | None = None
         self._ordering_keys: list[bytes | None] | None = None
         self._properties: list[Any] | None = None
@@ -206,13 +209,24 @@ class Batch:
         return self.first_sequence + count - 1
 
     def __call__(self, error: Any, record: Any) -> None:
-        in_flight = self.in_flight
-        in_flight.release(len(self.callbacks))
         if error is None:
             self.origin.last_sequence_id = self._last_sequence()
-        self._outcome = error, record.offset() if error is None else None
+            self._offset = record.offset()
+        else:
+            self._fail = partial(self.in_flight.failed, error)
+        self._answered()
+
+    def refused(self, fail: Callable[[SendCallback | None], None]) -> None:
+        """Kafka did not take the record: `fail(callback)` tells each sender."""
+        self._fail = fail
+        self._answered()
+        self.in_flight.kafka.make_calls()
+
+    def _answered(self) -> None:
+        in_flight = self.in_flight
+        in_flight.release(len(self.callbacks))
         self.reported = True
-        if any(self.callbacks) or error is not None:
+        if any(self.callbacks) or self._fail is not None:
             self._answer(prompt=True)
         if any(not is_prompt(callback) for callback in self.callbacks):
             in_flight.kafka.call_later(self.call_back)
@@ -227,14 +241,13 @@ class Batch:
             self.in_flight.answered(self, len(self.callbacks))
 
     def _answer(self, *, prompt: bool) -> None:
-        error, offset = self._outcome
-        count = len(self.callbacks)
+        fail, offset, count = self._fail, self._offset, len(self.callbacks)
         for index, callback in enumerate(self.callbacks):
             if is_prompt(callback) is not prompt:
                 continue
             try:
-                if error is not None:
-                    self.in_flight.failed(error, callback)
+                if fail is not None:
+                    fail(callback)
                 elif callback is None:
                     continue
                 elif offset is None:
@@ -245,17 +258,6 @@ class Batch:
                     callback(_OK, StoredMessageId(self.origin, offset))
             except Exception:  # the application's; its neighbours hear of theirs nevertheless
                 _log.exception("producer=%s a send callback failed", self.origin.topic)
-
-    def refused(self, answer: Any) -> None:
-        """Kafka did not take the record: `answer(callback)` tells each sender."""
-        in_flight = self.in_flight
-        in_flight.release(len(self.callbacks))
-        for callback in self.callbacks:
-            try:
-                answer(callback)
-            except Exception:  # the application's
-                _log.exception("producer=%s a send callback failed", self.origin.topic)
-        in_flight.answered(self, len(self.callbacks))
 
 
 class Container:

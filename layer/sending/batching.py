@@ -295,10 +295,10 @@ class Batching:
                 next_s = min(container.opened_s for container in self._open.values())
         if self._timed:
             self._timer.call_at(next_s + self._delay_s, self._on_time)
-        self._publish_ready()
+        self._publish_ready(calls=False)  # a callback that sends and waits would wait for this thread
 
-    def _publish_ready(self) -> None:
-        """Hand sealed batches to librdkafka, in order.
+    def _publish_ready(self, *, calls: bool = True) -> None:
+        """Hand sealed batches to librdkafka, in order. `calls` as of `poll_inline`.
 
         Waits outside of the gate: whoever serves delivery reports may be calling back somebody who sends.
         """
@@ -312,9 +312,9 @@ class Batching:
                 if failure is None or (not isinstance(failure, BufferError) and kafka.fatal is None):
                     self._ready.popleft()
             if failure is None:
-                kafka.poll_inline()
+                kafka.poll_inline(calls=calls)
             elif isinstance(failure, BufferError):
-                kafka.wait_for_reports()
+                kafka.wait_for_reports(calls=calls)
             else:
                 self._refused(batch, kafka, failure)
                 continue

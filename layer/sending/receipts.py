@@ -13,7 +13,7 @@ from pulsar_on_kafka.exceptions import AlreadyClosed, PulsarException, Result
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.sending.in_flight import OwnCallback, SendCallback, SendResult, fail, is_waited_for
+from pulsar_on_kafka.sending.in_flight import OwnCallback, SendCallback, SendResult, fail, is_prompt, is_waited_for
 from pulsar_on_kafka.sending.official_errors import as_pulsar
 
 _log = logging.getLogger(__name__)
@@ -25,7 +25,8 @@ _NAME_LENGTH: Final = 40
 class Receipts:
     """The receipts of one producer. Another one may take the topic over at any time, and what this one writes after the
     other's first message is void. So a receipt is given only after the claims were read to the end and this one's still
-    stood: one reading for all messages stored since the last one, by a thread of its own. Thread-safe.
+    stood: one reading for all messages stored since the last one, by a thread of its own. Another one
+    calls programs' callbacks. Thread-safe.
 
     Memory: an entry per message stored while one reading of the claims is under way.
     """
@@ -38,8 +39,12 @@ class Receipts:
         """Partitions where the beginning of this epoch is recorded."""
         self._unsure = False
         """Something may have been stored without us knowing where: whoever reads looks for where the epoch begins."""
+        self._confirmed: QueueWorker[_Confirmed] = QueueWorker(f"pok-confirmed-{name[:_NAME_LENGTH]}", self._give)
+        """Receipts for callbacks of programs, which may send and wait for another receipt."""
         self._stored: QueueWorker[tuple[Receipt, NativeMessageId]] = QueueWorker(
-            f"pok-receipts-{name[:_NAME_LENGTH]}", self._give
+            f"pok-receipts-{name[:_NAME_LENGTH]}",
+            self._confirm,
+            last=lambda: self._confirmed.close(Deadline.after(0)),
         )
 
     def taken(self, callback: SendCallback | None) -> Receipt:
@@ -61,14 +66,13 @@ class Receipts:
         self._membership.confirm(Deadline.after(_CONFIRM_TIMEOUT_S))
 
     def wait_until_given(self, deadline: Deadline) -> int:
-        """How many the deadline left; from a callback that closes its own producer nothing is waited for."""
-        return self._stored.wait_until_idle(Deadline.after(0) if self._stored.is_own_thread() else deadline)
+        """How many the deadline left; a callback does not wait for the receipts behind its own."""
+        left = self._stored.wait_until_idle(deadline)
+        return left if self._confirmed.is_own_thread() else left + self._confirmed.wait_until_idle(deadline)
 
     def leave(self, pending: int) -> None:
         """Have it on record that no more records come, so that nobody looks for the first ones, if that is certain."""
-        own = self._stored.is_own_thread()
-        given = self.wait_until_given(Deadline.after(0)) == 0 if own else self._stored.is_idle()
-        if self._unsure or pending or not given:
+        if self._unsure or pending or not self._stored.is_idle():
             return
         try:
             self._membership.no_more_records(self._topic, Deadline.after(_CONFIRM_TIMEOUT_S))
@@ -78,9 +82,17 @@ class Receipts:
     def close(self) -> None:
         self._stored.close(Deadline.after(0))
 
-    def _give(self, stored: Sequence[tuple[Receipt, NativeMessageId]]) -> None:
+    def _confirm(self, stored: Sequence[tuple[Receipt, NativeMessageId]]) -> None:
         failure = self._failure([message_id for _, message_id in stored])
         for receipt, message_id in stored:
+            if receipt.given_at_once:
+                receipt.give(failure, message_id)
+        later = [(receipt, failure, message_id) for receipt, message_id in stored if not receipt.given_at_once]
+        if later:
+            self._confirmed.put(later)
+
+    def _give(self, confirmed: Sequence[_Confirmed]) -> None:
+        for receipt, failure, message_id in confirmed:
             try:
                 receipt.give(failure, message_id)
             except Exception:  # the application's
@@ -118,6 +130,7 @@ class Receipt(OwnCallback):
         self._receipts = receipts
         self._callback = callback
         self.waited_for = is_waited_for(callback)
+        self.given_at_once = is_prompt(callback)
 
     def __call__(self, result: Result, message_id: NativeMessageId) -> None:
         if result is Result.Ok:
@@ -136,3 +149,6 @@ class Receipt(OwnCallback):
             self._callback(Result.Ok, message_id)
         else:
             fail(self._callback, failure)
+
+
+_Confirmed = tuple[Receipt, PulsarException | None, NativeMessageId]

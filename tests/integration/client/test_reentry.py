@@ -216,3 +216,42 @@ def test_a_service_that_sends_ends_when_it_is_asked_to(service_url: str, unique:
 def test_every_public_call_returns_or_raises(service_url: str, unique: Unique, place: str) -> None:
     status, said, errors = run_program(PROGRAM, service_url, unique(), place, timeout_s=170)
     assert status == 0, said + errors
+
+
+CALLBACK_THAT_SENDS = """
+import os, sys, threading, time
+
+import pulsar_on_kafka as pulsar
+
+url, topic, way = sys.argv[1:4]
+client = pulsar.Client(url)
+producer = client.create_producer(
+    topic,
+    batching_enabled=way == "batches",
+    batching_max_publish_delay_ms=1,
+    access_mode=pulsar.ProducerAccessMode.Exclusive if way == "exclusive" else pulsar.ProducerAccessMode.Shared,
+)
+SENDS = 100
+answered, busy = [], threading.Event()
+
+
+def sent(result, message_id):
+    busy.set()
+    answered.append(producer.send(b"again"))
+    busy.clear()
+
+
+until = time.monotonic() + 60
+while len(answered) < SENDS and time.monotonic() < until:
+    if not busy.is_set():  # otherwise the answer depends on the package's own threads alone
+        producer.send_async(b"x", sent)
+    time.sleep(0.0005)
+print(len(answered), "sends inside of callbacks were answered", flush=True)
+os._exit(len(answered) < SENDS)
+"""
+
+
+@pytest.mark.parametrize("way", ["records", "batches", "exclusive"])
+def test_a_callback_sends_and_waits_for_the_answer(service_url: str, unique: Unique, way: str) -> None:
+    status, said, errors = run_program(CALLBACK_THAT_SENDS, service_url, unique(), way, timeout_s=100)
+    assert status == 0, said + errors
