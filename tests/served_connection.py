@@ -97,6 +97,8 @@ class ServedConnection:
     def call_soon_threadsafe(self, call: Callable[[], object]) -> None:
         self._soon.append(call)
 
+    call_soon = call_soon_threadsafe
+
     def call_later(self, delay_s: float, call: Callable[..., object], *arguments: object) -> Any:
         """When `time_passes`; what is to come after more than a few seconds never comes here."""
         if delay_s <= _SOON_S:

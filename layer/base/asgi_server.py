@@ -32,6 +32,7 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.decided = threading.Event()
+        self._listeners: list[Listener] = []
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])  # it listens by means of its own below
@@ -48,9 +49,13 @@ class _Server(uvicorn.Server):
             return len(state.connections) >= _MOST_OPEN
 
         for each in sockets or ():
-            listener: Any = Listener(loop, each, protocol, config.ssl, ASKER_S, is_full)
-            self.servers.append(listener)
+            self._listeners.append(Listener(loop, each, protocol, config.ssl, ASKER_S, is_full))
         self.decided.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for each in self._listeners:
+            each.close()
+        await super().shutdown(sockets)
 
 
 class HttpProtocol(H11Protocol):

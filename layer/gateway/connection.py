@@ -786,23 +786,28 @@ class Connection(asyncio.Protocol):
             self._may_read()
 
     def _do_in_slices(self, works: Iterator[None], done: Callable[[Exception | None], None]) -> None:
-        """Do the works of one command a slice at a time; everything that comes waits until they are done."""
-        self._stop_reading()
+        """Do the works of one command, of which the first slice is the present one; everything that comes waits until
+        they are done."""
 
-        def go_on() -> None:
-            self._slice.begin()
+        def are_done() -> bool:
             try:
                 for _ in () if self._closing else works:
                     if self._slice.is_over:
                         self._serving.loop.call_soon(go_on)
-                        return
+                        return False
             except Exception as failure:
                 done(failure)
             else:
                 done(None)
-            self._go_on()
+            return True
 
-        go_on()
+        def go_on() -> None:
+            self._slice.begin()
+            if are_done():
+                self._go_on()
+
+        if not are_done():  # what is done already goes on in `_take_behind`, which one read may call for thousands
+            self._stop_reading()
 
     def _records_under_way(self, more: int) -> None:
         self._sent += more

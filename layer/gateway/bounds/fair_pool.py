@@ -36,6 +36,8 @@ class FairPool:
     def __init__(self, name: str) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix=name)
         self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        """No thread works."""
         self._waiting: OrderedDict[Hashable, OrderedDict[str, deque[_Job]]] = OrderedDict()
         """By caller and topic, those whose turn comes next first."""
         self._callers: Counter[Hashable] = Counter()
@@ -63,6 +65,7 @@ class FairPool:
         """Do what was submitted, then end the threads."""
         with self._lock:
             self._closed = True
+            self._idle.wait_for(lambda: not self._running)  # the threads' own shutdown refuses work that waits here
         self._threads.shutdown(wait=True)
 
     def _begin(self) -> None:
@@ -84,6 +87,7 @@ class FairPool:
                 job = self._take()
                 if job is None:
                     self._running -= 1
+                    self._idle.notify_all()
                 else:
                     self._begin()  # where this work alone kept more than one from beginning
 

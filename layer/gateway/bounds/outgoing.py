@@ -37,13 +37,15 @@ class Outgoing:
     def send(self, frames: Collection[bytes]) -> None:
         """Have these frames written, in this order and behind all before."""
         self._frames.extend(frames)
-        self._queued += sum(map(len, frames))
+        more = sum(map(len, frames))  # first: threads take turns within calls
+        self._queued += more
         if not self._wanted:
             self._want()
 
     def send_one(self, frame: bytes) -> None:
         self._frames.append(frame)
-        self._queued += len(frame)
+        more = len(frame)
+        self._queued += more
         if not self._wanted:
             self._want()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import ssl
@@ -13,13 +12,13 @@ from urllib.parse import unquote_plus
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.base.asgi_server import ASKER_S, Address, AsgiServer, HttpProtocol
+from pulsar_on_kafka.base.asgi_server import Address, AsgiServer, HttpProtocol
 from pulsar_on_kafka.exceptions import AuthenticationError
 from pulsar_on_kafka.gateway.access import TLS, TOKEN, Access
 from pulsar_on_kafka.gateway.rest import clusters, statistics, topics
@@ -118,11 +117,11 @@ class Rest:
                         "line": f"{request.method} {request.url.path}",
                     },
                     dict(request.query_params),
-                    await asyncio.wait_for(_body(request), ASKER_S),
+                    await _body(request),
                 )
                 found = await run_in_threadpool(handler, asked)
-            except asyncio.TimeoutError:
-                return _refused(RestError(408, f"no body in {ASKER_S:g} s"))
+            except ClientDisconnect:
+                return _refused(RestError(400, "the connection ended before the body"))
             except Exception as failure:  # whatever it is becomes an answer
                 return _refused(refusal(failure))
             if isinstance(found, Text):

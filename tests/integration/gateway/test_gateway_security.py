@@ -331,6 +331,8 @@ def test_one_connection_s_requests_hold_up_no_other(opened: Opened) -> None:
     other.say(Type.GET_TOPICS_OF_NAMESPACE, request_id=1, namespace="public/default", mode=2)
     assert other.hear()[0] is Type.GET_TOPICS_OF_NAMESPACE_RESPONSE
     answers = [wire.hear() for _ in range(most)]
-    assert {kind for kind, _ in answers} == {Type.ERROR}
     assert {said.request_id for _, said in answers} == set(range(most))
-    assert {said.error for _, said in answers} <= {ServerError.TOPIC_NOT_FOUND, ServerError.TOO_MANY_REQUESTS}
+    refused = [said.error for kind, said in answers if kind is Type.ERROR]
+    assert set(refused) <= {ServerError.TOO_MANY_REQUESTS}
+    assert len(refused) < most
+    assert {kind for kind, _ in answers} <= {Type.ERROR, Type.GET_TOPICS_OF_NAMESPACE_RESPONSE}

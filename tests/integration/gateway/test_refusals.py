@@ -38,6 +38,7 @@ class Stage:
         self.wire = wire
         self.topic = f"persistent://public/default/{topic}"
         self._admin = admin
+        self._holder = holder
         self._request = 0
         holder.connect()
         for number, (name, kind) in enumerate(HELD.items()):
@@ -57,6 +58,7 @@ class Stage:
 
     def ask(self, kind: Type, **fields: Any) -> tuple[Type, Any]:
         self._request += 1
+        self._holder.say(Type.PING)  # or its connection ends after a minute, with what it holds
         self.wire.say(kind, request_id=self._request, **fields)
         while True:
             heard, said = self.wire.hear()

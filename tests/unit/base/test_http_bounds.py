@@ -141,6 +141,13 @@ def test_connections_that_wait_give_way_to_others(asgi: AsgiServer, opened: Open
     assert not is_closed(waiting[-1])
 
 
+def test_it_ends_without_a_failure(caplog: pytest.LogCaptureFixture) -> None:
+    server = AsgiServer("test", Address("127.0.0.1", 0, "--port"), app, Tls())
+    assert status_of(server.port) == 200
+    server.close()
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
 def test_handshakes_are_bounded_and_the_oldest_gives_way(
     opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

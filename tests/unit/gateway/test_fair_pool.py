@@ -83,6 +83,19 @@ def test_a_pool_that_was_shut_down_does_what_it_was_given_and_refuses_more(held:
     assert isinstance(held.submit("late").exception(), Closed)
 
 
+def test_work_that_waits_for_its_caller_or_topic_is_done_although_the_pool_shuts_down(held: Held) -> None:
+    """As on the end of a gateway, when each of its connections has much to close."""
+    given = [held.submit("many", "busy" if number % 3 else f"topic {number}") for number in range(300)]
+    given += [held.submit(f"caller {number % 10}", "busy") for number in range(300)]
+    ending = threading.Thread(target=held.pool.shutdown)
+    ending.start()
+    until(lambda: held.submit("late").done(), "the pool to refuse more")
+    held.may_end.set()
+    wait(given, 60)
+    ending.join(60)
+    assert all(each.done() and each.exception() is None for each in given)
+
+
 def test_failures_are_told(held: Held) -> None:
     def fails() -> None:
         raise ValueError("broken")

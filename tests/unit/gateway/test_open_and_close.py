@@ -37,6 +37,7 @@ class Attached:
         self.requests: set[int] = set()
         self.producers: set[int] = set()
         self.lost: dict[int, Callable[[], None]] = {}
+        self.redelivered: list[int] = []
         self._watchers: dict[object, int] = {}
         self.tell_watcher: Callable[..., None]
 
@@ -85,6 +86,7 @@ class Attached:
             if force or gone:  # here: the consumer has left, and then the subscription could not be deleted
                 raise SubscriptionBusy("it has consumers again")
 
+        made.redeliver_all = lambda epoch: self.redelivered.append(request)
         made.endpoint = SimpleNamespace(
             close=lambda: None, closed=False, topic=TOPIC, bundle=bundle, wake_member=lambda: None, hears_active=False
         )
@@ -309,3 +311,14 @@ def test_a_watcher_hears_of_topics_after_it_hears_that_it_is_open(attached: Call
     kafka.tell_watcher([TOPIC], [], {TOPIC})
     served.turn()
     assert served.said[-1][0] is Type.SUCCESS
+
+
+def test_one_read_of_the_socket_may_bring_thousands_of_commands(attached: Callable[[], Attached]) -> None:
+    kafka = attached()
+    served, work, client = connected(kafka)
+    request = client.open(Type.SUBSCRIBE, 1, topic=TOPIC, subscription="s", subType=1)
+    settle(served, work, client, random.Random(0))
+    many = 5_000
+    served.hear(frame(command(Type.REDELIVER_UNACKNOWLEDGED_MESSAGES, consumer_id=1)) * many)
+    assert kafka.redelivered == [request] * many
+    assert not served.closed

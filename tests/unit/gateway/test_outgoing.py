@@ -56,3 +56,24 @@ def test_a_client_that_does_not_take_it_is_told_of_later() -> None:
         assert told == [False]
     finally:
         loop.close()
+
+
+def test_what_two_threads_add_at_once_counts() -> None:
+    """Else the loop, which has seen that the client is behind, is never told that it is not any more."""
+    loop, told = asyncio.new_event_loop(), []
+    try:
+        outgoing = Outgoing(loop, lambda: told.append(outgoing.congested))
+        outgoing.use(_Transport())
+
+        class Frame(bytes):
+            def __len__(self) -> int:
+                outgoing.send_one(bytes(CONGESTED_BYTES + 1))  # of another thread, while this one counts
+                assert outgoing.congested
+                return super().__len__()
+
+        outgoing.send((Frame(b"one"),))
+        assert outgoing.congested
+        outgoing.write()
+        assert told == [False]
+    finally:
+        loop.close()
