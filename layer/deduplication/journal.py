@@ -354,6 +354,8 @@ class _Met:
     def add(self, offset: int, ids: StoredSequence, txn: TxnId | None) -> None:
         record = SequenceIds()
         record.add(range(ids.first, ids.highest + 1))
+        if not record.ids:  # a foreign client gave it the id -1
+            return
         if txn is not None:
             self.held.setdefault(txn, Undecided(offset)).sequences.update(self._new_of(record))
         elif self.held or self._stored:

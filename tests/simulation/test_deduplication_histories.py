@@ -488,3 +488,16 @@ def test_a_client_may_say_any_number_of_its_records() -> None:
     found = history.journal.recover(TOPIC, NAME, 2, [0], Deadline.never())[0]
     assert (found.highest, set(found.absent), found.forgotten_upto) == (most, {5}, most - 1)
     assert list(found.undecided[left].ids) == [7, most]
+
+
+def test_a_transaction_s_record_without_a_sequence_id_frees_nothing() -> None:
+    history = History(1)
+    history.open()
+    left, aborted = TxnId(3 << 48, 1), TxnId(3 << 48, 2)
+    for txn in (left, aborted):
+        history.log.begin(txn)
+        history.log.append(-1, NAME, txn)
+    history.log.append(4, NAME)
+    history.log.end(aborted, commit=False)
+    found = history.journal.recover(TOPIC, NAME, 2, [0], Deadline.never())[0]
+    assert (found.highest, set(found.absent), dict(found.undecided)) == (4, set(), {})
