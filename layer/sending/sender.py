@@ -162,11 +162,12 @@ class Sender:
         left = self.way.wait_for_all(deadline)
         return left if self._receipts is None else left + self._receipts.wait_until_given(deadline)
 
-    def _throw_out(self, reason: errors.Refused) -> None:
-        """Refuse every further send for this reason; returns when what is under way was answered."""
+    def _throw_out(self, reason: errors.Refused, deadline: Deadline) -> int:
+        """Refuse every further send for this reason; returns when what is under way was answered, or with how many
+        records the deadline left."""
         self.outlet.thrown_out = as_pulsar(reason)
         self._steps.plain.end()
-        self.wait_for_all(Deadline.after(_THROW_OUT_TIMEOUT_S))
+        return self.wait_for_all(deadline)
 
     def _check_open(self) -> None:
         if self.outlet.closed:
@@ -188,7 +189,8 @@ class Sender:
         topic = self._admitted.topic
         if policies.incarnation != topic.layout.incarnation:
             if self.is_connected():
-                self._throw_out(errors.NoSuchTopic(f"topic {topic.name} was deleted while the producer was open"))
+                deleted = errors.NoSuchTopic(f"topic {topic.name} was deleted while the producer was open")
+                self._throw_out(deleted, Deadline.after(_THROW_OUT_TIMEOUT_S))
             return
         self.follow_backlog(policies.backlog_exceeded)
         self.follow_deduplication(policies.deduplication, deadline)

@@ -48,7 +48,7 @@ class Membership:
         self.topic_epoch = topic_epoch
         """By which an exclusive one that comes again is known (`ProducerClaims.topic_epochs`); 0 of a Shared one."""
         self._out: errors.Refused | None = None
-        self._told: Callable[[errors.Refused], None] | None = None
+        self._told: Callable[[errors.Refused, Deadline], int] | None = None
         self._lock = threading.Lock()
         self.describe: Callable[[], Publisher] | None = None
         """What operators are to see of the producer; asked for with each heartbeat (see `introduce`)."""
@@ -58,21 +58,20 @@ class Membership:
         self.describe = describe
         self._registry.tell_soon(self.topic)
 
-    def when_thrown_out(self, tell: Callable[[errors.Refused], None]) -> None:
-        """Have `tell` called once this producer is thrown out (it is already: now). It returns when nothing of it is
-        under way any more; whoever threw it out waits for that."""
+    def when_thrown_out(self, tell: Callable[[errors.Refused, Deadline], int]) -> None:
+        """Have `tell` called once this producer is thrown out (it is already: now). It returns when nothing of the
+        producer is under way any more, or with the number of records that are at the deadline."""
         with self._lock:
             self._told = tell
         if self._out is not None:
-            tell(self._out)
+            tell(self._out, Deadline.after(0))
 
-    def throw_out(self, reason: errors.Refused) -> None:
-        """For the registry."""
+    def throw_out(self, reason: errors.Refused, deadline: Deadline) -> int:
+        """For the registry. Gives how many of the producer's records are under way at the deadline."""
         with self._lock:
             self._out = reason
             tell = self._told
-        if tell is not None:
-            tell(reason)
+        return 0 if tell is None else tell(reason, deadline)
 
     def stands(self, claims: ProducerClaims) -> bool:
         """Whether the producer is still admitted, so that no other one's records can have made its records void."""

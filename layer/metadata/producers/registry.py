@@ -67,6 +67,8 @@ _HEARTBEAT_EVERY_S: Final = 3.0
 _LOOK_EVERY_S: Final = 1.0
 _TRY_AGAIN_S: Final = 0.1
 _LEAVING_S: Final = 12.0
+_STOPPING_S: Final = 5.0
+"""How long all producers that are thrown out together may take to stop. Heartbeats of others wait meanwhile."""
 _SILENT_MS: Final = 60_000
 """A process that sent no heartbeat for longer than that sends no records either."""
 
@@ -332,12 +334,12 @@ class ProducerRegistry:
         if claims.topic_incarnation != incarnation:
             return set()  # the deletion came to its end long ago
         with self._lock:
-            own = [key for key in self._held if key[0] == topic]
-            self._throw_out(own, claims)
-            if own and not self._holds(topic):
+            out = self._take_out([key for key in self._held if key[0] == topic], claims)
+        left = _report(out)
+        with self._lock:
+            if out and not left and not self._holds(topic):
                 self._withdraw_heartbeat(topic, deadline)
-        others = [claim for claim in claims.claims.values() if claim.session != self._session]
-        return self._await_departure(topic, others, deadline)
+        return self._await_departure(topic, list(claims.claims.values()), deadline)
 
     def tell_soon(self, topic: str) -> None:
         """Have the keeper tell of a topic's producers before it is due."""
@@ -488,18 +490,19 @@ class ProducerRegistry:
             beside = self._entities.beside(topic, deadline)
             for record in readable((beside[place] for place in ours & beside.keys()), decode_claims):
                 claims[record.topic] = record
-        for key, membership in held.items():
-            topic = key[0]
-            if membership.stands(claims.get(topic, ProducerClaims(topic, 0))):
-                continue
-            with self._lock:
-                out = self._take_out(
-                    [key], self.claims_of(topic, deadline)
-                )  # its epoch may have been raised in between
-                stops = bool(out) and not self._holds(topic)
-            _report(out)
-            if stops:
-                self._withdraw_heartbeat(topic, deadline)
+        fallen = [
+            (topic, name)
+            for (topic, name), membership in held.items()
+            if not membership.stands(claims.get(topic, ProducerClaims(topic, 0)))
+        ]
+        if not fallen:
+            return
+        with self._lock:  # epochs may have been raised in between
+            now = {topic: self.claims_of(topic, deadline) for topic in {topic for topic, _ in fallen}}
+            out = [one for key in fallen for one in self._take_out([key], now[key[0]])]
+            stopping = {each.topic for each, _ in out if not self._holds(each.topic)}
+        for topic in stopping - _report(out):
+            self._withdraw_heartbeat(topic, deadline)
 
     def _clean_one(self, deadline: Deadline) -> None:
         """Clean the records of one topic that had an exclusive producer of this process since the last time."""
@@ -524,12 +527,19 @@ class ProducerRegistry:
         return out
 
 
-def _report(thrown_out: Sequence[tuple[Membership, errors.Refused]]) -> None:
+def _report(thrown_out: Sequence[tuple[Membership, errors.Refused]]) -> set[str]:
+    """Tell these producers to stop, and wait for what they have under way. Gives the topics of which something is left:
+    there the heartbeat stays, so that nobody takes them for stopped."""
+    left: set[str] = set()
+    deadline = Deadline.after(_STOPPING_S)
     for membership, reason in thrown_out:
         try:
-            membership.throw_out(reason)
+            if membership.throw_out(reason, deadline):
+                left.add(membership.topic)
         except Exception:  # one that cannot be told is no reason not to tell the others
+            left.add(membership.topic)
             _log.exception("producer=%s could not be told that it was thrown out", membership.name)
+    return left
 
 
 _NOTHING: Final = KnownFences()

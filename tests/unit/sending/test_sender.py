@@ -190,7 +190,7 @@ def test_who_was_closed_or_thrown_out_takes_nothing(kind: Kind, schema: Any) -> 
     content = b"a" if isinstance(schema, BytesSchema) else "a"
     closed, out, heard = opened(Stage(), kind, schema), opened(Stage(), kind, schema), Heard()
     closed.close()
-    sender_of(out)._throw_out(ProducerExcluded("by another"))
+    assert sender_of(out)._throw_out(ProducerExcluded("by another"), Deadline.after(0)) == 0
     for producer, refusal in ((closed, AlreadyClosed), (out, ProducerFenced)):
         assert not producer.is_connected()
         with pytest.raises(refusal):
