@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -65,11 +65,14 @@ _ACCEPTED: Final = SchemaPolicies(strategy=CompatibilityStrategy.ALWAYS_COMPATIB
 def check_letter_topic(session: Session, what: str, topic: str) -> None:
     """Raise where letters could never be written to the topic: its name is none, or its namespace is not there.
 
+    A missing right raises nothing: an operator may grant it later, and the letter that lacks it names it.
+
     Raises:
         InvalidTopicName, errors.NoSuchNamespace, errors.NoSuchTopic: name the letters, the topic and the reason.
     """
     try:
-        session.node().topics.check_openable(TopicName.parse(topic), session.deadline())
+        with suppress(errors.NotAuthorized):
+            session.node().topics.check_openable(TopicName.parse(topic), session.deadline())
     except (InvalidTopicName, errors.NoSuchNamespace, errors.NoSuchTopic) as refused:
         raise type(refused)(f"{what} cannot be written to topic {topic!r}: {refused}") from refused
 
