@@ -147,22 +147,25 @@ def test_on_exclusive_nothing_ever_becomes_a_dead_letter(client: pulsar.Client, 
         consumer.negative_acknowledge(message)
 
 
-def test_a_dead_letter_topic_that_cannot_be_written_keeps_the_message(
+def test_dead_letters_go_to_another_namespace_once_it_is_there(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
-    topic = unique()
-    namespace = f"public/{unique('ns')}"
-    consumer = client.subscribe(
-        topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=20,
-        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1, f"persistent://{namespace}/dead"),
-    )  # fmt: skip
+    topic, dead = unique(), f"persistent://public/{unique('ns')}/dead"
+
+    def subscribed() -> pulsar.Consumer:
+        return client.subscribe(
+            topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=20,
+            dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1, dead),
+        )  # fmt: skip
+
+    with pytest.raises(pulsar.TopicNotFound, match="does not exist"):
+        subscribed()
+    admin.create_namespace(dead.removeprefix("persistent://").removesuffix("/dead"))
+    consumer = subscribed()
     send(client, topic, 2)
     refuse(consumer, 4)
-    consumer.flush()
-    assert backlog(admin, topic) == 2
-    admin.create_namespace(namespace)
     until(lambda: consumer.flush() or backlog(admin, topic) == 0, "the dead letters to be stored")
-    assert payloads(dead_letters(client, f"persistent://{namespace}/dead", 2)) == ["0", "1"]
+    assert payloads(dead_letters(client, dead, 2)) == ["0", "1"]
 
 
 @pytest.mark.long
