@@ -10,7 +10,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
-from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.clock import ClusterClock, SystemClock
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.gateway.access import EVERYBODY
 from pulsar_on_kafka.gateway.connection import Connection, Serving
@@ -37,7 +37,7 @@ class ServedConnection:
         self._cutter = FrameCutter()
         self._soon: deque[Callable[[], object]] = deque()
         self.timers: deque[Callable[[], object]] = deque()
-        node: Any = SimpleNamespace(clock=SystemClock(), transactions=SimpleNamespace(join=None))
+        node: Any = SimpleNamespace(clock=ClusterClock(SystemClock()), transactions=SimpleNamespace(join=None))
         pool = pool or SimpleNamespace(submit=_refuse)
         sharing: Any = SimpleNamespace(
             ask=lambda bundle, then: then(ADDRESS), elsewhere=lambda bundle: None, cut_off=lambda: self.cut_off,

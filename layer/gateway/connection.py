@@ -389,7 +389,7 @@ class Connection(asyncio.Protocol):
 
     def _watch(self, login: Login) -> None:
         if login.ends_s is not None:
-            left_s = max(0.0, login.ends_s - self._node.clock.now_ms() / 1000)
+            left_s = max(0.0, login.ends_s - self._node.clock.known_now_ms() / 1000)
             self._login_timer = self._serving.loop.call_later(left_s, self._login_ended)
 
     def _login_ended(self) -> None:
@@ -1140,7 +1140,7 @@ class Connection(asyncio.Protocol):
 
     def _meter(self) -> Meter:
         clock = self._node.clock
-        return Meter(self._name, clock.now_ms(), clock.monotonic(), self._client)
+        return Meter(self._name, clock.known_now_ms(), clock.monotonic(), self._client)
 
     def note_rates(self) -> None:
         """An interval is over."""

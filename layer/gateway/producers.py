@@ -245,7 +245,7 @@ class WireProducer:
             return False
         if outlet.kafka.full or sequence_id > MOST_SEQUENCE_ID:
             return False
-        found = self._repeated.find(number, entry, self._node.clock.now_ms)
+        found = self._repeated.find(number, entry, self._node.clock.known_now_ms)
         if found is None:
             return False
         (key, is_null, headers), payload, publish_time_ms = found
@@ -344,7 +344,7 @@ class WireProducer:
         checked: see `TransactionalSend.stamp`."""
         if part is None:
             return record.timestamp_ms
-        stamp = min(record.timestamp_ms, self._node.clock.now_ms())
+        stamp = min(record.timestamp_ms, self._node.clock.known_now_ms())
         if not part.has_time():
             raise InvalidTxnStatus(f"transaction {part.id} has timed out")
         return stamp
@@ -404,7 +404,7 @@ class WireProducer:
         txn = txn_of(asked) if named else txn_of_metadata(metadata)
         if txn is not None:
             metadata.txn_most, metadata.txn_least = txn
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._node.clock.known_now_ms()
         messages = self._native.messages(metadata, payload, deduplicated=self._outlet.deduplicates)
         _check_ids(metadata.highest_sequence_id, *(each.sequence_id for each, _ in messages))
         if len(messages) == 1:  # under the command's id: that is what its client knows of

@@ -117,12 +117,15 @@ class Gateway:
             for each in self._sockets
         ]
         self._loop.call_later(settings.rates_interval_s, self._note_rates)
+        node.clock.now_ms()  # the loop itself requests no time: see `_note_rates`
         self._thread = aside("pok-gateway", self._run)
 
     def _note_rates(self) -> None:
         self._loop.call_later(self._settings.rates_interval_s, self._note_rates)
         for connection in self._serving.connections:
             connection.note_rates()
+        if not self._node.clock.is_known:
+            aside("pok-gateway-clock", self._node.clock.now_ms)
 
     def _follow(self) -> None:
         if self._sharing.cut_off():

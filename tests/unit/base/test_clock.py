@@ -59,6 +59,15 @@ class Brokers:
         self.clock.heard(self.ahead_ms + int(self.machine.seconds * 1000))
 
 
+def test_a_thread_that_must_not_wait_gets_the_last_answer() -> None:
+    machine = Machine(50.0)
+    brokers = Brokers(machine)
+    assert (brokers.clock.known_now_ms(), brokers.asked) == (50_000, 0)
+    brokers.clock.now_ms()
+    machine.off_s = 3600.0  # its clock was set
+    assert (brokers.clock.known_now_ms(), brokers.asked, brokers.clock.is_known) == (3_650_000, 1, False)
+
+
 def test_brokers_are_asked_once_whatever_the_machine_s_clock_says() -> None:
     machine = Machine(50.0)
     machine.off_s = -8 * 3600.0
