@@ -29,7 +29,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 
-MAX_PING_S: Final = 3.0
+MAX_PING_S: Final = 1.0
 MIB: Final = 1024 * 1024
 
 
