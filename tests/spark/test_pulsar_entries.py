@@ -109,7 +109,7 @@ def test_rows_are_what_a_reader_gets(
     )
     assert rows_of(frame) == shown(expected)
     plan = plan_of(frame).partition("== Initial Plan ==")[0]
-    assert plan.count("BatchEvalPython") == 2, "once each, of records and of what chunks were put together to"
+    assert plan.count("BatchEvalPython") == 1, "of records and of what chunks were put together to, in one pass"
     told = {
         (message.offset, message.message_id().batch_index()): (
             message.ordering_key(), message.producer_name(), message.has_null_value(), message.record_key(),
