@@ -135,7 +135,7 @@ class AdminClient(
         Raises:
             TopicNotFound: there is none.
             NotAllowedError: it has subscriptions or live producers, and `force` is not given. With it live consumers
-                get `TopicNotFound` from `receive`, once Kafka's metadata tells them (up to half a minute).
+                get `TopicNotFound` from `receive`.
                 `with_subscriptions` refuses, as Pulsar does, only those that have consumers.
 
         Differs from Pulsar: docs/differences.md, subscriptions without consumers and readers.

@@ -43,6 +43,8 @@ _log = logging.getLogger(__name__)
 _DELIVERIES_WAIT_MS: Final = 500
 _TAKE_BACK_S: Final = 10.0
 """Limit for the end of a consumer that could not be opened, beside the time that opening it took."""
+_CONSUMERS_CLOSE_S: Final = 5.0
+"""Limit for the wait for the consumers of a deleted topic. One that hangs is a member for a session's time."""
 _LEASE_ERRANDS: Final = 8
 """Threads for what is written about leases, there from the first time on that so many have something to do at once."""
 
@@ -109,6 +111,7 @@ class Memberships:
         """
         place = topic.name if partition is None else topic.name.with_partition(partition)
         with self._shared_member(str(place), name) as shared:
+            shared.end_earlier_incarnation(topic, deadline)
             if (attached := shared.attached(endpoint, kind, non_durable=non_durable)) is not None:
                 if properties or replicated:
                     self._describe(shared, endpoint, properties or {}, replicated, deadline)
@@ -218,6 +221,8 @@ class Memberships:
         for (place, subscription), shared in list(self._members.items()):
             if subscription != name or shared.member is None or shared.member.failure is not None:
                 continue
+            if shared.is_of_earlier_incarnation(topic):
+                continue
             beside = TopicName.parse(place)
             if beside.base == topic.name.base and (beside.partition >= 0) is (partition is None):
                 served = (
@@ -260,7 +265,7 @@ class Memberships:
             DeadlineExceeded: with `force`: they did not go in time, or others came again and again.
         """
         if force:
-            self.live_cursors.close_consumers(subscription, deadline)
+            self.live_cursors.close_consumers([subscription], deadline)
         cursors, _ = self.cursors.read_readable(subscription, deadline)
         try:
             self._services.subscriptions.delete(subscription, deadline)
@@ -286,6 +291,7 @@ class Memberships:
             except errors.StoreError as failure:
                 _log.warning("subscription=%s its cursors cannot be read: %s", subscription.name, failure)
         doomed = self._services.topics.begin_deletion(topic.name, deadline)
+        self._close_consumers_of_deleted(topic, subscriptions)
         if (
             not goes_by_ledgers(doomed)
             or self._are_used(topic, subscriptions, deadline)
@@ -302,6 +308,13 @@ class Memberships:
                 self._services.schemas.forget(topic.name, deadline)
             except errors.LayerError as failure:  # they are those of a Kafka topic that will never be again
                 _log.warning("topic=%s its schemas are left over: %s", topic.name, failure)
+
+    def _close_consumers_of_deleted(self, topic: Topic, subscriptions: Sequence[Subscription]) -> None:
+        """Close them before there can be another topic of this name, whose messages they would receive."""
+        try:
+            self.live_cursors.close_consumers(subscriptions, Deadline.after(_CONSUMERS_CLOSE_S), topic_deleted=True)
+        except errors.LayerError as failure:  # they find out by themselves (metadata/incarnation_checks.py)
+            _log.warning("topic=%s is deleted beside consumers that were not closed: %s", topic.name, failure)
 
     def _are_used(self, topic: Topic, subscriptions: Sequence[Subscription], deadline: Deadline) -> bool:
         groups = [group for subscription in subscriptions for group in subscription.groups]
@@ -471,6 +484,19 @@ class _SharedMember:
         member.attach(endpoint)
         self.endpoints.add(endpoint)
         return subscription, member
+
+    def is_of_earlier_incarnation(self, topic: Topic) -> bool:
+        """Whether the membership belongs to a topic that was deleted before `topic` was made under its name."""
+        served = None if self.subscription is None else self.subscription.topic
+        return served is not None and served.layout.incarnation < topic.layout.incarnation
+
+    def end_earlier_incarnation(self, topic: Topic, deadline: Deadline) -> None:
+        """End a membership that has not yet noticed that its topic was deleted. Its consumers raise NoSuchTopic."""
+        member = self.member
+        if member is None or member.failure is not None or not self.is_of_earlier_incarnation(topic):
+            return
+        member.end_with(errors.NoSuchTopic(f"topic {topic.name} was deleted and made anew"))
+        member.stop(deadline)
 
     def begin(self, subscription: Subscription, member: SubscriptionMember, session: str, endpoint: Endpoint) -> None:
         self.silence()

@@ -150,23 +150,27 @@ class LiveCursors:
             else:
                 return
 
-    def close_consumers(self, subscription: Subscription, deadline: Deadline) -> None:
-        """End every consumer of a subscription, whatever process it is in; returns when its groups are empty.
+    def close_consumers(
+        self, subscriptions: Sequence[Subscription], deadline: Deadline, *, topic_deleted: bool = False
+    ) -> None:
+        """End every consumer of these subscriptions, whatever process it is in; returns when their groups are empty.
+        `topic_deleted`: because their topic is; then members of this host's dead processes are not waited for.
 
         Raises:
             DeadlineExceeded: some stay; they may lack the right to read `deliveries`.
         """
-        key = DeliveryKey(str(subscription.topic.name), EVERYBODY, subscription.name)
-        value = encode_request(_request(subscription, subscription.incarnation, CloseConsumers()))
         pause = threading.Event()
-        asked_s = Deadline.after(0)
-        while members := self._members(subscription, deadline):
-            if asked_s.passed():
-                self._channel.write([(key, value)], deadline)
-                asked_s = Deadline.after(_LONGEST_PAUSE_S)
+        next_request = Deadline.after(0)
+        left = [(each, self._members(each, deadline)) for each in subscriptions]
+        while left := [(each, members) for each, members in left if _to_close(members, topic_deleted=topic_deleted)]:
+            if next_request.passed():
+                wish = CloseConsumers(topic_deleted)
+                self._channel.write([_to_everybody(each, wish) for each, _ in left], deadline)
+                next_request = Deadline.after(_LONGEST_PAUSE_S)
             pause.wait(min(_BUSY_PAUSE_S, deadline.remaining_s()))
             if deadline.passed():
-                raise errors.DeadlineExceeded(_late(subscription, [], members))
+                raise errors.DeadlineExceeded("; ".join(_late(each, [], members) for each, members in left))
+            left = [(each, self._members(each, deadline)) for each, _ in left]
 
     def consumers(
         self, subscription: Subscription, deadline: Deadline, wish: TellConsumers = _OF_NO_ENTRY
@@ -373,6 +377,15 @@ def _take_in(state: CursorState, request: Request) -> int:
 def _request(subscription: Subscription, incarnation: int, wish: Wish) -> Request:
     life = CursorLife(subscription.topic.kafka_topic_id, subscription.topic.layout.incarnation, incarnation)
     return Request(secrets.token_bytes(REQUEST_ID_BYTES), life, wish)
+
+
+def _to_everybody(subscription: Subscription, wish: Wish) -> tuple[DeliveryKey, bytes]:
+    key = DeliveryKey(str(subscription.topic.name), EVERYBODY, subscription.name)
+    return key, encode_request(_request(subscription, subscription.incarnation, wish))
+
+
+def _to_close(members: Sequence[GroupMember], *, topic_deleted: bool) -> bool:
+    return any(not (topic_deleted and is_over(member.client_id)) for member in members)
 
 
 def _late(subscription: Subscription, partitions: Iterable[int], members: Sequence[GroupMember]) -> str:

@@ -104,7 +104,7 @@ class OwnerEar:
             if not isinstance(found, Request):
                 continue
             if isinstance(found.wish, CloseConsumers):
-                self._close(key, found)
+                self._close(key, found, found.wish)
             elif isinstance(found.wish, TellConsumers):
                 self._tell(key, found.id, found.life, found.wish)
             elif key.partition in owned and found.id not in self._waiting and len(self._waiting) < _MOST_WAITING:
@@ -136,13 +136,15 @@ class OwnerEar:
 
         self._member.acknowledge_for_others(key.partition, request).add_done_callback(held)
 
-    def _close(self, key: DeliveryKey, request: Request) -> None:
-        if key.partition == EVERYBODY and request.life.subscription_incarnation == self._subscription.incarnation:
-            self._member.end_with(
-                errors.NoSuchSubscription(
-                    f"subscription {self._subscription.name} of {self._subscription.place} was deleted by force"
-                )
-            )
+    def _close(self, key: DeliveryKey, request: Request, wish: CloseConsumers) -> None:
+        if key.partition != EVERYBODY or request.life.subscription_incarnation != self._subscription.incarnation:
+            return
+        name, place = self._subscription.name, self._subscription.place
+        self._member.end_with(
+            errors.NoSuchTopic(f"topic {place} was deleted")
+            if wish.topic_deleted
+            else errors.NoSuchSubscription(f"subscription {name} of {place} was deleted by force")
+        )
 
     def _tell(self, key: DeliveryKey, request_id: bytes, life: CursorLife, wish: TellConsumers) -> None:
         if life.subscription_incarnation != self._subscription.incarnation:

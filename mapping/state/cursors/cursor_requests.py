@@ -98,7 +98,10 @@ class SaveNow:
 
 @dataclass(frozen=True, slots=True)
 class CloseConsumers:
-    """The subscription is being deleted, and every consumer of it ends. Nobody answers; the group tells."""
+    """The subscription is being deleted, or its whole topic, and every consumer of it ends. There is no answer: the
+    group's members show it."""
+
+    topic_deleted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,6 +281,26 @@ def test_what_is_received_has_the_id_under_which_it_is_found(
         assert messages_in(elsewhere, topics[kind]) == sent[kind]
 
 
+@pytest.mark.parametrize("kind", [EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("same_client", [True, False], ids=["same client", "another process"])
+def test_a_consumer_subscribes_while_one_of_the_deleted_topic_has_not_noticed(
+    client: pulsar.Client, process: Process, admin_elsewhere: AdminClient, unique: Unique, kind: Any, same_client: bool
+) -> None:
+    topic, elsewhere = unique(), process()
+    admin_elsewhere.create_topic(topic)
+    _fill(elsewhere, topic, "old", 1)
+    old = client.subscribe(topic, "s", kind, initial_position=EARLIEST)
+    receive(old, 1)
+    made_anew(admin_elsewhere, [topic], WAYS[0])
+    new = (client if same_client else elsewhere).subscribe(topic, "s", kind, initial_position=EARLIEST)
+    sent = _fill(process(), topic, "new", BEFORE)
+    assert {str(message.message_id()): message.data() for message in receive(new, BEFORE)} == sent
+    with pytest.raises(pulsar.TopicNotFound):
+        old.receive(PATIENCE_MS)
+    old.close()
+    assert messages_in(elsewhere, topic) == sent
+
+
 def _fill(client: pulsar.Client, topic: str, name: str, count: int) -> dict[str, bytes]:
     producer = client.create_producer(topic)
     payloads = [f"{name} {number}".encode() for number in range(count)]

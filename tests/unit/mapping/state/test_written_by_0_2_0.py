@@ -25,6 +25,7 @@ SINCE = {
 }
 """What 0.2.0 did not write. It refuses to read floors (CHANGELOG), and passes over the others."""
 MEMBERS_SINCE = {
+    "close": {"topic_deleted"},
     "producers' claims": {"ended", "hashing_schemes", "raw", "topic_epochs"},
     "sequence snapshot": {"absent_ids", "forgotten_upto"},
     "topic": {"unanswered"},
