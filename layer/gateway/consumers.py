@@ -113,6 +113,8 @@ class WireEndpoint(Endpoint):
         self.epoch: int | None = None
         self.seeking = False
         """What its client acknowledges is of before the seek, and would acknowledge what is to come again."""
+        self.ends_by_seek = False
+        """Likewise, until its client, who has yet to hear of the consumer's end, opens it anew."""
         self.hears_active = False
         """Its client is told whether it is the active one, as in Pulsar of a Failover subscription."""
         self._active: bool | None = None
@@ -236,6 +238,7 @@ class WireEndpoint(Endpoint):
 
     def sought(self) -> None:
         """The client has what was before a seek: as in Pulsar it opens the consumer anew."""
+        self.ends_by_seek = True
         self._lost()
 
     def hear_active(self, *, active: bool) -> None:
@@ -370,7 +373,7 @@ class SubscriptionConsumer:
         self._slot = member.slot(place.number)
 
     def acknowledge(self, ack_type: int, ids: Sequence[Any]) -> None:
-        if self.endpoint.seeking:
+        if self.endpoint.seeking or self.endpoint.ends_by_seek:
             return
         cumulative = ack_type == _CUMULATIVE
         if cumulative:

@@ -20,13 +20,15 @@ LOG_START: Final = OFFSET_BEGINNING
 LOG_END: Final = OFFSET_END
 """The high watermark. librdkafka asks for either as if it were a timestamp."""
 _EDGES: Final = {LOG_START: "the start", LOG_END: "the end"}
+_LEARN_S: Final = 1.0
+"""No longer than librdkafka's own interval between two looks for leaders."""
 
 
 class AssignedReader:
     """Reads partitions from given offsets on. Commits nothing, joins nothing. Used by one thread at a time.
 
     The first call that needs librdkafka's handle opens it, also after `release`. Memory: the handle's fetch queue,
-    bounded by `queued.max.messages.kbytes` of the configuration.
+    bounded by `queued.max.messages.kbytes` of the configuration, and the name of each topic that was read.
     """
 
     def __init__(self, config: dict[str, Any], what: str) -> None:
@@ -38,6 +40,8 @@ class AssignedReader:
         self._assigned: set[KafkaPartition] = set()
         self._topic: str | None = None
         """Of all that is assigned; None where there are several, or none."""
+        self._known: set[str] = set()
+        """Topics whose leaders the handle has asked for."""
 
     def open(self) -> Consumer:
         """Make the handle, unless it is there."""
@@ -48,7 +52,12 @@ class AssignedReader:
         return self._handle
 
     def add(self, starts: Mapping[KafkaPartition, int]) -> None:
-        """Read these partitions, too, from these offsets on."""
+        """Read these partitions, too, from these offsets on.
+
+        The first of a topic asks for its leaders: librdkafka alone looks for those of new topics once a second.
+        """
+        new = sorted({where.topic for where in starts} - self._known)
+        self._known.update(topic for topic in new if self.learn(topic, _LEARN_S))
         self.open().incremental_assign([TopicPartition(*where, offset) for where, offset in starts.items()])
         self._note(self._assigned.union(starts))
 
@@ -119,15 +128,15 @@ class AssignedReader:
 
     def learn(self, topic: str, timeout_s: float) -> bool:
         """Have librdkafka ask for the leaders of a topic now, of which it goes by what it heard last, and looks for new
-        ones once a second; whether it was told. What is wrong is told by reading."""
+        ones once a second; whether a broker knows the topic. What is wrong is told by reading."""
         with suppress(KafkaException):
-            self.open().list_topics(topic, timeout=timeout_s)
-            return True
+            return self.open().list_topics(topic, timeout=timeout_s).topics[topic].error is None
         return False
 
     def release(self) -> None:
         """Give the handle up, and with it what is assigned; a second call does nothing."""
         handle, self._handle = self._handle, None
+        self._known.clear()
         self._note(set())
         if handle is not None and handles.is_ours(handle):
             handle.close()

@@ -22,7 +22,6 @@ AT_ONCE: Final = 100
 """Partitions that are read at the same time, at most."""
 _BATCH: Final = 1000
 _POLL_S: Final = 0.5
-_LEARN_S: Final = 1.0
 _NEAR_BYTES: Final = 64 * 1024
 """What is read in vain, at most, to come from one range to the next one: no more than one answer of a broker has."""
 _GUESSED_BYTES: Final = 1024
@@ -57,14 +56,11 @@ class _Reading:
 
 
 class RangeReader:
-    """For one thread. Memory: one librdkafka fetch queue and one answer of a broker, bounded by its configuration, and
-    the name of each topic that was read."""
+    """For one thread. Memory: one librdkafka fetch queue and one answer of a broker, bounded by its configuration."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._reader = AssignedReader(config, "reader of ranges")
         self._closed = False
-        self._known: set[str] = set()
-        """Topics whose leaders librdkafka was told of."""
         self._waiting: dict[KafkaPartition, deque[_Reading]] = {}
         self._active: dict[KafkaPartition, _Reading] = {}
         self._failed: dict[int, LayerError] = {}
@@ -123,8 +119,6 @@ class RangeReader:
                 self._active[where] = readings[0]
                 begun[where] = readings[0].position
         if begun:
-            new = {where.topic for where in begun} - self._known
-            self._known.update(topic for topic in new if self._reader.learn(topic, _LEARN_S))
             self._reader.add(begun)
         return bool(begun)
 

@@ -504,6 +504,7 @@ class Dispatcher:
         active = None if self._shared else owned.active
         for endpoint in self._endpoints if active is None else (active.endpoint,):
             endpoint.sought()
+        owned.slot.forget_acknowledgements()  # what came since they were drained is of before the seek
         position = owned.seek(target, begun)
         owned.intake.stopped = None
         self._consumer.seek(owned.number, position)

@@ -7,9 +7,11 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.ledger_acks import of_offsets
 from pulsar_on_kafka.mapping.records.record_headers import CHUNK
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack
+from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching import dispatcher
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import Departure
 from tests.unit.subscriptions.dispatching.served import Letters, Record, Served, records
@@ -286,6 +288,24 @@ def test_a_seek_gives_up_all_that_was_handed_out() -> None:
     served.read_on()
     assert served.received(a, 0.0) == [1, 2, 3, 4, 5], "acknowledged or not"
     assert not served.put_off()
+
+
+@pytest.mark.parametrize("kind", [SubscriptionType.SHARED, SubscriptionType.EXCLUSIVE])
+def test_acknowledgements_that_are_not_drained_yet_acknowledge_nothing_behind_a_seek(kind: SubscriptionType) -> None:
+    served = Served(kind)
+    a = served.consumer("a")
+    served.publish(*records(6))
+    served.turn()
+    slot = served.owned[0].slot
+    slot.ack(3)
+    slot.cumulative.append(2)
+    slot.ack_in_batch((4, 0, 2))
+    slot.ack_sets.append((5, BatchAckSet(2, 1)))
+    served.dispatcher.seek(served.owned[0], 0, None)
+    served.read_on()
+    served.turn()
+    assert served.received(a, 0.0) == [0, 1, 2, 3, 4, 5]
+    assert served.owned[0].cursor.next_unacked == 0
 
 
 def test_everything_up_to_an_offset_is_acknowledged_but_nothing_beyond_the_log() -> None:
