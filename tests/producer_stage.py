@@ -12,6 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
+from pulsar_on_kafka.metadata.record_limits import RecordLimits
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.sending.batching import Batching, BatchingOptions
 from pulsar_on_kafka.sending.deduplication import Deduplication
@@ -126,6 +127,7 @@ class Stage:
             topic=OPENED, fixed_partition=None, membership=membership, name="p", deduplication=deduplication,
             kafka=lambda: next(given), more_than_plain=lambda **_: None,
             routes_keys=lambda scheme: None, cluster_id="c", now_ms=SystemClock().now_ms,
+            limits=RecordLimits(OPENED.kafka_topic),
         )  # fmt: skip
         options = SenderOptions(
             limits=Limits(max_pending, 0, block_if_full, send_timeout_ms),

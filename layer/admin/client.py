@@ -5,6 +5,7 @@ Source of names and meaning: Pulsar's `pulsar-admin`. Every call is idempotent o
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 
@@ -25,10 +26,13 @@ from pulsar_on_kafka.client.values.service_info import parse_service_url
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.metadata.record_limits import EACH_ALONE
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic, check_backlog
 from pulsar_on_kafka.node.node import acquire
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
+
+_log = logging.getLogger(__name__)
 
 
 @raising_pulsar_errors
@@ -106,9 +110,19 @@ class AdminClient(
         else:
             self.node.topics.create(name, partitions, self._deadline(), entries_per_ledger=entries_per_ledger)
 
-    def bind_topic(self, topic: str, kafka_topic: str) -> None:
-        """Give an existing Kafka topic a Pulsar name. Its configuration stays as it is. Ours, not Pulsar's."""
-        self.node.topics.bind(TopicName.parse(topic), kafka_topic, self._deadline())
+    def bind_topic(self, topic: str, kafka_topic: str) -> str:
+        """Give an existing Kafka topic a Pulsar name. Its configuration stays as it is. Ours, not Pulsar's.
+
+        Returns what its `cleanup.policy` forbids producers, in words, which is logged as well; '' where it forbids
+        nothing.
+        """
+        bound = self.node.topics.bind(TopicName.parse(topic), kafka_topic, self._deadline())
+        limits = self.node.limits.of(bound, self._deadline())
+        if not limits.compacted:
+            return ""
+        forbids = limits.why(EACH_ALONE)
+        _log.warning("topic=%s %s", bound.name, forbids)
+        return forbids
 
     def update_partitions(self, topic: str, partitions: int) -> None:
         """Raise the number of partitions of a partitioned topic. Subscriptions begin at the start of the new ones."""

@@ -42,6 +42,7 @@ from pulsar_on_kafka.mapping.wire.repeated_sends import RepeatedEntries
 from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, record_of
 from pulsar_on_kafka.metadata.policies import ENTRY_FORMAT, NATIVE
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
+from pulsar_on_kafka.metadata.record_limits import RecordLimits
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.node.services import ToldToProducers
@@ -125,7 +126,7 @@ def open_producer(node: Node, asked: Any, meter: Meter, deadline: Callable[[], D
     if asked.initial_subscription_name and name.is_persistent:
         check_subscription_name(asked.initial_subscription_name)
         node.memberships.create_subscription(name, asked.initial_subscription_name, deadline())
-    native = NativeEntries(node, admission.topic)
+    native = NativeEntries(node, admission.topic, node.limits.of(admission.topic, deadline()))
     native.follow(node.applied_to([name.base], ENTRY_FORMAT, deadline())[name.base], deadline())
     properties: Mapping[str, str] = {each.key: each.value for each in asked.metadata}
     application = Application(
@@ -164,27 +165,41 @@ class Heard:
 
 
 class NativeEntries:
-    """Whether a topic's policy `entry_format` has entries of clients taken apart, and how large a record may be."""
+    """The entries of clients are taken apart where a topic's policy `entry_format` says so, or Kafka compacts it."""
 
-    def __init__(self, node: Node, topic: Topic) -> None:
+    def __init__(self, node: Node, topic: Topic, limits: RecordLimits) -> None:
         self._node = node
+        self._limits = limits
         self._kafka_topic = topic.kafka_topic
         self._most_bytes = 0
         self._wanted = False
 
     def follow(self, entry_format: str, deadline: Deadline) -> None:
         """Raises LayerError."""
-        wanted = entry_format == NATIVE
+        wanted = entry_format == NATIVE or self._limits.compacted
         if wanted and not self._most_bytes:
             self._most_bytes = record_limit(self._node.admin, self._kafka_topic, deadline) - KEY_AND_HEADERS_BYTES
         self._wanted = wanted
 
     def messages(self, metadata: PulsarMetadata, payload: bytes, *, deduplicated: bool) -> Sequence[NativeMessage]:
-        """What is to be stored: the entry as it came, or its messages."""
+        """What is to be stored: the entry as it came, or its messages.
+
+        Raises:
+            Refused: Kafka compacts the topic, and one of these would take others along (`RecordLimits.check`).
+        """
         found = None
         if self._wanted:
             found = taken_apart(metadata, payload, self._most_bytes, deduplicated=deduplicated)
-        return found or (NativeMessage(metadata, payload),)
+        messages: Sequence[NativeMessage] = found or (NativeMessage(metadata, payload),)
+        if self._limits.compacted:
+            for each, _ in messages:
+                self._limits.check(
+                    has_key=each.partition_key is not None,
+                    messages=each.messages or 1,
+                    chunks=each.chunks or 1,
+                    in_transaction=each.txn_most is not None,
+                )
+        return messages
 
 
 class WireProducer:
@@ -280,7 +295,7 @@ class WireProducer:
             records, txn, plain = self._records(asked, entry)
         except CorruptRecord as failure:
             return Refusal(self, sent.refused, ServerError.CHECKSUM, str(failure)).given()
-        except (MappingError, PulsarException) as failure:
+        except (MappingError, PulsarException, Refused) as failure:
             return Refusal(self, sent.refused, *told(failure)).given()
         part = None if txn is None else self._transactions.known(txn)
         first = self._first(records, txn, part) or self.look_first(records, txn)

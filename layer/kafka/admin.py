@@ -211,6 +211,22 @@ class KafkaAdmin:
         what = f"reading the configuration of topic {topic}"
         return self._configs(resource, what, deadline, on_topic("DescribeConfigs", topic))
 
+    def configs_of_topics(self, topics: Sequence[str], deadline: Deadline) -> dict[str, dict[str, str]]:
+        """The configurations of many topics, without those that are gone, and those that this user may not see."""
+        found: dict[str, dict[str, str]] = {}
+        for begin in range(0, len(topics), MOST_AT_ONCE):
+            part = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics[begin : begin + MOST_AT_ONCE]]
+            for resource, future in self._handle.describe_configs(part, **self._budget(deadline)).items():
+                topic = resource.name
+                with suppress(errors.NoSuchTopic, errors.NotAuthorized):
+                    found[topic] = self._config_values(
+                        future,
+                        f"reading the configuration of topic {topic}",
+                        deadline,
+                        on_topic("DescribeConfigs", topic),
+                    )
+        return found
+
     def broker_configs(self, deadline: Deadline) -> dict[str, str]:
         """The configuration of one broker of the cluster (the lowest id)."""
         brokers = self._described_cluster(deadline).nodes
@@ -220,6 +236,9 @@ class KafkaAdmin:
 
     def _configs(self, resource: ConfigResource, what: str, deadline: Deadline, needed: Right) -> dict[str, str]:
         future = self._handle.describe_configs([resource], **self._budget(deadline))[resource]
+        return self._config_values(future, what, deadline, needed)
+
+    def _config_values(self, future: Future[Any], what: str, deadline: Deadline, needed: Right) -> dict[str, str]:
         entries = self._result(future, deadline, what, needed)
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 

@@ -63,6 +63,9 @@ set instead. With librdkafka's other names for the same."""
 MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
 """Largest payload of one message, as Pulsar's `maxMessageSize`."""
 
+FRAMING_BYTES: Final = 1024
+"""Room for what Kafka puts around key, value and headers of one record."""
+
 RECORD_OVERHEAD_BYTES: Final = 512 * 1024
 """Room for key, headers and record framing on top of the payload."""
 

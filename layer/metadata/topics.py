@@ -16,7 +16,7 @@ from typing import Any, Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
-from pulsar_on_kafka.kafka.admin import KafkaAdmin, is_compacted
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.records import TopicDescription
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
 from pulsar_on_kafka.mapping.ids.ledger_ids import (
@@ -310,26 +310,12 @@ class Topics:
         described = self._admin.describe_topic(existing, deadline)
         if described is None:
             raise errors.NoSuchTopic(f"there is no Kafka topic {existing} to bind {name} to")
-        self._name_policy(name, existing, deadline)
         partitions = 0 if described.partitions == 1 else described.partitions
         record = TopicRecord(
             str(name), LifeState.CREATING, existing, partitions, DEFAULT_ENTRIES_PER_LEDGER, bound=True,
             created_ms=self._clock.now_ms(),
         )  # fmt: skip
         return self._finish(name, self._begin(name, record, deadline), deadline)
-
-    def _name_policy(self, name: TopicName, existing: str, deadline: Deadline) -> None:
-        try:
-            compacted = is_compacted(self._admin.topic_configs(existing, deadline))
-        except errors.NotAuthorized:
-            return  # a producer that is opened says so
-        if compacted:
-            _log.warning(
-                "topic=%s Kafka topic %s has cleanup.policy=compact: producers send each message in a record of its "
-                "own, and neither in chunks nor in transactions",
-                name,
-                existing,
-            )
 
     def _check_not_taken(self, existing: str, deadline: Deadline) -> None:
         """Two names for one Kafka topic would share its groups, and each other's cursors."""

@@ -50,6 +50,7 @@ from pulsar_on_kafka.metadata.incarnation_checks import IncarnationChecks
 from pulsar_on_kafka.metadata.namespaces import NAMESPACE_KEYS, Namespaces
 from pulsar_on_kafka.metadata.policies import DEDUPLICATION, ENTRY_FORMAT, Policy, applied
 from pulsar_on_kafka.metadata.producers.registry import ProducerRegistry
+from pulsar_on_kafka.metadata.record_limits import TopicLimits
 from pulsar_on_kafka.metadata.steps import IMPORT_KEYS, MIGRATION_KEYS, Imports, Migrations
 from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
 from pulsar_on_kafka.metadata.tenants import TENANT_KEYS, Tenants
@@ -162,6 +163,7 @@ class Services:
             self.settings.instance,
             self._end_producers,
         )
+        self.limits = TopicLimits(self.admin, clock.monotonic)
         self.incarnations = IncarnationChecks(self.admin.describe_topics, clock.monotonic)
         self.ledger_views = Looking(LogViews(log, LEDGERS, LedgerLists, clock), self.has_state_topic)
         """The lists of ledgers as this process last read them, for everybody in it who only looks."""

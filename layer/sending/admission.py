@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
 
-from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.kafka.admin import KafkaAdmin, is_compacted
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.producer_records import Publisher
 from pulsar_on_kafka.mapping.state.traffic import Traffic
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.metadata.producers.membership import Membership
-from pulsar_on_kafka.metadata.topics import Topic, check_backlog
+from pulsar_on_kafka.metadata.record_limits import CHUNKS, RecordLimits
+from pulsar_on_kafka.metadata.topics import check_backlog
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import Schema
-from pulsar_on_kafka.sending.chunking import FRAMING_BYTES, record_limit
+from pulsar_on_kafka.sending.chunking import record_limit
 from pulsar_on_kafka.sending.deduplication import Deduplication
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.outgoing_schema import outgoing_schema
 from pulsar_on_kafka.sending.outlet import Admitted
 from pulsar_on_kafka.sending.sender import Sender, SenderOptions
-
-_log = logging.getLogger(__name__)
-
-_USUAL_BATCH_BYTES: Final = 1_000_000
-"""librdkafka's default `batch.size`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,51 +55,21 @@ class Application:
         """What its records go through; shared with others of the same wishes."""
         return node.producer(self.compression, self.options.limits.send_timeout_ms, self.use, batch_bytes)
 
-    def needs_headers(self) -> bool:
-        """Its messages can be read by nobody who does not look at headers."""
-        return self.options.batching is not None or self.chunked or self.options.sealer is not None
-
-
-@dataclass(frozen=True, slots=True)
-class KafkaTopicLimits:
-    """Kafka's configuration of a bound topic limits what a producer may write there."""
-
-    kafka_topic: str
-    compacted: bool = False
-    """Kafka keeps the newest record of each key: a record with a key must be one whole message."""
-    batch_bytes: int | None = None
-    """Kafka refuses larger record batches; None where librdkafka's usual ones fit."""
-
-    @classmethod
-    def of(cls, admin: KafkaAdmin, topic: Topic, deadline: Callable[[], Deadline]) -> KafkaTopicLimits:
-        """Read when a producer is opened, as the policy may change after the topic was bound. Topics that this package
-        created have neither."""
-        if not topic.bound:
-            return cls(topic.kafka_topic)
-        try:
-            configs = admin.topic_configs(topic.kafka_topic, deadline())
-        except errors.NotAuthorized as forbidden:
-            _log.warning("topic=%s its cleanup.policy is not to be seen: %s", topic.name, forbidden)
-            return cls(topic.kafka_topic)
-        largest = int(configs.get("max.message.bytes", _USUAL_BATCH_BYTES))
-        return cls(
-            topic.kafka_topic,
-            is_compacted(configs),
-            None if largest >= _USUAL_BATCH_BYTES else max(1, largest - FRAMING_BYTES),
-        )
-
-    def without_shared_records(self, wants: Application) -> Application:
-        """Each message in a record of its own.
+    def within(self, limits: RecordLimits) -> Application:
+        """The application as the topic's limits allow it: on a compacted one each message is a record of its own.
 
         Raises:
             Refused: it is to send messages in chunks.
         """
-        if wants.chunked:
-            raise errors.Refused(
-                f"Kafka topic {self.kafka_topic} has cleanup.policy=compact, so the chunks of a message with a key"
-                " would replace each other: open the producer without chunking_enabled"
-            )
-        return replace(wants, options=replace(wants.options, batching=None))
+        if not limits.compacted:
+            return self
+        if self.chunked:
+            limits.refuse(f"{CHUNKS}: open the producer without chunking_enabled")
+        return replace(self, options=replace(self.options, batching=None))
+
+    def needs_headers(self) -> bool:
+        """Its messages can be read by nobody who does not look at headers."""
+        return self.options.batching is not None or self.chunked or self.options.sealer is not None
 
 
 class Admission:
@@ -129,11 +91,10 @@ class Admission:
             As `ProducerRegistry.join` and `SchemaRegistry.for_producer`. ConnectFailed: no broker answered.
         """
         node, topic = self._node, self.topic
-        kept_by = KafkaTopicLimits.of(node.admin, topic, self._deadline)
-        if kept_by.compacted:
-            wants = kept_by.without_shared_records(wants)
+        limits = node.limits.of(topic, self._deadline())
+        wants = wants.within(limits)
         if topic.partitioned:
-            wants.kafka(node, kept_by.batch_bytes).learn_partitions(
+            wants.kafka(node, limits.batch_bytes).learn_partitions(
                 topic.kafka_topic, topic.partitions, self._deadline()
             )
         made_up = wants.former_name or node.unique_name()
@@ -159,8 +120,8 @@ class Admission:
             membership=membership,
             name=name,
             deduplication=Deduplication(topic, name, membership, node.sequences, lasting=lasting),
-            kafka=partial(wants.kafka, node, kept_by.batch_bytes),
-            compacted=kept_by.compacted,
+            kafka=partial(wants.kafka, node, limits.batch_bytes),
+            limits=limits,
             more_than_plain=self._more_than_plain,
             routes_keys=partial(node.producers.hashing_schemes.begins, topic),
             cluster_id=node.cluster_id,

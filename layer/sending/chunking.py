@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict
 from pulsar_on_kafka.exceptions import MessageTooBig, ProducerQueueIsFull, PulsarException, Result
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
-from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
+from pulsar_on_kafka.kafka.settings import FRAMING_BYTES, MAX_MESSAGE_BYTES
 from pulsar_on_kafka.mapping.ids.native_message_id import ChunkedMessageId, NativeMessageId, PartitionOrigin
 from pulsar_on_kafka.mapping.records.message_record import ChunkInfo, Headers, MessageMetadata, encode_headers
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
@@ -29,8 +29,6 @@ from pulsar_on_kafka.sending.outlet import Outlet
 
 _log = logging.getLogger(__name__)
 
-FRAMING_BYTES: Final = 1024
-"""Room for what Kafka puts around key, value and headers of one record."""
 _PER_HEADER_BYTES: Final = 10
 _CHUNK_HEADER_BYTES: Final = 160
 KEY_AND_HEADERS_BYTES: Final = 64 * 1024

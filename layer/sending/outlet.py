@@ -27,6 +27,7 @@ from pulsar_on_kafka.mapping.records.record_headers import producer_suffix
 from pulsar_on_kafka.mapping.routing.key_hashes import KeyHash
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.metadata.producers.membership import Membership
+from pulsar_on_kafka.metadata.record_limits import RecordLimits
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.sending.batches import BatchesInFlight
 from pulsar_on_kafka.sending.deduplication import Deduplication, Produce
@@ -76,8 +77,8 @@ class Admitted:
     """Kafka's."""
     now_ms: Callable[[], int]
     """The brokers' time."""
-    compacted: bool = False
-    """Kafka keeps the newest record of each key of the topic alone."""
+    limits: RecordLimits
+    """Kafka's, of the records of the topic."""
 
     def partitions(self, count: int) -> range:
         """The partitions that it writes to when the topic has `count`."""

@@ -10,6 +10,7 @@ from pulsar_on_kafka.exceptions import NotAllowedError, PulsarException
 from pulsar_on_kafka.schema.plain import BytesSchema
 from pulsar_on_kafka.sending.arguments import check_type
 from pulsar_on_kafka.sending.in_flight import SendCallback
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka.sending.outgoing_message import UNCHOSEN, Outgoing, OutgoingMessage, SendRequest, needs_headers
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
 from pulsar_on_kafka.sending.outlet import AnyOutlet
@@ -57,7 +58,9 @@ class Steps:
         self._marks = schema.marks
         self._routing = routing
         self._receipts = receipts
-        self.plain = Plain(schema, wanted=receipts is None and routing.router is None)
+        self._limits = outlet.admitted.limits
+        plain = receipts is None and routing.router is None and not self._limits.compacted
+        self.plain = Plain(schema, wanted=plain)
         self._registered_name = str(outlet.admitted.topic.name.base)
         self._took_part = False
         """It has sent in a transaction, or might have."""
@@ -112,6 +115,9 @@ class Steps:
             request = structs.replace(request, partition_key=partition_key)
         if self._outlet.refuses(callback):
             return None
+        if self._limits.compacted:
+            with pulsar_errors():
+                self._limits.check(has_key=bool(partition_key), in_transaction=txn is not None)
         key, metadata = request.key_and_metadata(self._outlet.admitted.now_ms)
         rich = payload is None or (metadata is not None and needs_headers(metadata))
         if rich and not self._outlet.on_record(callback):
@@ -140,11 +146,6 @@ class Steps:
         """Whether it is on record that there are markers; else the sender was told why not."""
         if not self._outlet.admitted.topic.name.is_persistent:
             raise NotAllowedError(f"{self._outlet.topic()} is not persistent: there are no transactions")
-        if self._outlet.admitted.compacted:
-            raise NotAllowedError(
-                f"Kafka topic {self._outlet.kafka_topic} of {self._outlet.topic()} has cleanup.policy=compact: a"
-                " message of an aborted transaction would replace the committed one of its key"
-            )
         self._took_part = self._outlet.on_record(callback, markers=True)
         return self._took_part
 

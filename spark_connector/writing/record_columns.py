@@ -105,6 +105,7 @@ def sink_columns(
     version: SchemaVersion | None,
     producer: tuple[str, int] | None,
     txn: tuple[TxnId, int] | None,
+    keyless: str = "",
 ) -> DataFrame:
     """What Spark's Kafka sink takes.
 
@@ -115,6 +116,7 @@ def sink_columns(
             other, from one that chance takes.
         producer: name and epoch.
         txn: the transaction, and the Unix time in ms from which on no row may be given to Kafka any more.
+        keyless: why a row without a partition key fails the job; '' where it does not.
     """
     partition_key = encoded.key if encoded.key is not None else columns.partition_key()
     if fixed_partition is not None:
@@ -123,7 +125,7 @@ def sink_columns(
         by_key = F.crc32(partition_key) % partitions
         partition = F.coalesce(by_key, _in_turn(partitions)).cast("int")
     return rows.select(
-        F.coalesce(partition_key, columns.ordering()).alias("key"),
+        F.coalesce(partition_key, F.raise_error(F.lit(keyless)) if keyless else columns.ordering()).alias("key"),
         encoded.payload.alias("value"),
         partition.alias("partition"),
         _headers(columns, partition_key, version, producer, txn).alias("headers"),

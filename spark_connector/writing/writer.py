@@ -19,6 +19,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.routing.key_hashes import KeyHash
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.metadata.producers.membership import Membership
+from pulsar_on_kafka.metadata.record_limits import NO_KEY
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node, acquire, release
 from pulsar_on_kafka.registry.judging import policies_when_opened
@@ -160,8 +161,11 @@ class _Write:
         with pulsar_errors(), _node_of(self._options) as node:
             name = TopicName.parse(self._options.topic)
             topic = node.topics.open(name, Deadline.after(_CALL_S))
+            limits = node.limits.of(topic, Deadline.after(_CALL_S))
             info = self._schema(node, topic)
             payload = self._encoded(info)
+            has_key = payload.key is not None or self._columns.key is not None
+            limits.check(has_key=has_key, in_transaction=self._options.transaction)
             self._check_sequence_ids(node, topic)
             version = node.schemas.for_producer(topic.name, info, Deadline.after(_CALL_S), policies_when_opened(topic))
             membership = node.producers.join(
@@ -172,9 +176,10 @@ class _Write:
                     node.producers.more_than_plain(topic, Deadline.after(_CALL_S))
                 if self._options.transaction:
                     node.producers.marked(topic, Deadline.after(_CALL_S))
-                if name.partition < 0 and (payload.key is not None or self._columns.key is not None):
+                if name.partition < 0 and has_key:
                     node.producers.hashing_schemes.begins(topic, KeyHash.CRC32)
-                self._write(node, topic, name, payload, version, membership)
+                keyless = limits.why(NO_KEY) if limits.compacted else ""
+                self._write(node, topic, name, payload, version, membership, keyless)
             finally:
                 membership.leave(Deadline.after(_CALL_S))
 
@@ -229,14 +234,16 @@ class _Write:
         payload: Encoded,
         version: SchemaVersion | None,
         membership: Membership,
+        keyless: str,
     ) -> None:
+        """`keyless`: see `sink_columns`."""
         producer = None
         if self._options.producer_name is not None:
             producer = self._options.producer_name, membership.epoch
 
         def save(partitions: int, txn: tuple[TxnId, int] | None) -> None:
             fixed = name.partition if name.partition >= 0 else None
-            found = sink_columns(self._rows, self._columns, payload, partitions, fixed, version, producer, txn)
+            found = sink_columns(self._rows, self._columns, payload, partitions, fixed, version, producer, txn, keyless)
             found.write.format("kafka").options(**_sink_options(self._options, topic)).save()
 
         if self._attempts is None:

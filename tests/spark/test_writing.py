@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient as KafkaTool
-from confluent_kafka.admin import NewPartitions
+from confluent_kafka.admin import NewPartitions, NewTopic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -342,3 +342,24 @@ def test_columns_that_do_not_fit_are_refused(
         with pytest.raises(InvalidWriteOption, match=said):
             write_pulsar(rows, **to, **options)
     assert read(client, topic) == []
+
+
+def test_a_compacted_kafka_topic_takes_rows_with_keys_alone(
+    spark: SparkSession, client: pulsar.Client, admin: AdminClient, bootstrap: str, unique: Unique
+) -> None:
+    name, kafka = unique(), KafkaTool({"bootstrap.servers": bootstrap})
+    kafka.create_topics([NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})])[name].result(30)
+    admin.bind_topic(name, name)
+    to: dict[str, Any] = {"topic": name, "serviceUrl": f"kafka://{bootstrap}"}
+    rows, policy = spark.sql("select 'v' as value, 'k' as k"), r"cleanup\.policy=compact"
+    with pytest.raises(pulsar.NotAllowedError, match=f"{policy}.*partition key"):
+        write_pulsar(spark.sql("select 'v' as value"), **to)
+    with pytest.raises(pulsar.NotAllowedError, match=f"{policy}.*partition key"):
+        write_pulsar(rows, **to, orderingKeyColumn="k")
+    with pytest.raises(pulsar.NotAllowedError, match=f"{policy}.*aborted transaction"):
+        write_pulsar(rows, **to, keyColumn="k", transaction=True)
+    with pytest.raises(Exception, match=f"{policy}.*partition key"):
+        write_pulsar(spark.sql("select 'v' as value, cast(null as string) as k"), **to, keyColumn="k")
+    assert read(client, name) == []
+    write_pulsar(rows, **to, keyColumn="k")
+    assert [(message.partition_key(), message.data()) for message in read(client, name)] == [("k", b"v")]

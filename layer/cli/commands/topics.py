@@ -181,9 +181,14 @@ def bind(
     kafka_topic: Annotated[str, typer.Argument(metavar="KAFKA_TOPIC", help="A Kafka topic that is there already.")],
 ) -> None:
     """Give an existing Kafka topic a Pulsar name; its data and its configuration stay as they are."""
-    admin.bind_topic(topic, kafka_topic)
+    forbids = admin.bind_topic(topic, kafka_topic)
     bound = _full_name(topic)
-    show_result(settings, f"bound {bound} to {kafka_topic}", {"bound": bound, "kafka_topic": kafka_topic})
+    said = f"; {forbids}" if forbids else ""
+    show_result(
+        settings,
+        f"bound {bound} to {kafka_topic}{said}",
+        {"bound": bound, "kafka_topic": kafka_topic, "forbids": forbids},
+    )
 
 
 def _transactions(stats: TopicStats) -> dict[str, object]:

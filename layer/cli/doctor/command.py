@@ -29,6 +29,7 @@ from pulsar_on_kafka.cli.doctor.cluster import (
     ok,
     warn,
 )
+from pulsar_on_kafka.cli.doctor.data_topics import check_data_topics
 from pulsar_on_kafka.cli.doctor.probe import probe
 from pulsar_on_kafka.cli.doctor.state import check_state
 from pulsar_on_kafka.cli.shared.output import EXIT_FAILED, YesOption, news, one_line, write_json, write_line
@@ -99,6 +100,7 @@ def _examine(settings: Settings, try_it: bool, *, state: bool, tombstone: bool) 
             return
         yield from check_settings(admin)
         yield from check_state_topics(admin, kafka.instance)
+        yield from check_data_topics(kafka, admin)
         yield from check_transactions(admin, kafka.instance)
         yield check_service(admin, kafka.instance)
         if state:

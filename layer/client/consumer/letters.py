@@ -126,9 +126,20 @@ class LetterProducers:
                     session.node().memberships.create_subscription(
                         TopicName.parse(topic), initial_subscription, session.deadline()
                     )
-            options = ProducerOptions(topic, schema=LetterSchema(), block_if_queue_full=True, chunking_enabled=True)
+            options = ProducerOptions(
+                topic, schema=LetterSchema(), block_if_queue_full=True, chunking_enabled=self._takes_chunks(topic)
+            )
             producer = self._producers[topic] = open_producer(options, session, self._sealing)
             return producer
+
+    def _takes_chunks(self, topic: str) -> bool:
+        """Whether a letter may be stored in several records."""
+        session = self._session
+        with pulsar_errors():
+            node = session.node()
+            return not node.limits.of(
+                node.topics.open(TopicName.parse(topic), session.deadline()), session.deadline()
+            ).compacted
 
     def _version(self, message: Message, topic: str) -> list[tuple[str, bytes]]:
         """The header that names the schema which a message's payload was written with, registered in the letters'

@@ -23,6 +23,7 @@ from pulsar_on_kafka.mapping.names.subscription_group import copied_name
 from pulsar_on_kafka.mapping.records.epoch_fences import begun_by, replicator_marker
 from pulsar_on_kafka.mapping.records.original_position import CopyHeaders, original_of
 from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
+from pulsar_on_kafka.metadata.record_limits import COPIES
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.subscriptions.records.fences import Fences
@@ -62,9 +63,10 @@ class Target:
         append from then on counts.
 
         Raises:
-            LayerError: the cluster does not answer, or not in time.
+            LayerError: the cluster does not answer, or not in time. Refused: Kafka compacts the topic.
         """
         journal, topic = self.node.sequences, self.topic
+        self.node.limits.of(topic, deadline).refuse(COPIES)
         known = {at[0]: each for at, each in journal.known(topic, self._name, deadline).items() if at[1] == partition}
         before = known[max(known)] if known else None
         if before is None:
