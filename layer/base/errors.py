@@ -151,6 +151,10 @@ class StoreError(LayerError):
     """Kafka could not do what was asked."""
 
 
+class TooManyHandles(StoreError):
+    """This process has as many librdkafka handles as it may; another time it may have room."""
+
+
 class ConnectFailed(StoreError):
     """No broker of the cluster could be reached."""
 

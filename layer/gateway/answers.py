@@ -31,6 +31,7 @@ _CODES: Final[tuple[tuple[type[exceptions.PulsarException], ServerError], ...]] 
     (exceptions.InvalidTxnStatusError, ServerError.INVALID_TXN_STATUS),
     (exceptions.AuthenticationError, ServerError.AUTHENTICATION),
     (exceptions.AuthorizationError, ServerError.AUTHORIZATION),
+    (exceptions.TooManyLookupRequestException, ServerError.TOO_MANY_REQUESTS),
     (exceptions.BrokerMetadataError, ServerError.METADATA),
     (exceptions.BrokerPersistenceError, ServerError.PERSISTENCE),
     (exceptions.Timeout, ServerError.SERVICE_NOT_READY),

@@ -55,8 +55,7 @@ class KafkaAdmin:
     def __init__(self, config: dict[str, Any]) -> None:
         self._events = ErrorEvents("admin client")
         self._options: dict[str, Any] = {**config, "error_cb": self._events}
-        self._handle = self._opened()
-        handles.track(self._handle)
+        self._handle = handles.opened(self._opened, reserved=True)
         self._groups = GroupRequests(self._opened)
 
     def _opened(self) -> AdminClient:

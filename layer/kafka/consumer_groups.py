@@ -133,8 +133,7 @@ class GroupRequests:
                 given_up, self._handle = self._handle, None
                 self._owed.clear()
             if self._handle is None:
-                self._handle = self._open_handle()
-                handles.track(self._handle)
+                self._handle = handles.opened(self._open_handle, reserved=True)
             future = request(self._handle)
             self._owed[group_id] = _Owed(future, self._clock.monotonic())
             return future, True, given_up

@@ -1,4 +1,8 @@
-"""Every librdkafka handle of this process, so that a forked child never frees one.
+"""Every librdkafka handle of this process: how many there may be, and that a forked child never frees one.
+
+confluent-kafka takes a key of thread-local storage for each handle. A process has 1,024 of these on Linux, shared by
+all of its libraries: without one more, whatever needs it fails. So handles are refused earlier, those of programs
+before those that administration and housekeeping need.
 
 A child that inherits a live handle aborts when it frees it or exits normally (its threads did not survive the fork).
 One more reference on each, taken in the child right after the fork, keeps them from ever being freed there.
@@ -10,20 +14,69 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from pulsar_on_kafka.base.errors import TooManyHandles
+
+_T = TypeVar("_T")
+
+_KEYS_OF_OTHERS: Final = 64
+"""Keys of thread-local storage that other libraries of the process may take."""
+RESERVE: Final = 60
+"""Handles that producers, administration and housekeeping get beside as many consumers and readers as may be."""
+
+
+def _thread_keys() -> int:
+    """The keys of thread-local storage that a process has; where the system does not say, as POSIX demands at least."""
+    try:
+        return os.sysconf("SC_THREAD_KEYS_MAX")
+    except (AttributeError, OSError, ValueError):
+        return 128
+
+
+MAX_HANDLES: Final = max(2 * RESERVE, _thread_keys() - _KEYS_OF_OTHERS)
+"""Handles of a process."""
+
+_opening = 0
+"""Handles that are being made."""
 _LIVE: Final[dict[int, object]] = {}
 _AFTER_FORK: Final[list[Callable[[], None]]] = []
 _lock = threading.Lock()
 
 
-def track(handle: object) -> None:
-    """Remember a live Producer, Consumer or AdminClient until `release`."""
+def opened(make: Callable[[], _T], *, reserved: bool = False) -> _T:
+    """Make a Producer, Consumer or AdminClient, and remember it until `release`. With `reserved` it may be one of the
+    last `RESERVE`.
+
+    Raises:
+        TooManyHandles: the process has as many as may be; and what `make` raises.
+    """
+    global _opening
+    most = MAX_HANDLES if reserved else MAX_HANDLES - RESERVE
     with _lock:
-        _LIVE[id(handle)] = handle
+        there = len(_LIVE) + _opening
+        if there >= most:
+            raise TooManyHandles(
+                f"this process has {there} handles of librdkafka, {most} are allowed (one for each subscription and"
+                " reader): close some, or use more processes"
+            )
+        _opening += 1
+    try:
+        handle = make()
+        with _lock:
+            _LIVE[id(handle)] = handle
+        return handle
+    finally:
+        with _lock:
+            _opening -= 1
+
+
+def count() -> int:
+    """Handles that are open or being made."""
+    return len(_LIVE) + _opening
 
 
 def release(handle: object) -> None:
@@ -51,7 +104,8 @@ def after_fork_in_child(action: Callable[[], None]) -> None:
 
 
 def _pin_inherited_handles() -> None:
-    global _lock
+    global _lock, _opening
+    _opening = 0
     _lock = threading.Lock()  # the parent's may have been held by a thread that does not exist here
     for handle in _LIVE.values():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))

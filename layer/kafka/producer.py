@@ -103,8 +103,8 @@ class KafkaProducer:
         self._call_wanted: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._events = ErrorEvents("producer", self.call_later)
         logger = {"logger": _LaterLog(self.call_later)} if config.get("logger") is LIBRDKAFKA_LOG else {}
-        self._handle = Producer({**config, **logger, "error_cb": self._events})
-        handles.track(self._handle)
+        made = {**config, **logger, "error_cb": self._events}
+        self._handle = handles.opened(lambda: Producer(made), reserved=True)
         self.produce: Callable[..., None] = self._handle.produce
         """librdkafka's own `produce`, called directly because a Python frame per message is what costs most.
         Raises BufferError when the local queue is full; follow every call by `wake()` if `asleep`."""

@@ -90,8 +90,10 @@ class MemberOpening:
             return CursorLife(topic.kafka_topic_id, topic.layout.incarnation, incarnation)
 
         ahead = settings.shared_tail(client_id="leased", fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
-        behind = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
-        reader = AscendingReader(AssignedReader(ahead, f"reader of {topic.kafka_topic}"), behind, topic.kafka_topic)
+        behind = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES), reserved=False)
+        reader = AscendingReader(
+            AssignedReader(ahead, f"reader of {topic.kafka_topic}", reserved=False), behind, topic.kafka_topic
+        )
 
         def ask_owner(partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
             key = DeliveryKey(str(topic.name), partition, subscription.name)

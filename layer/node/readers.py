@@ -80,9 +80,9 @@ class Readers:
             IncarnationCheck(self._services.incarnations, topic),
             begun,
         )
+        tail.start()
         self._tails[tail] = str(topic.name)
         self._services.meters.reader(str(topic.name)).opened(tail)
-        tail.start()
         warn_when_files_run_out()
         return tail
 

@@ -312,7 +312,7 @@ class Services:
             partitioned=False,
         )
         company = self.departures.company(group_id, config["client.id"])
-        return GroupConsumer(config, self.log.kafka_name(topic), callbacks, company=company)
+        return GroupConsumer(config, self.log.kafka_name(topic), callbacks, company=company, reserved=True)
 
     def has_state_topic(self, topic: StateTopic, deadline: Deadline) -> bool:
         """Whether it exists. To read it would make it."""

@@ -75,7 +75,10 @@ class GroupConsumer:
         callbacks: GroupCallbacks,
         only: int | None = None,
         company: Company | None = None,
+        *,
+        reserved: bool = False,
     ) -> None:
+        """`reserved`: see `handles.opened`. Raises TooManyHandles."""
         self._company = company
         self._topic = topic
         self._only = only
@@ -96,13 +99,13 @@ class GroupConsumer:
         """This ended with an answer that is owed."""
         self._config = config
         self._group_id = str(config["group.id"])
-        self._handle = self._join()
+        self._handle = self._join(reserved=reserved)
 
-    def _join(self) -> Consumer:
+    def _join(self, *, reserved: bool) -> Consumer:
         if self._company is not None:
             self._company.joining()
-        handle = Consumer({**self._config, "on_commit": self._on_commit, "error_cb": ErrorEvents("group member")})
-        handles.track(handle)
+        config = {**self._config, "on_commit": self._on_commit, "error_cb": ErrorEvents("group member")}
+        handle = handles.opened(lambda: Consumer(config), reserved=reserved)
         handle.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
         return handle
 
@@ -196,7 +199,7 @@ class GroupConsumer:
             _log.warning("group=%s a commit was not answered for %g s: joining anew", self._group_id, ANSWER_S)
             former = self._handle
             self._lose(former)
-            self._handle = self._join()
+            self._handle = self._join(reserved=True)  # the former one is there until it has left
             _leave(former)
         return events_of(next_batch(self._handle, limit, timeout_s), self._topic, self._needed)
 

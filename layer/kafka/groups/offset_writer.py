@@ -59,8 +59,7 @@ class OffsetWriter:
             NotAuthorized: the transactional id may not be used.
         """
         with self._translated(f"becoming the author {self._author}", on_transactional_id("Write", self._author)):
-            self._handle = Producer(self._config)
-            handles.track(self._handle)
+            self._handle = handles.opened(lambda: Producer(self._config), reserved=True)
             self._handle.list_topics(topic, timeout=_seconds(deadline))
             self._handle.init_transactions(_seconds(deadline))
 
@@ -115,9 +114,10 @@ class OffsetWriter:
     def _group(self, group: str) -> Any:
         """librdkafka's word for "the group, and none of its members"."""
         if group not in self._groups:
-            unconnected = Consumer({"group.id": group})
+            unconnected = handles.opened(lambda: Consumer({"group.id": group}), reserved=True)
             self._groups[group] = unconnected.consumer_group_metadata()
             unconnected.close()
+            handles.release(unconnected)
         return self._groups[group]
 
     @contextmanager

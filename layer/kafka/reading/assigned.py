@@ -31,8 +31,9 @@ class AssignedReader:
     bounded by `queued.max.messages.kbytes` of the configuration, and the name of each topic that was read.
     """
 
-    def __init__(self, config: dict[str, Any], what: str) -> None:
-        """`what` it is, in words, for the log."""
+    def __init__(self, config: dict[str, Any], what: str, *, reserved: bool = True) -> None:
+        """`what` it is, in words, for the log. `reserved`: see `handles.opened`."""
+        self._reserved = reserved
         self._config = config
         self._what = what
         self._handle: Consumer | None = None
@@ -44,11 +45,11 @@ class AssignedReader:
         """Topics whose leaders the handle has asked for."""
 
     def open(self) -> Consumer:
-        """Make the handle, unless it is there."""
+        """Make the handle, unless it is there. Raises TooManyHandles."""
         if self._handle is None:
             self._errors = ErrorEvents(self._what)
-            self._handle = Consumer({**self._config, "error_cb": self._errors})
-            handles.track(self._handle)
+            config = {**self._config, "error_cb": self._errors}
+            self._handle = handles.opened(lambda: Consumer(config), reserved=self._reserved)
         return self._handle
 
     def add(self, starts: Mapping[KafkaPartition, int]) -> None:

@@ -77,8 +77,9 @@ class Fetcher:
     for each reading whose batch has come and was not taken yet: what comes behind that is dropped, and fetched again.
     """
 
-    def __init__(self, config: dict[str, Any]) -> None:
-        self._consumer = AssignedReader(config, "fetcher")
+    def __init__(self, config: dict[str, Any], *, reserved: bool = True) -> None:
+        """`reserved`: see `handles.opened`."""
+        self._consumer = AssignedReader(config, "fetcher", reserved=reserved)
         self._lock = FairLock()
         self._closed = False
         self._renew = False

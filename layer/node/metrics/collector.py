@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import ReadCounts, SendCounts, SubscriptionMeter
+from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.node.metrics.process import (
     COUNTER,
     GAUGE,
@@ -128,6 +129,7 @@ class MetricsCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield _build()
+        yield from _handles()
         nodes = live_nodes()
         deadline = Deadline.after(_PATIENCE_S)
         sent = [([node.cluster_id, topic], meter.counts()) for node in nodes for topic, meter in node.meters.topics()]
@@ -156,6 +158,11 @@ def _build() -> Metric:
         "python": platform.python_version(),
     }
     return InfoMetricFamily("pok_build", "What this process is made of.", value=told)
+
+
+def _handles() -> Iterator[Metric]:
+    yield GAUGE("pok_librdkafka_handles", "Handles of librdkafka in this process.", handles.count())
+    yield GAUGE("pok_librdkafka_handles_max", "Handles of librdkafka that it may have.", handles.MAX_HANDLES)
 
 
 @cache

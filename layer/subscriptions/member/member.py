@@ -243,7 +243,7 @@ class SubscriptionMember:
             self._serving = serving = self._join_group()
             serving.run()
         except Exception as error:  # its consumers are told, or they would wait for ever
-            if isinstance(error, errors.Refused):
+            if isinstance(error, (errors.Refused, errors.TooManyHandles)):
                 _log.warning("subscription=%s stopped serving: %s", self._handle, error)
             else:
                 _log.exception("subscription=%s stopped serving", self._handle)

@@ -78,7 +78,7 @@ class Tail:
         """`starts`: the offset of the first record to read, per partition; `begun`: what of a batch entry there is not
         to come."""
         self._topic = kafka_topic
-        self._reader = AssignedReader(config, f"reader of {kafka_topic}")
+        self._reader = AssignedReader(config, f"reader of {kafka_topic}", reserved=False)
         self._slot = slot
         self._endpoint = endpoint
         self._readable = readable
@@ -106,6 +106,8 @@ class Tail:
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """Raises TooManyHandles."""
+        self._reader.open()
         self._endpoint.wake_member = self._commands.wake
         self._thread = aside(f"pok-reader {self._endpoint.name}", self._run)
 
