@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.exceptions import AlreadyClosed
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
@@ -36,7 +37,7 @@ raising_pulsar_errors: Final = methods_within(pulsar_errors)
 """The public methods of a component raise the official exceptions."""
 
 
-class AdminContext:
+class AdminContext(OfOneProcess):
     """Every component of `AdminClient` administers one noun in this context."""
 
     def __init__(self, node: Node, timeout_s: float) -> None:

@@ -12,6 +12,7 @@ from pulsar_on_kafka.asyncio.consumer import Consumer
 from pulsar_on_kafka.asyncio.producer import Producer
 from pulsar_on_kafka.asyncio.reader import Reader
 from pulsar_on_kafka.asyncio.transaction import Transaction
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.client.client import Client as BlockingClient
 from pulsar_on_kafka.client.consumer.consumer import Consumer as BlockingConsumer
 from pulsar_on_kafka.client.consumer.consumer import ConsumerOptions
@@ -76,7 +77,7 @@ def _as(table: type[_Options], options: _Options, **changed: Any) -> _Options:
     return table(**{**given, "schema": BYTES if given["schema"] is None else given["schema"], **changed})
 
 
-class Client:
+class Client(OfOneProcess):
     """A connection to one cluster, for event loops. Source: `pulsar.asyncio.Client`.
 
     Its producers and consumers may be used from one loop at a time. Nothing blocks the loop: what blocks runs in at

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.asyncio.bridge import Bridge, as_asyncio, asyncio_errors, settle
 from pulsar_on_kafka.asyncio.transaction import Transaction
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.client.consumer.consumer import Consumer as BlockingConsumer
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
 from pulsar_on_kafka.client.values.message import Message
@@ -32,7 +33,7 @@ def _ahead(message: Message) -> _Ahead:
     return _Ahead(message, message.feed.slot.forgotten)
 
 
-class Consumer:
+class Consumer(OfOneProcess):
     """Receives and acknowledges from one event loop. Source: `pulsar.asyncio.Consumer`."""
 
     def __init__(self, consumer: BlockingConsumer, bridge: Bridge) -> None:

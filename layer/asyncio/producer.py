@@ -12,12 +12,13 @@ from typing import Any
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.asyncio.bridge import Bridge, Room, as_asyncio, settle
 from pulsar_on_kafka.asyncio.transaction import Transaction
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.client.producer.producer import Producer as BlockingProducer
 from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.exceptions import Result
 
 
-class Producer:
+class Producer(OfOneProcess):
     """Publishes to one topic, from one event loop. Source: `pulsar.asyncio.Producer`.
 
     `room` bounds the messages under way when sends shall wait for room (`block_if_queue_full`): the task waits, the

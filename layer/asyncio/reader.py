@@ -8,6 +8,7 @@ from typing import Final
 
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.asyncio.bridge import Bridge, asyncio_errors
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.client.reader.reader import Reader as BlockingReader
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import MessageId
@@ -17,7 +18,7 @@ _LOOK_MS: Final = 500
 _MESSAGES_A_TURN: Final = 16
 
 
-class Reader:
+class Reader(OfOneProcess):
     """Reads from one event loop. Source: `pulsar.asyncio.Reader`.
 
     A read that has to wait takes one of the client's threads, for half a second at a time.

@@ -9,12 +9,13 @@ from types import TracebackType
 from typing import Any
 
 from pulsar_on_kafka.asyncio.bridge import Bridge, T
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.sending.transactional_sends import Transaction as BlockingTransaction
 from pulsar_on_kafka.transactions.client_transaction import TransactionState
 
 
-class Transaction:
+class Transaction(OfOneProcess):
     """Made by `Client.new_transaction`. See `layer.Transaction`; in an `async with` it is ended at the block's end.
 
     Sends and acknowledgements in it that were called before `commit` or `abort` was are in it, whatever they wait for.

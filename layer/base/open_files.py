@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from typing import Final
+
+from pulsar_on_kafka.base.forks import process_lock
 
 _log = logging.getLogger(__name__)
 
 WANTED_OPEN_FILES: Final = 65_536
 WARN_AT: Final = 0.8
 
-_raise_lock = threading.Lock()
+_raise_lock = process_lock()
 _raised = False
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import re
 import socket
-import threading
 from collections import deque
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
+
+from pulsar_on_kafka.base.forks import process_lock
 
 _REMEMBERED: Final = 10_000
 """Memberships of this process that are over; Kafka's group forgets one within its session time-out."""
@@ -19,7 +20,7 @@ _PID: Final = re.compile("[0-9]{1,9}")
 _ENDED: Final = "ended"
 
 _over: Final[deque[str]] = deque(maxlen=_REMEMBERED)
-_lock: Final = threading.Lock()
+_lock: Final = process_lock()
 
 
 def this_process() -> str:

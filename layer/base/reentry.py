@@ -11,6 +11,7 @@ import weakref
 from typing import Final
 
 from pulsar_on_kafka.base.errors import Refused
+from pulsar_on_kafka.base.forks import after_fork_in_child
 
 _GUARDS: Final[set[weakref.ref[Guard]]] = set()
 _INTERRUPTED: Final = (
@@ -52,3 +53,6 @@ def check_may_wait() -> None:
         guard = each()
         if guard is not None and guard.lock._is_owned():  # type: ignore[attr-defined]
             raise Refused(_INTERRUPTED)
+
+
+after_fork_in_child(_GUARDS.clear)

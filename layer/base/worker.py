@@ -6,13 +6,14 @@ Nobody else begins a thread (`tests/unit/test_import_rules.py`), so what happens
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import Closed, Fenced, LayerError, NotAuthorized
+from pulsar_on_kafka.base.errors import Closed, Fenced, LayerError, NotAuthorized, NotSupportedYet
 from pulsar_on_kafka.base.turns import Turns
 
 _log: Final = logging.getLogger(__name__)
@@ -21,6 +22,20 @@ FORBIDDEN_AGAIN_S: Final = 30.0
 """The pause, at least, after work that a missing right has kept from being done: nobody grants within a second."""
 
 _T = TypeVar("_T")
+
+
+def check_threads() -> None:
+    """To be called before this package begins threads.
+
+    Raises:
+        NotSupportedYet: gevent has put greenlets in their place: one call that waits in librdkafka would stop them all.
+    """
+    patched = getattr(sys.modules.get("gevent.monkey"), "is_module_patched", None)
+    if patched is not None and (patched("threading") or patched("queue")):
+        raise NotSupportedYet(
+            "gevent's monkey patching has replaced threads by greenlets: patch with"
+            " monkey.patch_all(thread=False, queue=False), and make calls that wait in gevent's thread pool"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.worker import aside
+from pulsar_on_kafka.base.forks import OfOneProcess
+from pulsar_on_kafka.base.worker import aside, check_threads
 from pulsar_on_kafka.client.connection.connection import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
@@ -70,7 +71,7 @@ def _take(number: signal.Signals, close: Callable[[], None], former: signal._HAN
     signal.signal(number, told)
 
 
-class Client:
+class Client(OfOneProcess):
     """A connection to one cluster. Source: `pulsar.Client`.
 
     All Clients of a process that name the same cluster with the same settings share one node (producers, admin client,
@@ -114,8 +115,10 @@ class Client:
             InvalidConfiguration: a number is out of range, no instance can have this name, `kafka_config` sets what
                 is not the user's to set; `tracing` is wanted and OpenTelemetry is not installed; the profile is not
                 there, or says what cannot be.
-            NotSupported: an option that this version does not have.
+            NotSupported: an option that this version does not have; gevent's monkey patching has replaced threads.
         """
+        with pulsar_errors():
+            check_threads()
         install_logger(options.logger)
         options = options.profiled()
         self._tracing = _tracing_of(options)

@@ -28,6 +28,7 @@ from confluent_kafka.admin import (
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.kafka import acls as acl_values
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.acls import Acl
@@ -49,7 +50,7 @@ def is_compacted(configs: Mapping[str, str]) -> bool:
     return "compact" in configs.get("cleanup.policy", "").split(",")
 
 
-class KafkaAdmin:
+class KafkaAdmin(OfOneProcess):
     """Synchronous, thread-safe face of librdkafka's AdminClient. Every call takes a deadline."""
 
     def __init__(self, config: dict[str, Any]) -> None:

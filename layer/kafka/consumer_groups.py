@@ -25,6 +25,7 @@ from confluent_kafka.admin import AdminClient
 
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.kafka import handles
 
 _T = TypeVar("_T")
@@ -45,7 +46,7 @@ class _Owed(NamedTuple):
     """Monotonic seconds."""
 
 
-class GroupRequests:
+class GroupRequests(OfOneProcess):
     """Thread-safe. At most one request a group is under way, and after five seconds it is asked again. One whose caller
     went away counts until then, or until it is answered: memory is bounded by the groups asked about."""
 

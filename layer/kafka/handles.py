@@ -4,21 +4,19 @@ confluent-kafka takes a key of thread-local storage for each handle. A process h
 all of its libraries: without one more, whatever needs it fails. So handles are refused earlier, those of programs
 before those that administration and housekeeping need.
 
-A child that inherits a live handle aborts when it frees it or exits normally (its threads did not survive the fork).
-One more reference on each, taken in the child right after the fork, keeps them from ever being freed there.
+A child that frees an inherited handle, also when it exits, joins threads that did not survive the fork, or aborts.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
-import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from pulsar_on_kafka.base import forks
 from pulsar_on_kafka.base.errors import TooManyHandles
 
 _T = TypeVar("_T")
@@ -41,10 +39,10 @@ MAX_HANDLES: Final = max(2 * RESERVE, _thread_keys() - _KEYS_OF_OTHERS)
 """Handles of a process."""
 
 _opening = 0
-"""Handles that are being made."""
+"""Handles that are being made; in a forked child those of its parent as well, whose keys stay taken."""
+
 _LIVE: Final[dict[int, object]] = {}
-_AFTER_FORK: Final[list[Callable[[], None]]] = []
-_lock = threading.Lock()
+_lock: Final = forks.process_lock()
 
 
 def opened(make: Callable[[], _T], *, reserved: bool = False) -> _T:
@@ -98,21 +96,12 @@ def met_cluster(handle: Producer | AdminClient) -> str:
         return ""
 
 
-def after_fork_in_child(action: Callable[[], None]) -> None:
-    """Run `action` in every forked child, after the inherited handles were pinned."""
-    _AFTER_FORK.append(action)
-
-
-def _pin_inherited_handles() -> None:
-    global _lock, _opening
-    _opening = 0
-    _lock = threading.Lock()  # the parent's may have been held by a thread that does not exist here
+def _pin_inherited() -> None:
+    global _opening
+    _opening += len(_LIVE)
     for handle in _LIVE.values():
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
+        forks.pin(handle)
     _LIVE.clear()
-    for action in _AFTER_FORK:
-        action()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pin_inherited_handles)
+forks.after_fork_in_child(_pin_inherited)

@@ -25,6 +25,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, pause, wait_until
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.base.reentry import check_may_wait
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
@@ -77,7 +78,7 @@ class _LaterLog:
             self._call_later(lambda: LIBRDKAFKA_LOG.log(level, *line))
 
 
-class KafkaProducer:
+class KafkaProducer(OfOneProcess):
     """Appends records. Thread-safe; delivery callbacks run one at a time, in whichever thread polls. They return at
     once: what may take its time, or calls a program, is put into the queue of `call_later`.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
@@ -14,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NoCredentials
+from pulsar_on_kafka.base.forks import process_lock
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class TokenSource:
         self._identity = identity
         self._token: Token | None = None
         self._fresh_until_s = 0.0
-        self._lock = threading.Lock()
+        self._lock = process_lock()
 
     def current(self) -> Token:
         """Raises NoCredentials, naming why there is no token (never a part of one)."""

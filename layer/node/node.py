@@ -4,15 +4,15 @@ timer."""
 from __future__ import annotations
 
 import atexit
-import threading
 from collections.abc import Collection
 from functools import partial
 from typing import Final
 
+from pulsar_on_kafka.base import forks
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.role_state import RunsRoles
 from pulsar_on_kafka.base.scheduler import Scheduler
-from pulsar_on_kafka.kafka import handles
+from pulsar_on_kafka.base.worker import check_threads
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.node import begin_standing_in
@@ -27,7 +27,7 @@ _CLOSE_S: Final = 10.0
 _ROLES_S: Final = 5.0
 
 
-class Node(Services):
+class Node(Services, forks.OfOneProcess):
     """This process's presence in one cluster. Use `acquire` and `release`; thread-safe."""
 
     def __init__(self, settings: KafkaSettings, deadline: Deadline) -> None:
@@ -60,15 +60,16 @@ class Node(Services):
 
 
 _nodes: dict[object, Node] = {}
-_nodes_lock = threading.Lock()
+_nodes_lock: Final = forks.process_lock()
 
 
 def acquire(settings: KafkaSettings, deadline: Deadline) -> Node:
     """This process's node for a cluster, made when nobody uses one yet.
 
     Raises:
-        ConnectFailed: no broker answers in time.
+        ConnectFailed: no broker answers in time. NotSupportedYet: see `check_threads`.
     """
+    check_threads()
     with _nodes_lock:
         node = _nodes.get(settings.identity)
         if node is None:
@@ -102,11 +103,5 @@ def _close_all() -> None:
         node.close(Deadline.after(_CLOSE_S))
 
 
-def _forget_after_fork() -> None:
-    global _nodes_lock
-    _nodes_lock = threading.Lock()
-    _nodes.clear()
-
-
 atexit.register(_close_all)
-handles.after_fork_in_child(_forget_after_fork)
+forks.after_fork_in_child(_nodes.clear)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Refused
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.base.reentry import Guard
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict
@@ -49,7 +50,7 @@ class BatchingOptions:
     """Messages of one key share a batch, and those of others have another."""
 
 
-class Batching:
+class Batching(OfOneProcess):
     """The way of one producer's messages in batches. Thread-safe.
 
     Memory: `max_pending_messages` counts the messages that wait for their batch as well.

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from msgspec import structs
 
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
@@ -23,7 +24,7 @@ from pulsar_on_kafka.sending.transactional_sends import Transaction
 _POLL_MASK: Final = 127
 
 
-class SingleRecords:
+class SingleRecords(OfOneProcess):
     """The way of one producer's messages, each in records of its own. Thread-safe."""
 
     def __init__(

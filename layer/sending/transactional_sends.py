@@ -9,6 +9,7 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.base.errors import InvalidTxnStatus, NotAuthenticated, NotAuthorized, StoreError
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.exceptions import InvalidConfiguration, PulsarException, Result
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
@@ -23,7 +24,7 @@ _OK: Final = Result.Ok
 _AGAIN_S: Final = 0.05
 
 
-class Transaction:
+class Transaction(OfOneProcess):
     """A transaction makes messages and acknowledgements take effect together. Made by `Client.new_transaction`;
     thread-safe. Source: the Java client's Transaction.
 

@@ -25,6 +25,7 @@ from weakref import WeakSet
 from pulsar_on_kafka.base.clock import Clock, Moment
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Corrupt, DeadlineExceeded, OffsetOutOfRange
+from pulsar_on_kafka.base.forks import process_lock
 from pulsar_on_kafka.mapping.errors import UnreadableKey
 from pulsar_on_kafka.mapping.state.state_keys import entity_of
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
@@ -320,7 +321,7 @@ class LogView(Generic[F]):
 
 
 _views: Final[WeakSet[LogView[Any]]] = WeakSet()
-_views_lock: Final = threading.Lock()
+_views_lock: Final = process_lock()
 
 
 def unreadable(logs: Collection[StateLog]) -> Counter[tuple[str, str]]:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Final, Generic, Protocol, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.client.following.home import TenantHome, Traveller
 from pulsar_on_kafka.exceptions import AlreadyClosed, PulsarException, Timeout
 
@@ -23,7 +24,7 @@ class OnOneCluster(Protocol):
 _Inner = TypeVar("_Inner", bound=OnOneCluster)
 
 
-class Moving(Traveller, Generic[_Inner]):
+class Moving(OfOneProcess, Traveller, Generic[_Inner]):
     """A shell passes calls on to the inner object on the cluster that has the tenant. Thread-safe."""
 
     def __init__(self, what: str, home: TenantHome, leave: Callable[[_Inner], None]) -> None:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Annotated, Any, Final, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.base.meters import SendCounts
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.values.encryption import producer_encryption
@@ -58,7 +59,7 @@ class Sends(Protocol):
     def close(self, told: Callable[[], None]) -> None: ...
 
 
-class Producer:
+class Producer(OfOneProcess):
     """A producer publishes to one topic. Thread-safe. Source: `pulsar.Producer`.
 
     Memory: at most `max_pending_messages` unanswered messages; beyond that `send_async` waits

@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.client.connection.listener import ListenerTask
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.receiving.batch_receive import Inbox, hear
@@ -71,7 +72,7 @@ class ReaderOptions:
         return consumer_encryption(self.crypto_key_reader, self.crypto_failure_action)
 
 
-class Reader:
+class Reader(OfOneProcess):
     """A reader reads every message behind a place, in order, and keeps no trace of it. Thread-safe. Source:
     `pulsar.Reader`.
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.client.reader.reader import Reader
 from pulsar_on_kafka.client.receiving.incoming_schema import KeptMessage
 from pulsar_on_kafka.client.values.message import Message
@@ -19,7 +20,7 @@ _log = logging.getLogger(__name__)
 TableCallback = Callable[[str, Any], None]
 
 
-class TableView:
+class TableView(OfOneProcess):
     """A dictionary that follows a topic: key to the payload of its newest message. Thread-safe.
 
     Complete up to the moment at which it was made; later messages arrive on the client's listener thread. A message

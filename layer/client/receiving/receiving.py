@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final, Generic, TypeVar, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.client.connection.listener import ListenerTask
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.receiving.batch_receive import DEFAULT_POLICY, ConsumerBatchReceivePolicy, Inbox, hear
@@ -23,7 +24,7 @@ ReceiveCallback = Callable[[Result, "Message | None"], None]
 _MAX_PENDING_RECEIVES: Final = 10_000
 
 
-class Receiving(Generic[_C]):
+class Receiving(OfOneProcess, Generic[_C]):
     """The receiving half of a consumer. Thread-safe."""
 
     def __init__(

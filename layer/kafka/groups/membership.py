@@ -14,6 +14,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
@@ -56,7 +57,7 @@ class _SentCommit:
     sent_s: float
 
 
-class GroupConsumer:
+class GroupConsumer(OfOneProcess):
     """A member of group `group_id` that reads one topic, or `only` one partition of it.
 
     With `only` the group shares all partitions out, and its other ones are nobody's business.

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import translate
 from pulsar_on_kafka.kafka.groups.membership import split_commits
@@ -35,7 +36,7 @@ _FENCED: Final = frozenset(
 )
 
 
-class OffsetWriter:
+class OffsetWriter(OfOneProcess):
     """One transactional id's producer. Used by one thread at a time. Memory: a librdkafka handle.
 
     After an error it can only be closed; what it had not committed is void.

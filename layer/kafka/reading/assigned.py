@@ -10,6 +10,7 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
 from pulsar_on_kafka.base.errors import LayerError, StoreError
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
 from pulsar_on_kafka.kafka.reading.events import Event, Gone, KafkaPartition, events_of, next_batch
@@ -24,7 +25,7 @@ _LEARN_S: Final = 1.0
 """No longer than librdkafka's own interval between two looks for leaders."""
 
 
-class AssignedReader:
+class AssignedReader(OfOneProcess):
     """Reads partitions from given offsets on. Commits nothing, joins nothing. Used by one thread at a time.
 
     The first call that needs librdkafka's handle opens it, also after `release`. Memory: the handle's fetch queue,

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException
 
 from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, LayerError, NoLeaderNow, NoSuchTopic
+from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.kafka.errors import is_of_old_metadata
 from pulsar_on_kafka.kafka.reading.assigned import LOG_END, LOG_START, AssignedReader
 from pulsar_on_kafka.kafka.reading.events import End, Failed, KafkaPartition, Records
@@ -64,7 +65,7 @@ class _Reading:
         return self.position >= self.end and not self.arrived
 
 
-class Fetcher:
+class Fetcher(OfOneProcess):
     """One librdkafka handle, which one thread uses at a time, in the order in which they came, and for all: it asks
     what all of them want to know with one request, and what it polls is handed to whoever reads that.
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
+from pulsar_on_kafka.base import forks
 from pulsar_on_kafka.base.http_server import HttpServer
-from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.node.metrics.collector import MetricsCollector
 
 
@@ -26,7 +24,7 @@ class MetricsServer:
 
 
 _servers: dict[int, MetricsServer] = {}
-_lock = threading.Lock()
+_lock = forks.process_lock()
 
 
 def serve(port: int) -> MetricsServer:
@@ -54,10 +52,4 @@ def release(server: MetricsServer) -> None:
     server.close()
 
 
-def _forget_after_fork() -> None:
-    global _lock
-    _lock = threading.Lock()
-    _servers.clear()
-
-
-handles.after_fork_in_child(_forget_after_fork)
+forks.after_fork_in_child(_servers.clear)

@@ -1,0 +1,97 @@
+"""A forked child refuses every object that its parent opened: the threads behind it exist in the parent alone.
+
+The sockets, leases and heartbeats of such an object stay the parent's. The child closes and frees none of them, neither
+by the garbage collector nor when the child ends. Each process opens a `Client` of its own, after the fork.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, TypeVar
+from weakref import WeakSet
+
+from pulsar_on_kafka.exceptions import AlreadyClosed
+
+_T = TypeVar("_T")
+
+_OPENED: Final[WeakSet[Any]] = WeakSet()
+_LOCKS: Final[WeakSet[Any]] = WeakSet()
+_AFTER_FORK: Final[list[Callable[[], None]]] = []
+_LEFT_TO_PARENT: Final[dict[type, type]] = {}
+"""By the class of an object, the one that it has in the child."""
+
+
+class OfOneProcess:
+    """Base of what uses threads, locks or sockets of its process. In a forked child each call on it raises
+    `AlreadyClosed` at once, which costs the calls in the process itself nothing."""
+
+    def __new__(cls: type[_T], *_: Any, **__: Any) -> _T:
+        opened = object.__new__(cls)
+        _OPENED.add(opened)
+        return opened
+
+
+def process_lock() -> threading.Lock:
+    """A lock of a module, or of an object that a child goes on using: it is free there, whoever held it at the fork."""
+    lock = threading.Lock()
+    _LOCKS.add(lock)
+    return lock
+
+
+def after_fork_in_child(action: Callable[[], None]) -> None:
+    """Run `action` in every forked child, when the inherited objects are left to the parent."""
+    _AFTER_FORK.append(action)
+
+
+def pin(inherited: object) -> None:
+    """Keep an object from ever being freed: what it would end belongs to the parent."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(inherited))
+
+
+def _leave_to_parent() -> None:
+    for lock in list(_LOCKS):
+        lock._at_fork_reinit()  # as Python's own modules do
+    for each in list(_OPENED):
+        pin(each)
+        each.__class__ = _class_in_child(type(each))
+    _OPENED.clear()
+    for action in _AFTER_FORK:
+        action()
+
+
+def _class_in_child(opened: type) -> type:
+    """A class whose objects refuse everything, and which `isinstance` takes for the former one."""
+    found = _LEFT_TO_PARENT.get(opened)
+    if found is None:
+        members: dict[str, Any] = {"__slots__": (), "__getattribute__": _attribute, "__repr__": _text, "__str__": _text}
+        if hasattr(opened, "__exit__"):
+            members["__exit__"] = _exit
+        found = _LEFT_TO_PARENT[opened] = type(opened.__name__, (opened,), members)
+    return found
+
+
+def _refuse(inherited: object) -> NoReturn:
+    raise AlreadyClosed(f"{_text(inherited)}: open a Client in each process, after the fork")
+
+
+def _attribute(inherited: object, name: str) -> Any:
+    if name.startswith("__") and name.endswith("__"):
+        return object.__getattribute__(inherited, name)
+    return _refuse(inherited)
+
+
+def _text(inherited: object) -> str:
+    return f"{type(inherited).__name__} of the parent of this forked process"
+
+
+def _exit(inherited: object, kind: type[BaseException] | None, *_: object) -> None:
+    """An exception that leaves a `with`, the child's `SystemExit` for one, goes on as it is."""
+    if kind is None:
+        _refuse(inherited)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_to_parent)
