@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager, suppress
@@ -42,6 +42,8 @@ _T = TypeVar("_T")
 _LONGEST_S: Final = 3600.0
 MOST_AT_ONCE: Final = 2_000
 """Topics, or partitions, that one request asks about."""
+_TOPICS_ONE_BY_ONE: Final = 4
+"""Of more, metadata is asked for in one request, about all topics."""
 _ASK_S: Final = 0.5  # a login that is refused is heard of between two questions
 
 
@@ -267,19 +269,19 @@ class KafkaAdmin(OfOneProcess):
 
     def _offsets(self, topic: str, partitions: Sequence[int], spec: Any, deadline: Deadline) -> dict[int, int]:
         found: dict[int, int] = {}
-        what = f"asking for offsets of {topic}"
 
         def all_answered() -> bool:
-            request = {TopicPartition(topic, p): spec for p in partitions if p not in found}
-            for where, future in self._handle.list_offsets(request, **self._budget(deadline)).items():
-                # The brokers of a topic just made, or of one whose leader moves, learn of it one after the other.
-                with suppress(errors.NoLeaderNow):
-                    answer = self._result(future, deadline, f"{what}-{where.partition}", on_topic("Describe", topic))
-                    found[where.partition] = _told_offset(answer, what)
+            left = {(topic, partition): spec for partition in partitions if partition not in found}
+            # The brokers of a topic just made, or of one whose leader moves, learn of it one after the other.
+            answered, without_leader = self._ask_for_offsets(left, deadline)
+            found.update({partition: offset for (_, partition), offset in answered.items()})
+            if without_leader:
+                self._refresh_leaders(without_leader, deadline)
             return len(found) == len(set(partitions))
 
         if partitions and not wait_until(all_answered, deadline):
-            raise errors.DeadlineExceeded(f"{what}: no leader in time for {sorted(set(partitions) - found.keys())}")
+            left = sorted(set(partitions) - found.keys())
+            raise errors.DeadlineExceeded(f"asking for offsets of {topic}: no leader in time for {left}")
         return found
 
     def log_ranges(
@@ -326,14 +328,41 @@ class KafkaAdmin(OfOneProcess):
         self, specs: Mapping[tuple[str, int], Any], deadline: Deadline, *missing: type[errors.LayerError]
     ) -> dict[tuple[str, int], int]:
         """`missing`: errors whose partitions are left out, beside those without a leader and those that are gone."""
+        missing = (errors.NoSuchTopic, *missing)
+        found, without_leader = self._ask_for_offsets(specs, deadline, *missing)
+        if without_leader:
+            self._refresh_leaders(without_leader, deadline)
+            left = {where: spec for where, spec in specs.items() if where[0] in without_leader and where not in found}
+            found |= self._ask_for_offsets(left, deadline, *missing)[0]
+        return found
+
+    def _ask_for_offsets(
+        self, specs: Mapping[tuple[str, int], Any], deadline: Deadline, *missing: type[errors.LayerError]
+    ) -> tuple[dict[tuple[str, int], int], set[str]]:
+        """The offsets, and topics with partitions that have no leader now. Those with an error of `missing` are left
+        out."""
         found: dict[tuple[str, int], int] = {}
+        without_leader: set[str] = set()
         request = {TopicPartition(topic, partition): spec for (topic, partition), spec in specs.items()}
         for where, future in self._handle.list_offsets(request, **self._budget(deadline)).items():
             what = f"asking for offsets of {where.topic}-{where.partition}"
-            with suppress(errors.NoLeaderNow, errors.NoSuchTopic, *missing):
+            try:
                 answer = self._result(future, deadline, what, on_topic("Describe", where.topic))
                 found[where.topic, where.partition] = _told_offset(answer, what)
-        return found
+            except errors.NoLeaderNow:
+                without_leader.add(where.topic)
+            except missing:
+                pass
+        return found, without_leader
+
+    def _refresh_leaders(self, topics: Collection[str], deadline: Deadline) -> None:
+        """Have librdkafka ask who leads these topics. By itself it sends the leader epochs that it knows for minutes
+        after an election (librdkafka 2.16), and brokers refuse each request with FENCED_LEADER_EPOCH."""
+        timeout_s = max(0.05, min(deadline.remaining_s(), _LONGEST_S))
+        with suppress(KafkaException):  # the caller asks again
+            asked: Iterable[str | None] = topics if len(topics) <= _TOPICS_ONE_BY_ONE else [None]
+            for topic in asked:
+                self._handle.list_topics(topic, timeout=timeout_s)
 
     def offsets_at_time(
         self, partitions: Sequence[tuple[str, int]], timestamp_ms: int, deadline: Deadline
