@@ -146,20 +146,20 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     ProducerClaims,
     ProducerHeartbeat,
     Publisher,
-    ReplicatorFence,
     SequenceSnapshot,
+    TakeOverBound,
     decode_bounds,
     decode_claims,
     decode_fence,
     decode_producer_heartbeat,
-    decode_replicator_fence,
     decode_snapshot,
+    decode_take_over,
     encode_bounds,
     encode_claims,
     encode_fence,
     encode_producer_heartbeat,
-    encode_replicator_fence,
     encode_snapshot,
+    encode_take_over,
 )
 from pulsar_on_kafka.mapping.state.metadata.schema_records import SchemaRecord, decode_schema, deletion, encode_schema
 from pulsar_on_kafka.mapping.state.traffic import Traffic
@@ -352,7 +352,7 @@ VALUES: Final[Mapping[str, Case]] = {
     ),
     "fence": Case(encode_fence, decode_fence, EpochFence(17, 120)),
     "bounds of an epoch": Case(encode_bounds, decode_bounds, EpochBounds(17, (120, 0, 9))),
-    "replicator's fence": Case(encode_replicator_fence, decode_replicator_fence, ReplicatorFence(17, 120, True)),
+    "take-over": Case(encode_take_over, decode_take_over, TakeOverBound(17, 120, True)),
     "sequence snapshot": Case(encode_snapshot, decode_snapshot, SequenceSnapshot(17, -1, 120, False)),
     "sequence snapshot beside messages that failed": Case(
         encode_snapshot, decode_snapshot, SequenceSnapshot(17, 9, 120, False, BitMap64((3, 4)), 1)

@@ -114,6 +114,8 @@ class PartitionSequences:
         self.read_from = read_from
         """Where reading has to begin to find what a failed send may have left."""
         self.unanswered = 0
+        self.gave_up = False
+        """A send failed that was not known to be stored, nor not to be: its request may still arrive."""
         self._absent = SequenceIds(absent, forgotten_upto)
         self._again: set[int] = set()
         self._doubtful: dict[int, tuple[Sequence[int], TxnId | None]] = {}
@@ -249,6 +251,7 @@ class PartitionSequences:
             self._remember_absent(sequences)
         else:
             self._doubtful[sequences[0]] = sequences, txn
+            self.gave_up = True
         self._settle()
 
     def found(self, firsts: Collection[tuple[int, TxnId | None]], end: int) -> None:
@@ -260,7 +263,8 @@ class PartitionSequences:
             else:
                 self._remember_absent(sequences)
         self._doubtful.clear()
-        self.read_from = max(self.read_from, end)
+        if not self.unanswered:  # else one that is stored below the end may still fail
+            self.read_from = max(self.read_from, end)
         self._settle()
 
     def _answered(self, sequences: Sequence[int]) -> TxnId | None:

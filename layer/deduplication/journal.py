@@ -1,13 +1,15 @@
 """The sequence journal keeps the highest sequence ids of producer names: snapshots in `producers`, and the log's tail
 behind them.
 
-A snapshot says what a name has stored below an offset. Whoever opens the name reads the log from there to its end, and
-so finds every record of it, also those that a killed process wrote and never heard of; a name that was closed in good
-order needs no reading. What lies in transactions counts when these are committed: records name them, the partition's
-buffer tells what became of them, and a snapshot ends before the first one that is open. Snapshots are keyed by the
-epoch of the claim they were made under, and only those of the highest epoch count: a paused former holder can write,
-but nobody listens. Without a snapshot nothing was deduplicated yet: the name begins anew, as in Pulsar, whatever it
-sent before.
+A snapshot says what a name has stored below an offset. A new holder of the name appends a marker with its epoch, and
+reads the log from the snapshot to the marker. So it finds every record of the name that counts, also those that a
+killed process wrote without an answer: behind the marker records of lower epochs are void for every reader. A name that
+was closed in good order needs neither marker nor reading.
+
+What lies in transactions counts when these are committed: records name them, the partition's buffer tells what became
+of them, and a snapshot ends before the first one that is open. Snapshots are keyed by the epoch of the claim they were
+made under, and only those of the highest epoch count: a paused former holder can write, but no process reads it.
+Without a snapshot nothing was deduplicated yet: the name begins anew, as in Pulsar, whatever it sent before.
 
 So it does when it was away for `FORGOTTEN_AFTER_MS`, and until then it holds the log. A producer that lives is seen by
 its claim, and leaves a snapshot every `NOTED_EVERY_MS`, whatever it sends, so a dead one died within that of its last.
@@ -18,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from pyroaring import BitMap64
 
@@ -26,15 +28,18 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.deduplication.deduplication_machine import SequenceIds, Undecided
+from pulsar_on_kafka.kafka.appends import Group, NewRecord
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.epoch_fences import Fence, name_origin, take_over_marker
 from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.stored_sequence import StoredSequence, stored_sequence
-from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction
+from pulsar_on_kafka.mapping.records.transaction_headers import MARKER_KEY, in_transaction
 from pulsar_on_kafka.mapping.state.metadata.producer_records import SequenceSnapshot, decode_snapshot, encode_snapshot
 from pulsar_on_kafka.mapping.state.state_keys import ProducerSequenceKey, decode_key, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
+from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.views import LogViews
@@ -51,7 +56,7 @@ _HELD_MOST: Final = 10_000
 """So many transactions are met before it is looked up what became of them."""
 
 STRAGGLERS_S: Final = 0.2
-"""Between two looks at the log, after a producer died or a send failed with an unknown outcome."""
+"""Between two looks at the log, after a send failed with an unknown outcome."""
 
 
 class DataRecord(Protocol):
@@ -72,6 +77,25 @@ class Records(Protocol):
     def read(
         self, topic: str, partition: int, start: int, end: int, deadline: Deadline
     ) -> Iterator[Sequence[DataRecord]]: ...
+
+
+class NameFences(Protocol):
+    """`ProducerRegistry`, as far as it is needed here."""
+
+    def take_over_name(
+        self,
+        topic: Topic,
+        name: str,
+        epoch: int,
+        partitions: Sequence[int],
+        append: Callable[[Sequence[int]], Mapping[int, int]],
+        deadline: Deadline,
+    ) -> dict[int, int]: ...
+    def fences_of(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, list[Fence]]: ...
+
+
+Append: TypeAlias = Callable[[Sequence[Group], Deadline], Sequence[Sequence[int]]]
+"""Appends to data topics, and gives the offsets of each group. Source: `kafka.appends.append_apart`."""
 
 
 class Outcomes(Protocol):
@@ -121,9 +145,13 @@ class SequenceJournal:
         clock: Clock,
         transactions: Outcomes,
         hold_up: Callable[[Collection[TxnId]], None],
+        fences: NameFences,
+        append: Append,
     ) -> None:
         """`hold_up` is told of open transactions that ids depend on, see `Abandoned`."""
         self._hold_up = hold_up
+        self._fences = fences
+        self._append = append
         self._log = log
         self._admin = admin
         self._fetcher = fetcher
@@ -144,30 +172,34 @@ class SequenceJournal:
         numbers = list(partitions)
         known = self._noted(place, name, deadline)
         newest = {p: noted.snapshot for p, noted in self._newest(topic, known).items() if not self._is_forgotten(noted)}
-        ends = self._admin.end_offsets(topic.kafka_topic, numbers, deadline)
-        starts: Mapping[int, int] = {}
-        if any(p in newest and not newest[p].final for p in numbers):
-            starts = self._admin.start_offsets(topic.kafka_topic, numbers, deadline)
+        left = [p for p in numbers if p in newest and not newest[p].final]
         recovered: dict[int, Recovered] = {}
-        scanned = []
-        for partition in numbers:
+        for partition, end in self.ends(topic, [p for p in numbers if p not in left], deadline).items():
             snapshot = newest.get(partition)
-            if snapshot is None:
-                recovered[partition] = Recovered(-1, ends[partition])
-            elif snapshot.final:
-                recovered[partition] = _before(snapshot, ends[partition])
-            else:
-                before = _before(snapshot, max(snapshot.upto, starts[partition]))
-                recovered[partition] = self._scan(topic, name, epoch, partition, before, ends[partition], deadline)
-                scanned.append(partition)
-        if scanned:
-            self._wait_for_stragglers()
-            for partition, end in self.ends(topic, scanned, deadline).items():
-                recovered[partition] = self._scan(topic, name, epoch, partition, recovered[partition], end, deadline)
+            recovered[partition] = Recovered(-1, end) if snapshot is None else _before(snapshot, end)
+        if left:
+            markers = self._take_over(topic, name, epoch, left, deadline)
+            fences = self._fences.fences_of(topic, left, deadline)
+            starts = self._admin.start_offsets(topic.kafka_topic, left, deadline)
+            for p in left:
+                before = _before(newest[p], max(newest[p].upto, starts[p]))
+                recovered[p] = self._scan(topic, name, epoch, p, before, markers[p] + 1, fences[p], deadline)
         self.save(topic, name, epoch, recovered, deadline, final=False)
         former = [ProducerSequenceKey(place, p, name, e) for e, p in known if e != epoch and p in recovered]
         self._write(place, [(encode_key(key), None) for key in former], deadline)
         return recovered
+
+    def _take_over(
+        self, topic: Topic, name: str, epoch: int, partitions: Sequence[int], deadline: Deadline
+    ) -> dict[int, int]:
+        """Void what former holders of the name may still append; gives the offsets of the markers."""
+        marker = NewRecord(MARKER_KEY, None, take_over_marker(name_origin(name), epoch))
+
+        def append(numbers: Sequence[int]) -> dict[int, int]:
+            offsets = self._append([(topic.kafka_topic, partition, [marker]) for partition in numbers], deadline)
+            return {partition: first for partition, (first,) in zip(numbers, offsets, strict=True)}
+
+        return self._fences.take_over_name(topic, name, epoch, partitions, append, deadline)
 
     def save(
         self, topic: Topic, name: str, epoch: int, known: Mapping[int, Recovered], deadline: Deadline, *, final: bool
@@ -237,11 +269,12 @@ class SequenceJournal:
         Raises: as `stored`, and DeadlineExceeded.
         """
         found: set[tuple[int, TxnId | None]] = set()
+        fences = self._fences.fences_of(topic, [partition], deadline)[partition]
         for wait in (False, True):
             if wait:
                 self._wait_for_stragglers()
             end = self.ends(topic, [partition], deadline)[partition]
-            for _, ids, txn in self.stored(topic, partition, name, start, end, deadline):
+            for _, ids, txn in self.stored(topic, partition, name, (start, end), fences, deadline):
                 if ids is not None:
                     found.add((ids.first, txn))
             start = max(start, end)
@@ -249,21 +282,32 @@ class SequenceJournal:
 
     @staticmethod
     def _wait_for_stragglers() -> None:
-        """A broker may still hold a request whose sender is dead or has given it up; nothing tells when it is done."""
+        """A broker may still hold a request that its sender has given up; nothing tells when it is done."""
         pause(STRAGGLERS_S)
 
     def stored(
-        self, topic: Topic, partition: int, name: str, start: int, end: int, deadline: Deadline
+        self,
+        topic: Topic,
+        partition: int,
+        name: str,
+        span: tuple[int, int],
+        fences: Iterable[Fence],
+        deadline: Deadline,
     ) -> Iterator[Stored]:
-        """Every record of [start, end).
+        """Every record of these offsets. A void one is given as another producer's.
 
         Raises:
             Corrupt: a record's headers cannot be read.
-            OffsetOutOfRange: `start` lies below the log start.
+            OffsetOutOfRange: the span begins below the log start.
         """
         wanted = name.encode("utf-8")
-        for batch in self._fetcher.read(topic.kafka_topic, partition, start, end, deadline):
-            for record in batch:
+        rules = Fences(fences)
+        for batch in self._fetcher.read(topic.kafka_topic, partition, *span, deadline):
+            void = set(rules.void_in([record.offset() for record in batch], batch)) if rules else ()
+            for i, record in enumerate(batch):
+                if i in void:
+                    yield Stored(record.offset(), None, None)
+                    continue
                 try:
                     headers = headers_of(record)
                     ids = stored_sequence(headers, wanted)
@@ -301,13 +345,14 @@ class SequenceJournal:
         return self._clock.now_ms() - noted.at_ms > longest_ms
 
     def _scan(
-        self, topic: Topic, name: str, epoch: int, partition: int, before: Recovered, end: int, deadline: Deadline
-    ) -> Recovered:
+        self, topic: Topic, name: str, epoch: int, partition: int, before: Recovered, end: int,
+        fences: Iterable[Fence], deadline: Deadline,
+    ) -> Recovered:  # fmt: skip
         """Read the log on, from `before` to `end`, and give the ids that are known then."""
         began_s = self._clock.monotonic()
         noted = start = before.upto
         met = _Met(before)
-        for offset, ids, txn in self.stored(topic, partition, name, start, end, deadline):
+        for offset, ids, txn in self.stored(topic, partition, name, (start, end), fences, deadline):
             if ids is not None:
                 if txn is not None and txn not in met.held and len(met.held) >= _HELD_MOST:
                     self._decide(topic, partition, met, deadline)

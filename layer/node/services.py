@@ -6,6 +6,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
@@ -17,6 +18,7 @@ from pulsar_on_kafka.base.processes import member_client_id
 from pulsar_on_kafka.cursor.checkpoints import Checkpoints
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.deduplication.journal import SequenceJournal
+from pulsar_on_kafka.kafka.appends import append_apart
 from pulsar_on_kafka.kafka.groups.departures import Departures
 from pulsar_on_kafka.kafka.groups.good_byes import GoodByes
 from pulsar_on_kafka.kafka.groups.idle_offsets import IdleOffsets
@@ -110,7 +112,10 @@ class Services:
         self._label = f"{self.cluster_id[:8].replace('-', '_')}-{secrets.token_hex(4)}"
         self._open_metadata()
         self._open_transactions()
-        self.sequences = SequenceJournal(self.log, self.admin, self.fetcher, self.clock, self.looking, self.hold_up)
+        self.sequences = SequenceJournal(
+            self.log, self.admin, self.fetcher, self.clock, self.looking, self.hold_up, self.producers,
+            partial(append_apart, self.state_producer),
+        )  # fmt: skip
         self.store = CursorStore(self.log)
         self.progress = ProgressLog(self.log, self.clock)
         self.checkpoints = Checkpoints(self.log, self.clock)

@@ -278,6 +278,9 @@ class Chunking:
     def answer(self, send: ChunkedSend, origin: PartitionOrigin) -> None:
         """Every chunk was answered: so is the sender."""
         self._outlet.count_records(send.chunks - 1)
+        if send.failure is None and send.admitted is not None:
+            void = self._outlet.admitted.deduplication.why_void()
+            send.failure = None if void is None else as_pulsar(void)
         self._tell_deduplication(send, send.last_offset(origin), stored=send.failure is None)
         if send.failure is not None:
             self._outlet.answer_failure(send.failure, send.callback)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import SequenceForgotten, TransactionConflict
+from pulsar_on_kafka.base.errors import LayerError, SequenceForgotten, TransactionConflict
 from pulsar_on_kafka.base.reentry import Guard
 from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict, PartitionSequences
 from pulsar_on_kafka.deduplication.journal import NOTED_EVERY_MS, Recovered, SequenceJournal
@@ -117,11 +117,13 @@ class Deduplication:
             self._partitions.update({partition: _Partition(recovered) for partition, recovered in found.items()})
 
     def reopen(self, partitions: Iterable[int], deadline: Deadline) -> None:
-        """`open` for a producer that went on without deduplication: under an epoch of its own from now on.
+        """`open` for a producer that went on without deduplication: under an epoch of its own from now on. Its records
+        of the former epoch are under way, so none is fenced: what the name stored before does not count.
 
         Raises:
             ProducerExcluded: it was thrown out.
         """
+        self.end(deadline)
         if self._lasting and not self._membership.claim.exclusive:
             self._membership.renew(deadline)
         self.open(partitions, deadline)
@@ -162,10 +164,14 @@ class Deduplication:
                     upto = sequences.known_upto(end)
                     known[number] = Recovered(sequences.stored, upto, {}, sequences.absent, sequences.forgotten_upto)
         for last in (True, False) if final else (False,):
-            some = {p: each for p, each in known.items() if (final and each.upto == ends[p]) is last}
+            some = {p: each for p, each in known.items() if (final and self._is_last(p, each, ends)) is last}
             self._journal.save(self._topic, self._name, self._membership.epoch, some, deadline, final=last)
         for number, recovered in known.items():
             settled[number].noted, settled[number].noted_s = recovered.upto, now_s
+
+    def _is_last(self, partition: int, known: Recovered, ends: Mapping[int, int]) -> bool:
+        """Nothing of this holder can be stored beyond what is known."""
+        return known.upto == ends[partition] and not self._partitions[partition].sequences.gave_up
 
     def _look_for_failed(self, deadline: Deadline) -> None:
         """Read what became of sends that failed while later ones were stored: the next holder cannot know of these."""
@@ -341,10 +347,21 @@ class Deduplication:
 
     # Answers ------------------------------------------------------------------------------------------------------
 
+    def why_void(self) -> LayerError | None:
+        """The reason for which a record that Kafka has stored may be void: the process was paused, and the next holder
+        of the name has fenced it, or may have. None, without a look at Kafka, while the last heartbeat counts."""
+        try:
+            self._membership.make_sure(_RECOVER_S)
+        except LayerError as failure:
+            return failure
+        return None
+
     def _answered(
         self, each: _Partition, sendable: Sendable, sequences: Sequence[int], error: Any, record: Any
     ) -> None:
         """Librdkafka's report of one record; who waited for it hears after its own sender, with the same error."""
+        if error is None and (failure := self.why_void()) is not None:
+            error = local_failure(str(failure))
         with self._lock:
             if error is None:
                 each.sequences.stored_at(sequences, record.offset())

@@ -13,7 +13,8 @@
     __pulsar.replicated_from  name of the cluster, UTF-8
     __pulsar.original_id      <offset>:<partition>:<incarnation>:<epoch>, decimal: see original_position
     __pulsar.replicate_to     names of clusters between ','; in a name ',' is %2C and '%' is %25; empty: to none
-    __pulsar.replicator       <epoch>:<origin>, of the marker of a replicator that takes over
+    __pulsar.replicator       <epoch>:<origin>, of the marker of a replicator that takes over; or <epoch>:/<producer
+                              name>, of a producer that takes a name over
     __pulsar.marker           a MarkerType; the record is no message (of subscription_markers: the value says more)
     __pulsar.batch            <payload format>:<number of messages>; the value is a batch entry, or what a client of
                               Pulsar's sent: see PayloadFormat
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum, IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
 from pulsar_on_kafka.mapping.encoding.varint import utf8
@@ -92,7 +93,8 @@ class MarkerType(str, Enum):
     SNAPSHOT = "snapshot"
     SUBSCRIPTION_UPDATE = "subscription_update"
     REPLICATOR = "replicator"
-    """Ours: from here on another replicator copies from this origin (see `mapping.records.epoch_fences`)."""
+    """Ours: from here on another replicator copies from this origin, or another producer has this name (see
+    `mapping.records.epoch_fences`)."""
 
 
 def producer_suffix(epoch: int, name: str) -> str:
@@ -107,12 +109,20 @@ def producer_suffix(epoch: int, name: str) -> str:
     return f":{epoch}:{name}"
 
 
-def producer_epoch(headers: Iterable[tuple[str, bytes | None]] | None) -> int | None:
-    """The epoch in a record's PRODUCER header; None when it has none (a plain Kafka client's record)."""
+class HeaderProducer(NamedTuple):
+    """The producer that a record's PRODUCER header names; `name` is meant to be UTF-8."""
+
+    epoch: int
+    name: bytes
+
+
+def producer_of(headers: Iterable[tuple[str, bytes | None]] | None) -> HeaderProducer | None:
+    """The producer in a record's PRODUCER header; None when it has none (a plain Kafka client's record)."""
     for name, value in headers or ():
         if name == PRODUCER and value is not None:
             parts = value.split(b":", 2)
-            return decimal_or_none(parts[1]) if len(parts) == 3 else None
+            epoch = decimal_or_none(parts[1]) if len(parts) == 3 else None
+            return None if epoch is None else HeaderProducer(epoch, parts[2])
     return None
 
 
@@ -128,9 +138,10 @@ def property_header(name: str) -> str:
 
 
 def exclusive_epoch(headers: Iterable[tuple[str, bytes | None]] | None) -> int | None:
-    """`producer_epoch` of an exclusive producer's record; None of any other."""
+    """The epoch of an exclusive producer's record; None of any other."""
     if any(name == FENCE for name, _ in headers or ()):
-        return producer_epoch(headers) or 0
+        producer = producer_of(headers)
+        return 0 if producer is None else producer.epoch
     return None
 
 

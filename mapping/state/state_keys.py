@@ -150,9 +150,9 @@ class ProducerBoundsKey(Key, frozen=True, tag="pb"):
     epoch: int
 
 
-class ReplicatorFenceKey(Key, frozen=True, tag="rf"):
-    """A record of `producers` under this key says where a replicator's epoch begins in a partition; `origin` is the
-    cluster that it copies from."""
+class TakeOverKey(Key, frozen=True, tag="rf"):
+    """A record of `producers` under this key says where an epoch begins in a partition that took over from another of
+    its origin, as `mapping.records.epoch_fences.Fence` has it."""
 
     topic: str
     partition: int

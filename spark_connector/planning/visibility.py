@@ -23,6 +23,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.epoch_fences import Fence
 from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
+from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
@@ -33,7 +34,6 @@ from pulsar_on_kafka.spark.planning.chunked_messages import WholeChunkedMessage
 from pulsar_on_kafka.spark.planning.excluded_offsets import ExcludedOffsets
 from pulsar_on_kafka.spark.planning.offset_ranges import Range
 from pulsar_on_kafka.spark.planning.read_bounds import wanted
-from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.transactions.buffer.model import BufferSnapshot
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings
 from pulsar_on_kafka.transactions.pending_acks.log import held_by_open

@@ -16,11 +16,11 @@ from pulsar_on_kafka.mapping.records.record_headers import FENCE, PRODUCER
 from pulsar_on_kafka.mapping.state.metadata.producer_records import EpochBounds, EpochFence
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
+from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, HeartbeatsAndFences, KnownFences
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import put
 from pulsar_on_kafka.statelog.view import LogView
-from pulsar_on_kafka.subscriptions.records.fences import Fences
 from tests.memory_log import MemoryStateLog
 from tests.seeds import in_two
 from tests.simulation.turns import ManualClock

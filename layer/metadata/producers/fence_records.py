@@ -17,18 +17,18 @@ from pulsar_on_kafka.mapping.records.record_headers import exclusive_epoch
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     EpochBounds,
     EpochFence,
-    ReplicatorFence,
+    TakeOverBound,
     encode_bounds,
     encode_fence,
-    encode_replicator_fence,
+    encode_take_over,
 )
-from pulsar_on_kafka.mapping.state.state_keys import ProducerBoundsKey, ProducerKey, ReplicatorFenceKey, encode_key
+from pulsar_on_kafka.mapping.state.state_keys import ProducerBoundsKey, ProducerKey, TakeOverKey, encode_key
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.known_fences import (
     Epoch,
     KnownFences,
-    KnownReplicators,
-    ReplicatorEpoch,
+    KnownTakeOvers,
+    OriginEpoch,
     Unresolved,
 )
 from pulsar_on_kafka.metadata.topics import Topic
@@ -37,7 +37,7 @@ from pulsar_on_kafka.statelog.api import StateLog, tombstone
 _log = logging.getLogger(__name__)
 
 F = TypeVar("F")
-FenceKey: TypeAlias = ProducerKey | ProducerBoundsKey | ReplicatorFenceKey
+FenceKey: TypeAlias = ProducerKey | ProducerBoundsKey | TakeOverKey
 
 MOST_CLEANED: Final = 500
 """Records that one cleaning removes; the next one goes on."""
@@ -65,10 +65,17 @@ class DataLog(Protocol):
 class _Fences(Generic[F]):
     """One process's hand in what is known of a topic's fences. Thread-safe."""
 
-    def __init__(self, log: StateLog, data: DataLog, known: Callable[[str, Callable[[F], Any], Deadline], Any]) -> None:
+    def __init__(
+        self,
+        log: StateLog,
+        data: DataLog,
+        offsets: Offsets,
+        known: Callable[[str, Callable[[F], Any], Deadline], Any],
+    ) -> None:
         """`known` puts a question to what is on record of a topic now (read to the end)."""
         self._log = log
         self._data = data
+        self._offsets = offsets
         self._known = known
 
     def _first_of(
@@ -86,6 +93,14 @@ class _Fences(Generic[F]):
                     return int(record.offset())
         return None
 
+    @staticmethod
+    def _note(action: Callable[[], None]) -> None:
+        """Spare other processes the search; one without the right to write leaves it to them."""
+        try:
+            action()
+        except errors.StoreError as failure:
+            _log.debug("where an epoch begins could not be recorded: %s", failure)
+
     def _append(self, key: FenceKey, value: bytes | None, deadline: Deadline) -> None:
         self._log.append(PRODUCERS, PRODUCERS.partition_for(key.topic), encode_key(key), value, deadline)
 
@@ -96,16 +111,6 @@ class _Fences(Generic[F]):
 
 class FenceRecords(_Fences[KnownFences]):
     """Those of exclusive epochs."""
-
-    def __init__(
-        self,
-        log: StateLog,
-        data: DataLog,
-        offsets: Offsets,
-        known: Callable[[str, Callable[[KnownFences], Any], Deadline], Any],
-    ) -> None:
-        super().__init__(log, data, known)
-        self._offsets = offsets
 
     def begin(self, topic: Topic, epoch: Epoch, deadline: Deadline) -> None:
         """Record the bounds of an epoch, before its first record is sent."""
@@ -168,14 +173,6 @@ class FenceRecords(_Fences[KnownFences]):
         if ends is not None:
             self._write_bounds(topic, epoch, ends, deadline)
 
-    @staticmethod
-    def _note(action: Callable[[], None]) -> None:
-        """Spare others the search; whoever may not write leaves it to them."""
-        try:
-            action()
-        except errors.StoreError as failure:
-            _log.debug("where an exclusive epoch begins could not be recorded: %s", failure)
-
     def clean(self, topic: Topic, deadline: Deadline) -> int:
         """Remove up to 500 records that nobody needs any more; gives how many it removed."""
         name = str(topic.name)
@@ -192,46 +189,95 @@ class FenceRecords(_Fences[KnownFences]):
         self._append(key, encode_bounds(EpochBounds(topic.layout.incarnation, tuple(ends))), deadline)
 
 
-class ReplicatorFences(_Fences[KnownReplicators]):
-    """Where replicators took over."""
+class TakeOverFences(_Fences[KnownTakeOvers]):
+    """Those of replicators and of producer names, which begin with a marker."""
 
-    def raise_one(
-        self, topic: Topic, partition: int, origin: str, epoch: int, append: Callable[[], int], deadline: Deadline
-    ) -> int:
-        """Begin an epoch; gives the offset of its marker, which `append` appends. Then tidies what it makes
-        superfluous."""
-        life = topic.layout.incarnation
-        key = ReplicatorFenceKey(str(topic.name), partition, origin, epoch)
-        log_start, end = self._data.watermarks(topic.kafka_topic, partition, deadline)
-        self._append(key, encode_replicator_fence(ReplicatorFence(life, end, exact=False)), deadline)
-        offset = append()
-        self._append(key, encode_replicator_fence(ReplicatorFence(life, offset, exact=True)), deadline)
-        place = str(topic.name)
-        gone = self._known(place, lambda known: list(known.superfluous(place, life, partition, log_start)), deadline)
+    def begin(
+        self,
+        topic: Topic,
+        origin: str,
+        epoch: int,
+        partitions: Sequence[int],
+        append: Callable[[Sequence[int]], Mapping[int, int]],
+        deadline: Deadline,
+    ) -> dict[int, int]:
+        """Begin an epoch in these partitions; gives the offsets of its markers, which `append` appends. Then removes
+        the fences that it makes superfluous."""
+        life, place, begun = topic.layout.incarnation, str(topic.name), OriginEpoch(origin, epoch)
+        log_starts = self._offsets.start_offsets(topic.kafka_topic, partitions, deadline)
+        ends = self._offsets.end_offsets(topic.kafka_topic, partitions, deadline)
+        before = self._known(place, lambda all_of: {p: all_of.of(life, p).get(begun) for p in partitions}, deadline)
+        bounds = {p: ends[p] if known is None else min(known.offset, ends[p]) for p, known in before.items()}
+        self._record(topic, begun, {p: TakeOverBound(life, at, exact=False) for p, at in bounds.items()}, deadline)
+        first = dict(append(partitions))
+        for p in partitions:
+            if before[p] is not None:  # the answer to an earlier marker of this epoch was lost
+                found = self._looked_for(topic, p, begun, (max(bounds[p], log_starts[p]), first[p]), deadline)
+                first[p] = first[p] if found is None else found
+        self._record(topic, begun, {p: TakeOverBound(life, at, exact=True) for p, at in first.items()}, deadline)
+        gone = self._known(
+            place,
+            lambda known: [key for p in partitions for key in known.superfluous(place, life, p, log_starts[p])],
+            deadline,
+        )
         self._remove(place, gone, deadline)
-        return offset
+        return first
 
     def of_partitions(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, list[Fence]]:
-        """Where replicators took over in partitions as they are now.
+        """Where these epochs begin in partitions as they are now.
 
-        Costs one reading of `producers` to its end; and, where a replicator died while it took over, a reading of the
-        partition from where that one found it ending.
+        Costs one reading of `producers` to its end. Where a member of an origin died while it took over, costs a
+        reading of the partition too, from where that one found it ending; how far that came is recorded.
         """
         life = topic.layout.incarnation
         known = self._known(str(topic.name), lambda all_of: {p: all_of.of(life, p) for p in partitions}, deadline)
         found: dict[int, list[Fence]] = {p: [] for p in partitions}
         for partition, fences in known.items():
             for epoch, fence in fences.items():
-                offset = fence.offset
+                offset: int | None = fence.offset
                 if not fence.exact:
-                    offset = self._looked_for(topic, partition, epoch, fence.offset, deadline)
+                    offset = self._found(topic, partition, epoch, fences, deadline)
                 if offset is not None:
                     found[partition].append(Fence(offset, epoch.number, epoch.origin))
         return found
 
-    def _looked_for(
-        self, topic: Topic, partition: int, epoch: ReplicatorEpoch, not_below: int, deadline: Deadline
+    def _found(
+        self,
+        topic: Topic,
+        partition: int,
+        epoch: OriginEpoch,
+        fences: Mapping[OriginEpoch, TakeOverBound],
+        deadline: Deadline,
     ) -> int | None:
+        """The marker of an epoch, as far as it makes a difference: not behind the one of a higher epoch."""
         log_start, end = self._data.watermarks(topic.kafka_topic, partition, deadline)
-        wanted, span = Claimed(epoch.origin, epoch.number), (max(not_below, log_start), end)
+        begin = max(fences[epoch].offset, log_start)
+        higher = (
+            fence.offset
+            for other, fence in fences.items()
+            if fence.exact and other.origin == epoch.origin and other.number > epoch.number
+        )
+        end = min(end, min(higher, default=end))
+        if begin >= end:
+            return None
+        offset = self._looked_for(topic, partition, epoch, (begin, end), deadline)
+        if offset is not None or end - begin >= _WORTH_NOTING:
+            bound = TakeOverBound(topic.layout.incarnation, end if offset is None else offset, exact=offset is not None)
+            self._note(partial(self._record, topic, epoch, {partition: bound}, deadline))
+        return offset
+
+    def _looked_for(
+        self, topic: Topic, partition: int, epoch: OriginEpoch, span: tuple[int, int], deadline: Deadline
+    ) -> int | None:
+        wanted = Claimed(epoch.origin, epoch.number)
         return self._first_of(topic, partition, span, lambda headers: begun_by(headers) == wanted, deadline)
+
+    def _record(
+        self, topic: Topic, epoch: OriginEpoch, bounds: Mapping[int, TakeOverBound], deadline: Deadline
+    ) -> None:
+        place = str(topic.name)
+        records = [
+            (encode_key(TakeOverKey(place, partition, epoch.origin, epoch.number)), encode_take_over(bound))
+            for partition, bound in bounds.items()
+        ]
+        self._log.append_many(PRODUCERS, PRODUCERS.partition_for(place), records, deadline)

@@ -1,5 +1,5 @@
-"""Known fences say where epochs of exclusive producers and of replicators begin in a topic's partitions, and which of
-their records nobody needs. Pure.
+"""Known fences say where epochs of exclusive producers, of replicators and of producer names begin in a topic's
+partitions, and which of their records nobody needs. Pure.
 
 A producer that has a topic for itself writes the *bounds* of its epoch first (where each partition ended), then its
 records, and before its first receipt in a partition the *fence* there: the offset of its first record. So whoever finds
@@ -10,9 +10,10 @@ Superfluous is a fence when another, of a higher epoch, lies before it, or both 
 every record that the one makes void is void by the other as well. That never changes back, so it does not matter who
 removes it, when, or whether its producer writes it once more.
 
-A replicator that takes over from one that may still write records a *bound* (where the partition ended), appends its
-marker, and records where that lies, under one key, before it copies anything. Who finds a bound alone looks for the
-marker from there on, so all agree where the epoch begins, whoever dies in between.
+A replicator, or the holder of a producer name, that takes over from one that may still write records a *bound* (where
+the partition ended), appends its marker, and records where that lies, under one key, before it writes anything else. A
+reader that finds a bound alone looks for the marker from there on, so all agree where the epoch begins, whichever
+process dies in between.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     EpochBounds,
     EpochFence,
     ProducerHeartbeat,
-    ReplicatorFence,
+    TakeOverBound,
     decode_bounds,
     decode_fence,
     decode_producer_heartbeat,
-    decode_replicator_fence,
+    decode_take_over,
 )
 from pulsar_on_kafka.mapping.state.state_keys import (
     ProducerBoundsKey,
     ProducerKey,
     ProducerSessionKey,
-    ReplicatorFenceKey,
+    TakeOverKey,
     decode_key,
 )
 from pulsar_on_kafka.statelog.api import LogRecord, put
@@ -116,47 +117,49 @@ class KnownFences:
                 yield ProducerBoundsKey(topic, epoch.name, epoch.number)
 
 
-class ReplicatorEpoch(NamedTuple):
-    """An epoch of a replicator. The later one of two with one origin has the higher number."""
+class OriginEpoch(NamedTuple):
+    """An epoch of a replicator, or of a producer name (`epoch_fences.name_origin`). The later one of two with one
+    origin has the higher number."""
 
     origin: str
     number: int
 
 
-class KnownReplicators:
-    """Replicators' take-overs in one topic, in all its lives. Memory: one entry for each epoch and partition that is on
-    record."""
+class KnownTakeOvers:
+    """Take-overs by replicators and by holders of producer names in one topic, in all its lives. Memory: one entry for
+    each epoch and partition that is on record."""
 
     def __init__(self) -> None:
-        self.fences: dict[int, dict[ReplicatorEpoch, ReplicatorFence]] = {}
+        self.fences: dict[int, dict[OriginEpoch, TakeOverBound]] = {}
 
-    def of(self, life: int, partition: int) -> dict[ReplicatorEpoch, ReplicatorFence]:
+    def of(self, life: int, partition: int) -> dict[OriginEpoch, TakeOverBound]:
         """Those of one life of the topic."""
         found = self.fences.get(partition, {})
         return {epoch: fence for epoch, fence in found.items() if fence.topic_incarnation == life}
 
-    def superfluous(self, topic: str, life: int, partition: int, log_start: int) -> Iterator[ReplicatorFenceKey]:
-        """Keys whose records nobody needs: of former lives, and before the log's start all but each origin's newest."""
+    def superfluous(self, topic: str, life: int, partition: int, log_start: int) -> Iterator[TakeOverKey]:
+        """Keys whose records nobody needs: of former lives, behind the marker of a higher epoch of their origin, and
+        before the log's start all but each origin's newest."""
         for epoch, fence in self.fences.get(partition, {}).items():
             later = (
                 other.number > epoch.number
                 and other.origin == epoch.origin
                 and begun.exact
-                and begun.offset < log_start
+                and (begun.offset < log_start or begun.offset <= fence.offset)
                 for other, begun in self.of(life, partition).items()
             )
             if fence.topic_incarnation < life or (fence.topic_incarnation == life and any(later)):
-                yield ReplicatorFenceKey(topic, partition, epoch.origin, epoch.number)
+                yield TakeOverKey(topic, partition, epoch.origin, epoch.number)
 
 
 class HeartbeatsAndFences:
-    """Fold of one partition of `producers`: the sessions' heartbeats, and where epochs of exclusive producers and of
-    replicators begin."""
+    """Fold of one partition of `producers`: the sessions' heartbeats, and where epochs of exclusive producers, of
+    replicators and of producer names begin."""
 
     def __init__(self) -> None:
         self.heartbeats: dict[tuple[str, str], ProducerHeartbeat] = {}
         self.fences: dict[str, KnownFences] = {}
-        self.replicators: dict[str, KnownReplicators] = {}
+        self.take_overs: dict[str, KnownTakeOvers] = {}
 
     def apply(self, record: LogRecord) -> None:
         key = decode_key(record.key)
@@ -172,9 +175,9 @@ class HeartbeatsAndFences:
             case ProducerBoundsKey():
                 kept = self.fences.setdefault(key.topic, KnownFences()).bounds
                 at, decode = Epoch(key.producer_name, key.epoch), decode_bounds
-            case ReplicatorFenceKey():
-                kept = self.replicators.setdefault(key.topic, KnownReplicators()).fences.setdefault(key.partition, {})
-                at, decode = ReplicatorEpoch(key.origin, key.epoch), decode_replicator_fence
+            case TakeOverKey():
+                kept = self.take_overs.setdefault(key.topic, KnownTakeOvers()).fences.setdefault(key.partition, {})
+                at, decode = OriginEpoch(key.origin, key.epoch), decode_take_over
             case _:
                 return
         value: Any = None if record.value is None else decode(record.value)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,7 +19,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.processes import is_dead_process, this_process
 from pulsar_on_kafka.base.worker import Retry, Worker
-from pulsar_on_kafka.mapping.records.epoch_fences import Fence
+from pulsar_on_kafka.mapping.records.epoch_fences import Fence, name_origin
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     ProducerClaim,
     ProducerClaims,
@@ -48,10 +48,10 @@ from pulsar_on_kafka.metadata.producers.fence_records import (
     DataLog,
     FenceRecords,
     Offsets,
-    ReplicatorFences,
+    TakeOverFences,
 )
 from pulsar_on_kafka.metadata.producers.hashing_schemes import HashingSchemes
-from pulsar_on_kafka.metadata.producers.known_fences import Epoch, HeartbeatsAndFences, KnownFences, KnownReplicators
+from pulsar_on_kafka.metadata.producers.known_fences import Epoch, HeartbeatsAndFences, KnownFences, KnownTakeOvers
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import StateLog
@@ -113,9 +113,9 @@ class ProducerRegistry:
                 topic, lambda state: question(state.fences.get(topic, _NOTHING)), deadline
             ),
         )  # fmt: skip
-        self.replicator_fences = ReplicatorFences(
-            log, data, lambda topic, question, deadline: self._views.ask(
-                topic, lambda state: question(state.replicators.get(topic, _NO_REPLICATORS)), deadline
+        self.take_overs = TakeOverFences(
+            log, data, offsets, lambda topic, question, deadline: self._views.ask(
+                topic, lambda state: question(state.take_overs.get(topic, _NO_TAKE_OVERS)), deadline
             ),
         )  # fmt: skip
         self._noted: set[tuple[str, int, tuple[str, ...]]] = set()
@@ -379,19 +379,33 @@ class ProducerRegistry:
         claims = self.claims_of(str(topic.name), deadline)
         return claims.hashing_schemes if claims.topic_incarnation == topic.layout.incarnation else ()
 
+    def take_over_name(
+        self,
+        topic: Topic,
+        name: str,
+        epoch: int,
+        partitions: Sequence[int],
+        append: Callable[[Sequence[int]], Mapping[int, int]],
+        deadline: Deadline,
+    ) -> dict[int, int]:
+        """Begin an epoch of a producer name: what its former holders append behind the markers is void. Gives the
+        offsets of the markers, which `append` appends."""
+        self.marked(topic, deadline)
+        return self.take_overs.begin(topic, name_origin(name), epoch, partitions, append, deadline)
+
     def fences(self, topic: Topic, partition: int, deadline: Deadline) -> list[Fence]:
         """`fences_of` one partition."""
         return self.fences_of(topic, [partition], deadline)[partition]
 
     def fences_of(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, list[Fence]]:
-        """Where epochs of exclusive producers and of replicators begin in partitions as they are now.
+        """Where epochs begin in partitions as they are now: of exclusive producers, replicators and producer names.
 
         Without the right to read `producers` there are none to be had: then those that are met while reading count.
         """
         try:
             exclusive = self.fence_records.of_partitions(topic, partitions, deadline)
-            copied = self.replicator_fences.of_partitions(topic, partitions, deadline)
-            return {p: [*(Fence(*found) for found in exclusive[p]), *copied[p]] for p in partitions}
+            taken_over = self.take_overs.of_partitions(topic, partitions, deadline)
+            return {p: [*(Fence(*found) for found in exclusive[p]), *taken_over[p]] for p in partitions}
         except errors.NotAuthorized as refused:
             _log.warning("topic=%s void records from before are not known: %s", topic.name, refused)
             return {p: [] for p in partitions}
@@ -543,4 +557,4 @@ def _report(thrown_out: Sequence[tuple[Membership, errors.Refused]]) -> set[str]
 
 
 _NOTHING: Final = KnownFences()
-_NO_REPLICATORS: Final = KnownReplicators()
+_NO_TAKE_OVERS: Final = KnownTakeOvers()

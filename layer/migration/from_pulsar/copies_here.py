@@ -16,11 +16,11 @@ from pulsar_on_kafka.mapping.records.message_record import chunk_info
 from pulsar_on_kafka.mapping.records.original_position import copy_headers, original_of
 from pulsar_on_kafka.mapping.records.record_headers import CHUNK, REPLICATED_FROM
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
+from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.migration.from_pulsar.entries import INCARNATION, Digest
 from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, acknowledged_copies
 from pulsar_on_kafka.replicated.acks import Acks
 from pulsar_on_kafka.replicated.origin_index import CopiedRun, OriginIndex, is_marker
-from pulsar_on_kafka.subscriptions.records.fences import Fences
 
 _MOST_CHUNKS_KEPT: Final = 10_000
 

@@ -20,13 +20,13 @@ from pulsar_on_kafka.deduplication.journal import Recovered
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.names.subscription_group import copied_name
-from pulsar_on_kafka.mapping.records.epoch_fences import begun_by, replicator_marker
+from pulsar_on_kafka.mapping.records.epoch_fences import begun_by, take_over_marker
 from pulsar_on_kafka.mapping.records.original_position import CopyHeaders, original_of
 from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
+from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.metadata.record_limits import COPIES
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.subscriptions.records.fences import Fences
 
 _log: Final = logging.getLogger(__name__)
 _USE: Final = "replication"
@@ -76,9 +76,14 @@ class Target:
             copied = Copied(before.highest, before.upto)
         else:
             copied = Copied(before.highest, before.upto)
-            end = self.node.producers.replicator_fences.raise_one(
-                topic, partition, self._origin, epoch, lambda: self._append_marker(partition, epoch, deadline), deadline
-            )
+            end = self.node.producers.take_overs.begin(
+                topic,
+                self._origin,
+                epoch,
+                [partition],
+                lambda _: {partition: self._append_marker(partition, epoch, deadline)},
+                deadline,
+            )[partition]
             self._read(partition, copied, end, deadline)
         self.save(partition, epoch, copied, deadline, final=False)
         journal.supersede(topic, self._name, partition, epoch, deadline)
@@ -94,14 +99,14 @@ class Target:
         self.node.sequences.save(self.topic, self._name, epoch, {partition: snapshot}, deadline, final=final)
 
     def _append_marker(self, partition: int, epoch: int, deadline: Deadline) -> int:
-        topic, headers = self.topic.kafka_topic, replicator_marker(self._origin, epoch)
+        topic, headers = self.topic.kafka_topic, take_over_marker(self._origin, epoch)
         return self.producer().append(topic, partition, None, None, deadline, headers)
 
     def _read(self, partition: int, copied: Copied, end: int, deadline: Deadline) -> None:
         """Find the copies in [copied.upto, end) that count."""
         topic = self.topic
         log_start = self.node.fetcher.log_start(topic.kafka_topic, partition, deadline)
-        fences = Fences(self.node.producers.replicator_fences.of_partitions(topic, [partition], deadline)[partition])
+        fences = Fences(self.node.producers.take_overs.of_partitions(topic, [partition], deadline)[partition])
         origin = self._origin.encode("utf-8")
         for batch in self.node.fetcher.read(topic.kafka_topic, partition, max(copied.upto, log_start), end, deadline):
             records: list[Any] = list(batch)

@@ -20,6 +20,7 @@ from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack
+from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
@@ -29,7 +30,6 @@ from pulsar_on_kafka.subscriptions.member.transaction_acks import TransactionAck
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.batches import report_stop
-from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal
 
 _log = logging.getLogger(__name__)

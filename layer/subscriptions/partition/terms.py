@@ -8,9 +8,9 @@ from typing import Any, Protocol
 
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
-from pulsar_on_kafka.subscriptions.records.fences import Fences
 
 
 class AcknowledgedElsewhere(Protocol):

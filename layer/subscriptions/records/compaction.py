@@ -25,9 +25,9 @@ from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.batch_entry import Batch
 from pulsar_on_kafka.mapping.records.message_record import is_plain
+from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.subscriptions.records.batches import batch_size, is_batch, is_marker, messages_in
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, ChunkRules, chunk_info
-from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.subscriptions.records.sealed import is_sealed
 
 

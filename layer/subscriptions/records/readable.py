@@ -14,9 +14,9 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.epoch_fences import Fence
 from pulsar_on_kafka.mapping.records.message_record import is_plain
 from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction
+from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, ChunkRules, WholeMessage, chunk_info
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
-from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.subscriptions.records.read_committed import Passed, ReadCommitted
 from pulsar_on_kafka.transactions.buffer.model import look_over
 

@@ -155,8 +155,9 @@ class EpochBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicatorFence:
-    """The marker of a replicator's epoch lies at `offset`; where it is not `exact`, there or behind, if at all."""
+class TakeOverBound:
+    """The marker of an epoch that began by a take-over lies at `offset`; where it is not `exact`, there or behind, if
+    at all."""
 
     topic_incarnation: Count
     offset: Count
@@ -213,5 +214,5 @@ encode_claims, decode_claims = json_record("producers' claims", ProducerClaims).
 encode_producer_heartbeat, decode_producer_heartbeat = json_record("producers' heartbeat", ProducerHeartbeat).both
 encode_fence, decode_fence = json_record("fence", EpochFence).both
 encode_bounds, decode_bounds = json_record("bounds of an epoch", EpochBounds).both
-encode_replicator_fence, decode_replicator_fence = json_record("replicator's fence", ReplicatorFence).both
+encode_take_over, decode_take_over = json_record("take-over", TakeOverBound).both
 _SNAPSHOT: Final = json_record("sequence snapshot", _SnapshotRecord)

@@ -25,7 +25,9 @@ def _topic(incarnation: int) -> Topic:
 
 def test_what_a_name_s_next_holder_would_read_is_needed_until_it_is_closed() -> None:
     nobody: Any = None  # neither offsets nor records are asked for
-    journal = SequenceJournal(MemoryStateLog(SystemClock()), nobody, nobody, SystemClock(), nobody, nobody)
+    journal = SequenceJournal(
+        MemoryStateLog(SystemClock()), nobody, nobody, SystemClock(), nobody, nobody, nobody, nobody
+    )
     topic = _topic(7)
     journal.save(topic, "a", 1, {0: Recovered(10, 500), 1: Recovered(10, 40)}, NEVER, final=False)
     journal.save(topic, "a", 2, {0: Recovered(12, 900)}, NEVER, final=False)  # the highest epoch counts
@@ -61,7 +63,7 @@ class _Ends:
 def test_a_name_that_was_away_for_long_holds_nothing_and_begins_anew(final: bool, hours: int) -> None:
     nobody: Any = None
     clock, topic = _Clock(), _topic(7)
-    journal = SequenceJournal(MemoryStateLog(clock), _Ends(), nobody, clock, nobody, nobody)
+    journal = SequenceJournal(MemoryStateLog(clock), _Ends(), nobody, clock, nobody, nobody, nobody, nobody)
     journal.save(topic, "a", 1, {0: Recovered(10, 50)}, NEVER, final=final)
     assert hours * 3_600_000 == FORGOTTEN_AFTER_MS + (0 if final else NOTED_EVERY_MS)
     clock.ahead_ms = hours * 3_600_000 - 60_000

@@ -12,7 +12,7 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded, Refused
-from pulsar_on_kafka.mapping.records.epoch_fences import replicator_marker
+from pulsar_on_kafka.mapping.records.epoch_fences import take_over_marker
 from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, encode_original
 from pulsar_on_kafka.mapping.records.record_headers import MARKER, ORIGINAL_ID, REPLICATE_TO, REPLICATED_FROM, TXN
 from pulsar_on_kafka.migration.both_sides import BothSides, Compared, SideBySide
@@ -137,7 +137,7 @@ def test_messages_are_compared_by_place_and_content(monkeypatch: pytest.MonkeyPa
 def test_copies_behind_the_marker_of_a_later_replicator_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """They come before those that do, of which some lie before copies of earlier originals."""
     west = Log(*(mine(n, b"%d" % n) for n in range(5, 9)))
-    marker: Any = Record(1, b"", *replicator_marker("west", 2))
+    marker: Any = Record(1, b"", *take_over_marker("west", 2))
     void = [copy(0, 5, b"5", epoch=1), marker, copy(2, 6, b"void", epoch=1)]
     found = Looks(monkeypatch, west, Log(*void))()
     assert (found.equal, found.changed, found.missing, found.first) == (1, 0, 3, 6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pulsar_on_kafka.mapping.records.epoch_fences import replicator_marker
+from pulsar_on_kafka.mapping.records.epoch_fences import take_over_marker
 from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata, encode_headers
 from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, encode_original
 from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
@@ -17,9 +17,9 @@ from pulsar_on_kafka.mapping.records.subscription_markers import (
     encode_marker,
 )
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
+from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.replicated.snapshot_exchange import EVERY_MS, SnapshotExchange, Wished
 from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import hear
-from pulsar_on_kafka.subscriptions.records.fences import Fences
 
 WEST, EAST = Origin("west", 5), Origin("east", 6)
 LIFE = (6, 9)
@@ -137,7 +137,7 @@ def test_an_answer_that_was_copied_behind_a_later_replicators_fence_is_void() ->
     """What was published before it may not have been copied yet."""
     made = exchange([Record(0)])
     markers(made, 0, "a")
-    fence = Record(1, replicator_marker("east", 2), None)
+    fence = Record(1, take_over_marker("east", 2), None)
     fences = Fences()
     read(made, [fence, copied(2, response("a", 40), epoch=1)], fences)
     assert markers(made, 1) == []

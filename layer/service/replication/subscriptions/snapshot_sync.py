@@ -33,6 +33,7 @@ from pulsar_on_kafka.mapping.records.subscription_markers import (
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import BLOCK, SNAPSHOTS, Origin
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS
+from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
@@ -48,7 +49,6 @@ from pulsar_on_kafka.service.replication.subscriptions.progress_words import (
     ProgressWords,
     SyncRound,
 )
-from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.subscriptions.requests.live_cursors import acknowledge_ledgers
 
 _log: Final = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.records.epoch_fences import replicator_marker
+from pulsar_on_kafka.mapping.records.epoch_fences import take_over_marker
 from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, encode_original
 from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
@@ -50,7 +50,7 @@ def copy(original: int, epoch: int) -> list[tuple[str, bytes | None]]:
 
 def test_a_copy_behind_the_marker_of_a_later_replicator_is_no_message() -> None:
     """It is void: nobody receives it, so its acknowledgement says nothing of the message, which is copied once more."""
-    log = Log(copy(0, 1), [], replicator_marker("west", 2), copy(1, 1), copy(1, 2), copy(2, 2), copy(2, 2))
+    log = Log(copy(0, 1), [], take_over_marker("west", 2), copy(1, 1), copy(1, 2), copy(2, 2), copy(2, 2))
     reading = OriginReading(cast("Any", log), cast("Any", log))
     topic = cast("Any", SimpleNamespace(kafka_topic="t", kafka_topic_id="id"))
     index = reading.read_on(topic, {0: 7}, Deadline.after(5))[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from pulsar_on_kafka.mapping.records.record_headers import FENCE, PRODUCER
-from pulsar_on_kafka.subscriptions.records.fences import Fences
+from pulsar_on_kafka.metadata.producers.fences import Fences
 
 
 class Record:

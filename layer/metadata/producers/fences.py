@@ -1,5 +1,5 @@
-"""Fences void records of a partition that were written by somebody after another one had taken over: an exclusive
-producer the topic, or a replicator what is copied from one cluster. Pure."""
+"""Fences void records of a partition whose writer another one had replaced: an exclusive producer of the topic, the
+holder of a producer name, or a replicator of one cluster. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Fences:
     The rule: behind the beginning of an epoch the records of lower epochs, of the same origin, are void.
     It judges every record by itself, so whoever reads, from wherever, judges alike. A record without our headers
     belongs to nobody of ours and is never void. Memory: one entry per exclusive producer that wrote here, and per
-    replicator that took over from one that had not closed.
+    replicator or deduplicating producer that took over from one that had not closed.
     """
 
     def __init__(self, known: Iterable[tuple[int, int] | Fence] = ()) -> None:
@@ -38,10 +38,11 @@ class Fences:
     def void_in(self, offsets: Sequence[int], records: Sequence[Any]) -> list[int]:
         void = []
         for i, record in enumerate(records):
-            claimed = claimed_by(headers_of(record))
-            epochs = None if claimed is None else self._of.get(claimed.origin)
-            if claimed is not None and epochs is not None and claimed.epoch < epochs.before(offsets[i]):
-                void.append(i)
+            for claimed in claimed_by(headers_of(record)):
+                epochs = self._of.get(claimed.origin)
+                if epochs is not None and claimed.epoch < epochs.before(offsets[i]):
+                    void.append(i)
+                    break
         return void
 
     def valid(self, records: list[Any], odd: Iterable[int]) -> list[Any]:
