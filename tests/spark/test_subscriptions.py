@@ -23,7 +23,7 @@ from pulsar_on_kafka.spark import DataLoss, InvalidReadOption, NotReadable, ackn
 from pulsar_on_kafka.spark.planning import read_bounds as bounds
 from pulsar_on_kafka.spark.planning import visibility
 from pulsar_on_kafka.spark.reading import record_filters
-from tests.integration.client.test_void_records import a_paused_producer_writes
+from tests.integration.client.test_void_records import a_name_with_a_dead_holder, a_paused_producer_writes
 from tests.spark.streams import receive_all
 from tests.steps import Unique, receive, receive_rest
 
@@ -438,6 +438,23 @@ def test_what_a_former_exclusive_producer_wrote_too_late_is_left_out(
     exclusive.send(b"after")
     found = read_pulsar(spark, service_url=service_url, topic=topic).collect()
     assert [bytes(row["value"]) for row in found] == [b"before", b"in time", b"first of its epoch", b"after"]
+    client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest).close()
+    assert read_pulsar(spark, service_url=service_url, topic=topic, subscription="s").count() == 4
+
+
+@pytest.mark.kills
+def test_what_a_dead_holder_of_a_producer_name_wrote_too_late_is_left_out(
+    spark: SparkSession, client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique
+) -> None:
+    topic = unique()
+    epoch = a_name_with_a_dead_holder(client, admin, service_url, topic)
+    producer = client.create_producer(topic, producer_name="p")
+    producer.send(b"2", sequence_id=2)
+    a_paused_producer_writes(service_url, topic, b"late", epoch=epoch, name="p", sequence_id=2)
+    producer.send(b"3", sequence_id=3)
+    for columns in ([], ["value"]):
+        found = read_pulsar(spark, service_url=service_url, topic=topic, columns=",".join(columns) or None).collect()
+        assert [bytes(row["value"]) for row in found] == [b"0", b"1", b"2", b"3"]
     client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest).close()
     assert read_pulsar(spark, service_url=service_url, topic=topic, subscription="s").count() == 4
 

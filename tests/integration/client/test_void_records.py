@@ -33,11 +33,13 @@ _DIES_BEFORE_ITS_RECEIPT = """
 """
 
 
-def a_paused_producer_writes(service_url: str, topic: str, text: bytes, *, epoch: int) -> None:
+def a_paused_producer_writes(
+    service_url: str, topic: str, text: bytes, *, epoch: int, name: str = "paused", sequence_id: int = 0
+) -> None:
     """What a producer of a former epoch had in its socket's buffer."""
     kafka = KafkaProducer({"bootstrap.servers": service_url.removeprefix("kafka://")})
-    name = kafka_topic(TopicName.parse(topic))
-    kafka.produce(name, text, partition=0, headers=[(PRODUCER, b"0:%d:paused" % epoch)])
+    header = (PRODUCER, f"{sequence_id}:{epoch}:{name}".encode())
+    kafka.produce(kafka_topic(TopicName.parse(topic)), text, partition=0, headers=[header])
     assert kafka.flush(20) == 0
 
 
@@ -93,6 +95,66 @@ def life(client: pulsar.Client, topic: str) -> tuple[int, int]:
     found = client._session.node().topics.find(TopicName.parse(topic), Deadline.after(20))
     assert found is not None
     return found.layout.incarnation, 0
+
+
+_HOLDS_A_NAME = """
+    client = pulsar.Client(sys.argv[1])
+    producer = client.create_producer(sys.argv[2], producer_name="p")
+    for number in range(2):
+        producer.send(b"%d" % number, partition_key=str(number))
+    print("sent", flush=True)
+    sys.stdin.read()
+"""
+
+
+def a_name_with_a_dead_holder(client: pulsar.Client, admin: AdminClient, service_url: str, topic: str) -> int:
+    """Its messages are "0" and "1"; gives its epoch."""
+    admin.create_topic(topic)
+    admin.set_policy(topic, "deduplication", True)
+    with a_program(_HOLDS_A_NAME, service_url, topic) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "sent"
+        claims = client._session.node().producers.claims_of(str(TopicName.parse(topic)), Deadline.after(20))
+        process.kill()
+        process.wait()
+    return claims.claims["p"].epoch
+
+
+@pytest.mark.kills
+def test_a_late_record_of_a_dead_holder_of_a_name_is_void_to_every_reader(
+    client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique
+) -> None:
+    topic = unique()
+    epoch = a_name_with_a_dead_holder(client, admin, service_url, topic)
+    shared = client.subscribe(topic, "s", pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest)
+    early = client.create_reader(topic, EARLIEST)
+    producer = client.create_producer(topic, producer_name="p")
+    assert producer.last_sequence_id() == 1
+    second = producer.send(b"2", sequence_id=2, partition_key="2")
+    for sequence_id in (2, 7):
+        a_paused_producer_writes(service_url, topic, b"late", epoch=epoch, name="p", sequence_id=sequence_id)
+    a_paused_producer_writes(service_url, topic, b"other", epoch=epoch, name="other")
+    producer.send(b"3", sequence_id=7, partition_key="3")
+    wanted = ["0", "1", "2", "other", "3"]
+    received = receive(shared, 5)
+    assert payloads(received) == wanted
+    assert nothing_comes(shared)
+    for message in received:
+        shared.acknowledge(message)
+    assert read_all(early) == wanted
+    assert read_all(client.create_reader(topic, EARLIEST)) == wanted
+    assert read_all(client.create_reader(topic, second)) == wanted[3:], "it begins behind the marker"
+    assert read_all(client.create_reader(topic, EARLIEST, is_read_compacted=True)) == wanted
+    table = client.create_table_view(topic)
+    assert [table.get(str(number)) for number in range(len(table))] == [b"0", b"1", b"2", b"3"]
+    until(lambda: admin.subscription_stats(topic, "s").backlog == 0, "what is void to count as acknowledged")
+    producer.close()
+    producer = client.create_producer(topic, producer_name="p")
+    assert producer.last_sequence_id() == 7
+    latest = client.subscribe(topic, "l", initial_position=pulsar.InitialPosition.Latest)
+    a_paused_producer_writes(service_url, topic, b"late", epoch=epoch, name="p", sequence_id=9)
+    producer.send(b"9", sequence_id=9)
+    assert payloads(receive(latest, 1)) == ["9"]
 
 
 def test_what_is_passed_over_by_a_seek_is_known_nevertheless(
