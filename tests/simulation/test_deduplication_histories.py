@@ -210,7 +210,8 @@ class History:
         self.start_process()
         self.readers: list[tuple[int, Fences]] = []
         """Where they began to read, and the fences that they knew then."""
-        self.given_up = []
+        self.given_up: list[Produce] = []
+        """Since the holder sent the last record."""
         self.begun = 0
         self.left: dict[TxnId, bool] = {}
         """Transactions of programs that died, and whether they are going to be committed."""
@@ -252,8 +253,7 @@ class History:
         late = self.broker.connect()
         for produce in self.given_up:
             late.send(Produce(self.log, produce.sequence, produce.txn, produce.epoch).execute)
-        self.given_up: list[Produce] = []
-        """Since it sent the last record."""
+        self.given_up = []
         self.connection = self.broker.connect()
         found = self.recover()
         assert found.highest == max(self.log.ids(), default=-1), f"seed {self.seed}"

@@ -68,8 +68,9 @@ class Log:
 
 
 def test_behind_a_marker_of_a_producer_name_its_lower_epochs_are_void_and_no_others() -> None:
-    own, other = [(PRODUCER, b"1:1:p")], [(PRODUCER, b"1:1:q")]
-    copied = [*own, (REPLICATED_FROM, b"eu"), (ORIGINAL_ID, b"7:0:1:1")]
+    own: Headers = [(PRODUCER, b"1:1:p")]
+    other: Headers = [(PRODUCER, b"1:1:q")]
+    copied: Headers = [*own, (REPLICATED_FROM, b"eu"), (ORIGINAL_ID, b"7:0:1:1")]
     begins = take_over_marker(name_origin("p"), 2)
     written: list[Headers] = [own, begins, own, other, copied, [(PRODUCER, b"1:2:p")], [(PRODUCER, b"rubbish")], []]
     records = [ReadRecord(offset, headers) for offset, headers in enumerate(written)]
