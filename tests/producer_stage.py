@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.reentry import Callbacks
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
@@ -42,6 +43,7 @@ class Kafka:
 
     def __init__(self) -> None:
         self.records: list[Produced] = []
+        self.callbacks = Callbacks()
         self.fatal: Exception | None = None
         self.refusal: Exception | None = None
         """What it refuses records with."""
@@ -69,9 +71,6 @@ class Kafka:
         call()
 
     def make_calls(self) -> None: ...
-
-    def is_calling(self) -> bool:
-        return False
 
     def check_may_wait(self) -> None: ...
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from pulsar_on_kafka.base.errors import Refused
@@ -18,6 +20,56 @@ _INTERRUPTED: Final = (
     "a signal handler has interrupted a call of this package that it cannot interrupt here: set a flag in the handler,"
     " or make this call from another thread"
 )
+
+
+class Callbacks:
+    """The callbacks of programs that one thread at a time makes, in a `with`. Callbacks may call this package: what
+    they call waits for no other callback, of whatever producer, since two that do might wait for each other."""
+
+    def __init__(self) -> None:
+        self.waits_for_room = False
+        """The thread that makes them waits until another producer has room."""
+
+    def __enter__(self) -> None:
+        _callbacks().append(self)
+
+    def __exit__(self, *raised: object) -> None:
+        _callbacks().pop()
+
+    def is_own_thread(self) -> bool:
+        """The calling thread makes one of them."""
+        return self in _callbacks()
+
+
+_made_here: Final = threading.local()
+
+
+def _callbacks() -> list[Callbacks]:
+    """Those that the calling thread makes; several where one has led to another."""
+    try:
+        found: list[Callbacks] = _made_here.callbacks
+    except AttributeError:
+        found = _made_here.callbacks = []
+    return found
+
+
+def in_callback() -> bool:
+    """The calling thread makes a callback of a program."""
+    return bool(_callbacks())
+
+
+@contextmanager
+def waiting_for_room(others: Callbacks) -> Iterator[bool]:
+    """The calling thread waits for room that comes when `others` return. False where that might be never: it makes
+    callbacks for which, perhaps by way of others, they wait."""
+    own = tuple(_callbacks())
+    for each in own:
+        each.waits_for_room = True
+    try:
+        yield not (others in own or (own and others.waits_for_room))
+    finally:
+        for each in own:
+            each.waits_for_room = False
 
 
 class Guard:

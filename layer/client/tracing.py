@@ -153,6 +153,7 @@ class _TracedSends:
         self.is_connected = sender.is_connected
         self.last_sequence_id = sender.last_sequence_id
         self.wait_for_all: Callable[[Deadline], int] = sender.wait_for_all
+        self.wait_for_callbacks = sender.wait_for_callbacks
         self.send_counts: Callable[[], SendCounts] = sender.send_counts
 
     @property

@@ -26,7 +26,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, pause, wait_until
 from pulsar_on_kafka.base.forks import OfOneProcess
-from pulsar_on_kafka.base.reentry import check_may_wait
+from pulsar_on_kafka.base.reentry import Callbacks, check_may_wait, in_callback
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
@@ -98,8 +98,9 @@ class KafkaProducer(OfOneProcess):
         self.call_later: Callable[[Callable[[], object]], None] = self._calls.append
         """Has a call made outside of `poll`, in order, by one thread at a time. Returns at once. From outside of a
         delivery callback follow it by `make_calls`."""
-        self._calling = threading.RLock()
+        self._calling = threading.Lock()
         """Held by the thread that makes them."""
+        self.callbacks = Callbacks()
         self._caller_thread: threading.Thread | None = None
         self._call_wanted: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._events = ErrorEvents("producer", self.call_later)
@@ -281,9 +282,13 @@ class KafkaProducer(OfOneProcess):
                 self._caller_thread = aside("pok-callbacks", self._call_forever)
             self._call_wanted.put(None)
 
-    def is_calling(self) -> bool:
-        """The calling thread makes one of these calls, so whatever waits for the others would wait for itself."""
-        return bool(self._calling._is_owned())  # type: ignore[attr-defined]
+    def wait_for_calls(self, deadline: Deadline) -> None:
+        """Return when the calls that wait now were made. Not for the thread that makes them."""
+        made = threading.Lock()
+        made.acquire()
+        self.call_later(made.release)
+        self.make_calls()
+        made.acquire(timeout=deadline.remaining_s())
 
     def check_may_wait(self) -> None:
         """Raises Refused: the calling thread is inside `poll`, or a signal handler has interrupted it where it holds
@@ -295,17 +300,18 @@ class KafkaProducer(OfOneProcess):
     def _call_now(self) -> None:
         """Make the calls that wait, unless another thread does, or this one is in the middle of one."""
         calls, calling = self._calls, self._calling
-        while calls and not self.is_calling() and calling.acquire(blocking=False):
-            try:
-                while calls:
-                    try:
-                        calls[0]()
-                    except Exception:  # the program's
-                        _log.exception("a send callback failed")
-                    finally:
-                        calls.popleft()
-            finally:
-                calling.release()
+        with self.callbacks:  # before the lock: a signal handler may come between the two
+            while calls and calling.acquire(blocking=False):
+                try:
+                    while calls:
+                        try:
+                            calls[0]()
+                        except Exception:  # the program's
+                            _log.exception("a send callback failed")
+                        finally:
+                            calls.popleft()
+                finally:
+                    calling.release()
 
     def _call_forever(self) -> None:
         while not self._closing or self._calls:
@@ -457,11 +463,11 @@ class KafkaProducer(OfOneProcess):
     def close(self, deadline: Deadline) -> int:
         """Wait for what is under way, then give up the rest: each of its callbacks hears of that. How many they were.
 
-        From inside a delivery callback, or a call that one left, it waits for nothing; the thread then ends by itself.
+        From inside a delivery callback, or a program's callback, it waits for nothing; the thread then ends by itself.
         """
         if not handles.is_ours(self._handle):
             return 0
-        from_callback = self._poller == threading.get_ident() or self.is_calling()
+        from_callback = self._poller == threading.get_ident() or in_callback()
         if not from_callback:
             self.wake()
             wait_until(lambda: self._all_answered(deadline), deadline)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
+from pulsar_on_kafka.base.reentry import in_callback
 from pulsar_on_kafka.exceptions import Result
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.mapping.ids.native_message_id import BatchedMessageId, StoredMessageId
@@ -38,7 +39,10 @@ class BatchesInFlight(SendsInFlight):
     def unanswered(self, sent: Collection[Any]) -> int:
         """Each counts as one message, which it has at least."""
         left = self.outstanding.intersection(sent)
-        return sum(not each.reported for each in left) if self.kafka.is_calling() else len(left)
+        return sum(not each.reported for each in left) if in_callback() else len(left)
+
+    def has_callbacks_waiting(self) -> bool:
+        return any(each.reported for each in self.outstanding.copy())
 
     def under_way(self) -> int:
         return self.taken - self.answered_messages()
@@ -46,7 +50,7 @@ class BatchesInFlight(SendsInFlight):
     def has_room(self) -> bool:
         """For one more message; in the producer's gate. Where callbacks are slower than Kafka, senders wait for them,
         and a callback that sends does not."""
-        done = self.released if self.kafka.is_calling() else self.answered_messages()
+        done = self.released if self.kafka.callbacks.is_own_thread() else self.answered_messages()
         return self.taken - done < self._limit
 
     def release(self, count: int) -> None:
@@ -226,11 +230,12 @@ class Batch:
         in_flight = self.in_flight
         in_flight.release(len(self.callbacks))
         self.reported = True
+        later = any(not is_prompt(callback) for callback in self.callbacks)
+        if later:  # first: a send that returns waits for the callbacks before its own
+            in_flight.kafka.call_later(self.call_back)
         if any(self.callbacks) or self._fail is not None:
             self._answer(prompt=True)
-        if any(not is_prompt(callback) for callback in self.callbacks):
-            in_flight.kafka.call_later(self.call_back)
-        else:
+        if not later:
             in_flight.answered(self, len(self.callbacks))
 
     def call_back(self) -> None:

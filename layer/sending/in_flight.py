@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.reentry import check_may_wait
+from pulsar_on_kafka.base.reentry import check_may_wait, in_callback, waiting_for_room
 from pulsar_on_kafka.exceptions import PulsarException, Result
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
@@ -289,7 +289,7 @@ class SendsInFlight:
             waiting > 0
             and len(self._made) - len(self.free) - waiting < self._limit
             and len(self._made) < 2 * self._limit
-            and self.kafka.is_calling()
+            and self.kafka.callbacks.is_own_thread()
         )
 
     def give_back(self, ticket: Ticket) -> None:
@@ -305,13 +305,22 @@ class SendsInFlight:
     def wait_for_room(self) -> bool:
         """Return when some messages were answered, or after 50 ms; False at once in a callback, without which no room
         comes. Raises Refused: see `check_may_wait`."""
-        if self.kafka.is_calling():
-            return False
-        self.check_may_wait()
-        # A tenth of the queue at once, or half of a short one: a wait costs more than a message.
-        target = self.answered_messages() + max(1, min(self._limit // 2, 1000))
-        self._wait_settled(target, Deadline.after(_LOOK_S))
-        return True
+        with waiting_for_room(self.kafka.callbacks) as may_wait:
+            if may_wait:
+                self.check_may_wait()
+                # A tenth of the queue at once, or half of a short one: a wait costs more than a message.
+                target = self.answered_messages() + max(1, min(self._limit // 2, 1000))
+                self._wait_settled(target, Deadline.after(_LOOK_S))
+            return may_wait
+
+    def has_callbacks_waiting(self) -> bool:
+        """Messages were answered, and their callbacks have not returned."""
+        return self.reported > self.called_back
+
+    def wait_for_callbacks(self, deadline: Deadline) -> None:
+        """Return when the callbacks of messages that are answered have returned; in a callback at once."""
+        if self.has_callbacks_waiting() and not in_callback():
+            self.kafka.wait_for_calls(deadline)
 
     def under_way(self) -> int:
         """Tickets that are taken just now."""
@@ -328,7 +337,7 @@ class SendsInFlight:
 
     def unanswered(self, sent: Collection[Any]) -> int:
         """How many of these are under way still. In a callback: without those that only wait for theirs."""
-        free, calling = set(self.free), self.kafka.is_calling()
+        free, calling = set(self.free), in_callback()
         return sum(
             ticket not in free and ticket.sequence == sequence and not (calling and ticket.reported)
             for ticket, sequence in sent
@@ -344,7 +353,7 @@ class SendsInFlight:
                 return left
             self.check_may_wait()
             # In a callback messages are answered and not settled; those of batches may move to another Kafka producer.
-            self._wait_settled(settled + left, deadline.at_most(_LOOK_S if self.kafka.is_calling() else _CHECK_S))
+            self._wait_settled(settled + left, deadline.at_most(_LOOK_S if in_callback() else _CHECK_S))
 
     def wake_waiting(self) -> None:
         settled = self.answered_messages()

@@ -191,6 +191,11 @@ class Outlet(Generic[_InFlight]):
         """Return when everything that was sent was answered; how many the deadline left."""
         return sum(in_flight.wait_for_all(deadline) for in_flight in (*self.former, self.in_flight))
 
+    def wait_for_callbacks(self, deadline: Deadline) -> None:
+        """See `SendsInFlight.wait_for_callbacks`."""
+        for in_flight in (*self.former, self.in_flight):
+            in_flight.wait_for_callbacks(deadline)
+
     def grow(self, partitions: int) -> None:
         topic, deduplication = self.admitted.topic, self.admitted.deduplication
         for number in range(len(self.origins), partitions):

@@ -8,12 +8,21 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.worker import QueueWorker
+from pulsar_on_kafka.base.reentry import Callbacks, in_callback
+from pulsar_on_kafka.base.worker import QueueWorker, aside
 from pulsar_on_kafka.exceptions import AlreadyClosed, PulsarException, Result
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.sending.in_flight import OwnCallback, SendCallback, SendResult, fail, is_prompt, is_waited_for
+from pulsar_on_kafka.sending.in_flight import (
+    NO_ID,
+    OwnCallback,
+    SendCallback,
+    SendResult,
+    fail,
+    is_prompt,
+    is_waited_for,
+)
 from pulsar_on_kafka.sending.official_errors import as_pulsar
 
 _log = logging.getLogger(__name__)
@@ -39,6 +48,7 @@ class Receipts:
         """Partitions where the beginning of this epoch is recorded."""
         self._unsure = False
         """Something may have been stored without us knowing where: whoever reads looks for where the epoch begins."""
+        self._callbacks = Callbacks()
         self._confirmed: QueueWorker[_Confirmed] = QueueWorker(f"pok-confirmed-{name[:_NAME_LENGTH]}", self._give)
         """Receipts for callbacks of programs, which may send and wait for another receipt."""
         self._stored: QueueWorker[tuple[Receipt, NativeMessageId]] = QueueWorker(
@@ -55,20 +65,39 @@ class Receipts:
     def put(self, receipt: Receipt, message_id: NativeMessageId) -> None:
         """The message is stored; its receipt is given when that is confirmed."""
         if not self._stored.put([(receipt, message_id)]):
-            receipt.give(AlreadyClosed(f"producer {self._name} was closed before this was confirmed"), message_id)
+            closed = AlreadyClosed(f"producer {self._name} was closed before this was confirmed")
+            self._give_outside((receipt, closed, message_id))
 
     def not_stored(self) -> None:
         """A send failed; after a time-out it may be stored nevertheless."""
         self._unsure = True
+
+    def put_failed(self, receipt: Receipt, failure: PulsarException) -> None:
+        self.not_stored()
+        self._give_outside((receipt, failure, NO_ID))
+
+    def _give_outside(self, given: _Confirmed) -> None:
+        """Give a receipt outside of librdkafka's `poll` if it is a program's."""
+        if given[0].given_at_once:
+            self._give([given])
+        elif not self._confirmed.put([given]):
+            aside(f"pok-receipt-{self._name[:_NAME_LENGTH]}", lambda: self._give([given]))
 
     def confirm(self) -> None:
         """Return when it is certain that what was stored before this call is not void. Raises ProducerExcluded."""
         self._membership.confirm(Deadline.after(_CONFIRM_TIMEOUT_S))
 
     def wait_until_given(self, deadline: Deadline) -> int:
-        """How many the deadline left; a callback does not wait for the receipts behind its own."""
+        """How many the deadline left; a callback does not wait for other callbacks."""
         left = self._stored.wait_until_idle(deadline)
-        return left if self._confirmed.is_own_thread() else left + self._confirmed.wait_until_idle(deadline)
+        return left if in_callback() else left + self._confirmed.wait_until_idle(deadline)
+
+    def wait_for_callbacks(self, deadline: Deadline) -> None:
+        """Return when the callbacks of messages that are confirmed have returned; in a callback at once."""
+        if not (in_callback() or self._confirmed.is_idle()):
+            before = SendResult()
+            if self._confirmed.put([(Receipt(self, before), None, NO_ID)]):
+                before.settled.wait(deadline.remaining_s())
 
     def leave(self, pending: int) -> None:
         """Have it on record that no more records come, so that nobody looks for the first ones, if that is certain."""
@@ -84,19 +113,20 @@ class Receipts:
 
     def _confirm(self, stored: Sequence[tuple[Receipt, NativeMessageId]]) -> None:
         failure = self._failure([message_id for _, message_id in stored])
+        later = [(receipt, failure, message_id) for receipt, message_id in stored if not receipt.given_at_once]
+        if later:  # first: a send that returns waits for the callbacks before its own
+            self._confirmed.put(later)
         for receipt, message_id in stored:
             if receipt.given_at_once:
                 receipt.give(failure, message_id)
-        later = [(receipt, failure, message_id) for receipt, message_id in stored if not receipt.given_at_once]
-        if later:
-            self._confirmed.put(later)
 
     def _give(self, confirmed: Sequence[_Confirmed]) -> None:
-        for receipt, failure, message_id in confirmed:
-            try:
-                receipt.give(failure, message_id)
-            except Exception:  # the application's
-                _log.exception("a send callback failed")
+        with self._callbacks:
+            for receipt, failure, message_id in confirmed:
+                try:
+                    receipt.give(failure, message_id)
+                except Exception:  # the application's
+                    _log.exception("a send callback failed")
 
     def _failure(self, stored: Sequence[NativeMessageId]) -> PulsarException | None:
         deadline = Deadline.after(_CONFIRM_TIMEOUT_S)
@@ -126,6 +156,9 @@ class Receipts:
 class Receipt(OwnCallback):
     """The callback of one send until its receipt is confirmed. Failures need no confirmation."""
 
+    prompt = True
+    """Callbacks of programs are called in a thread of their own."""
+
     def __init__(self, receipts: Receipts, callback: SendCallback) -> None:
         self._receipts = receipts
         self._callback = callback
@@ -140,8 +173,7 @@ class Receipt(OwnCallback):
             self._callback(result, message_id)
 
     def fail(self, failure: PulsarException) -> None:
-        self._receipts.not_stored()
-        fail(self._callback, failure)
+        self._receipts.put_failed(self, failure)
 
     def give(self, failure: PulsarException | None, message_id: NativeMessageId) -> None:
         """It is confirmed, or what it failed of is known."""

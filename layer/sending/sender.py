@@ -31,6 +31,7 @@ _log = logging.getLogger(__name__)
 CLOSE_TIMEOUT_S: Final = 30.0
 LEAVE_TIMEOUT_S: Final = 5.0
 _THROW_OUT_TIMEOUT_S: Final = 5.0
+_CALLBACKS_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +162,14 @@ class Sender:
         """Return when everything sent before this call was answered; how many the deadline left."""
         left = self.way.wait_for_all(deadline)
         return left if self._receipts is None else left + self._receipts.wait_until_given(deadline)
+
+    def wait_for_callbacks(self) -> None:
+        """Return when the callbacks of messages that are answered have returned, so that they come before the return
+        of a `send` that was made later; after a second at the latest, since what one waits for may be its caller's."""
+        deadline = Deadline.after(_CALLBACKS_S)
+        self.outlet.wait_for_callbacks(deadline)
+        if self._receipts is not None:
+            self._receipts.wait_for_callbacks(deadline)
 
     def _throw_out(self, reason: errors.Refused, deadline: Deadline) -> int:
         """Refuse every further send for this reason; returns when what is under way was answered, or with how many

@@ -147,6 +147,10 @@ class MovingSender(Moving[Producer]):
         """As `Sender.wait_for_all`, on the cluster in use."""
         return self._known().sender.wait_for_all(deadline)
 
+    def wait_for_callbacks(self) -> None:
+        """As `Sender.wait_for_callbacks`, on the cluster in use."""
+        self._known().sender.wait_for_callbacks()
+
     def _take_along(self, unanswered: dict[_Noted, None]) -> None:
         """Have what the cluster did not answer wait for the next one, before what waits already."""
         with self._changing:

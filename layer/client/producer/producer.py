@@ -55,6 +55,7 @@ class Sends(Protocol):
     def send_counts(self) -> SendCounts: ...
     def is_connected(self) -> bool: ...
     def wait_for_all(self, deadline: Deadline) -> int: ...
+    def wait_for_callbacks(self) -> None: ...
     def flush(self) -> None: ...
     def close(self, told: Callable[[], None]) -> None: ...
 
@@ -113,7 +114,8 @@ class Producer(OfOneProcess):
         *,
         txn: Transaction | None = None,
     ) -> NativeMessageId:
-        """Send one message and wait until every in-sync replica has it.
+        """Send one message and wait until every in-sync replica has it. Callbacks of messages that were answered before
+        have returned then, unless they take more than a second.
 
         In a transaction (`txn`) nobody sees it before the commit; it goes in a record of its own. The first message of
         a transaction to a partition waits until the coordinator knows of it.
@@ -133,7 +135,9 @@ class Producer(OfOneProcess):
             disable_replication, event_timestamp, deliver_at, deliver_after, txn=txn,
         )  # fmt: skip
         with pulsar_errors():
-            return answer.answer()
+            message_id = answer.answer()
+        self.sender.wait_for_callbacks()
+        return message_id
 
     def send_async(
         self,

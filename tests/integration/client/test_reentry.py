@@ -383,6 +383,103 @@ def test_a_callback_sends_and_waits_for_the_answer(service_url: str, unique: Uni
     assert status == 0, said + errors
 
 
+IN_ORDER = """
+import os, sys, threading
+
+import pulsar_on_kafka as pulsar
+
+url, topic, way = sys.argv[1:4]
+client = pulsar.Client(url)
+producer = client.create_producer(
+    topic,
+    batching_enabled=way == "batches",
+    batching_max_publish_delay_ms=1,
+    access_mode=pulsar.ProducerAccessMode.Exclusive if way == "exclusive" else pulsar.ProducerAccessMode.Shared,
+)
+heard, early = [], 0
+for number in range(300):
+    for each in range(number % 3 + 1):
+        producer.send_async(b"x", lambda result, message_id, number=number: heard.append(number))
+    producer.send(b"y")
+    early += heard.count(number) != number % 3 + 1
+print(early, "sends returned before an earlier callback", flush=True)
+
+# A callback that waits for what the sender has costs that a second, once.
+has, done = threading.Lock(), threading.Event()
+def needs(result, message_id):
+    with has:
+        done.set()
+with has:
+    producer.send_async(b"x", needs)
+    producer.send(b"y")
+done.wait()
+client.close()
+sys.exit(early > 0)
+"""
+
+
+@pytest.mark.parametrize("way", ["records", "batches", "exclusive"])
+def test_callbacks_of_earlier_messages_come_before_a_send_returns(service_url: str, unique: Unique, way: str) -> None:
+    status, said, errors = run_program(IN_ORDER, service_url, unique(), way, timeout_s=100)
+    assert status == 0, said + errors
+
+
+EACH_OTHER = """
+import faulthandler, os, sys, threading
+
+import pulsar_on_kafka as pulsar
+
+url, topic, what, way = sys.argv[1:5]
+faulthandler.dump_traceback_later(60, exit=True)
+MODE = pulsar.ProducerAccessMode.Exclusive if way == "exclusive" else pulsar.ProducerAccessMode.Shared
+# Each timeout has a Kafka producer of its own.
+producers = [
+    pulsar.Client(url).create_producer(
+        f"{topic}-{number}", send_timeout_millis=30_000 + number, access_mode=MODE, max_pending_messages=20,
+        block_if_queue_full=True, batching_enabled=way == "batches", batching_max_publish_delay_ms=1)
+    for number in range(3)
+]
+MESSAGES, called, done = 200, [0, 0, 0], threading.Event()
+
+
+def callback(number):
+    other = producers[(number + 1) % 3]
+
+    def call(result, message_id):
+        called[number] += 1
+        if what == "flush":
+            other.flush()
+        elif what == "send":
+            other.send(b"again")
+        else:
+            for _ in range(5):
+                other.send_async(b"again", lambda result, message_id: None)
+        if min(called) >= MESSAGES:
+            done.set()
+
+    return call
+
+
+def play(number):
+    call = callback(number)
+    for _ in range(MESSAGES):
+        producers[number].send_async(b"x", call)
+
+
+for number in range(3):
+    threading.Thread(target=play, args=(number,), daemon=True).start()
+done.wait()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("way", first_of(2, ("records", "batches", "exclusive")))
+@pytest.mark.parametrize("what", ["flush", "fill", "send"])
+def test_callbacks_of_several_clients_use_each_other(service_url: str, unique: Unique, what: str, way: str) -> None:
+    status, said, errors = run_program(EACH_OTHER, service_url, unique(), what, way, timeout_s=100)
+    assert status == 0, said + errors
+
+
 UNDER_GEVENT = """
 import sys
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.reentry import Callbacks
 from pulsar_on_kafka.exceptions import Result
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.sending.batches import Batch, BatchesInFlight
@@ -32,6 +33,7 @@ class Reports:
 
     def __init__(self) -> None:
         self.due: list[tuple[Ticket, Any, Record]] = []
+        self.callbacks = Callbacks()
         self._polling = threading.RLock()
 
     def wake(self) -> None:
@@ -39,9 +41,6 @@ class Reports:
 
     def call_later(self, call: Callable[[], object]) -> None:
         call()
-
-    def is_calling(self) -> bool:
-        return False
 
     def check_may_wait(self) -> None: ...
 
