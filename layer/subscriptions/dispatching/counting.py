@@ -194,9 +194,9 @@ class DeliveryCounting:
             return lowest
         return owned.guard.admit(lowest, self._most_deliveries(), place, in_order=in_order)
 
-    def lasts(self, owned: OwnedPartition, offsets: Iterable[int]) -> frozenset[int]:
+    def lasts(self, owned: OwnedPartition, offsets: Iterable[int]) -> BitMap64:
         """Of these the suspects that are delivered alone."""
-        return frozenset() if owned.guard is None else owned.guard.lasts(offsets, self._most_deliveries())
+        return BitMap64() if owned.guard is None else owned.guard.lasts(offsets, self._most_deliveries())
 
     def _most_deliveries(self) -> int | None:
         most = self._dead_lettering.max_redeliver_count()
@@ -210,10 +210,12 @@ class DeliveryCounting:
         """One of these, as far as suspects are concerned. Its guard is there.
 
         Suspects go alone to this process, as it sees their acknowledgements at once; to others, which report them some
-        time later, where this one has no consumer that takes any. On Key_Shared the key decides.
+        time later, where this one has no consumer that takes any. On Key_Shared the key decides. What was refused is
+        not out: its application is done with it, though it waits for its time.
         """
         guard, endpoints = owned.guard, [endpoint for endpoint in self._endpoints if endpoint.node == node]
         out = sum(owned.handed_to(endpoint.feed(owned.slot)) for endpoint in endpoints)
+        out -= sum(self._nacks.put_off_by(endpoint, owned.number) for endpoint in endpoints)
         here = any(not endpoint.is_remote and endpoint.shared_permits() > 0 for endpoint in self._endpoints)
         isolates = self._by_slot or not node or not here or guard is None or guard.is_stalled("")
         return Place(node, out, isolates, new, self._clock.monotonic())

@@ -247,7 +247,7 @@ class Dispatcher:
         wanted = self.counting.admit(owned, lowest, place)[:room]
         if not wanted:
             return False
-        found = self._read_again.read(owned, wanted)
+        found = self._read_again.read(owned, wanted, lowest if place else ())
         records = found.records
         owned.replayed(records)
         if owned.guard is not None:
@@ -405,6 +405,7 @@ class Dispatcher:
         self.came_again(owned.number)
         self._nacks.forget_partition(owned.number)
         self._reading_ahead.forget(owned)
+        self._read_again.forget(owned)
         for endpoint in self._endpoints:
             endpoint.take_back(owned.slot)
 

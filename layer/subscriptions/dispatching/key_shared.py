@@ -405,7 +405,7 @@ def _comes_now(owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> list[int]:
     return [offset for offset in owned.replay if offset < below or keys.is_in_flight(offset)]
 
 
-def _not_behind(lasts: frozenset[int], entries: Sequence[Waiting]) -> list[int]:
+def _not_behind(lasts: BitMap64, entries: Sequence[Waiting]) -> list[int]:
     """The offsets of these entries, without those of `lasts` that are not the first of their slot, and without what
     lies behind one of `lasts` in its slot."""
     met: set[int] = set()

@@ -6,10 +6,12 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from pyroaring import BitMap64
+
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
+from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher
 from pulsar_on_kafka.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.chunks import READ_AGAIN_BYTES
@@ -19,6 +21,9 @@ from pulsar_on_kafka.subscriptions.records.read_committed import look_over_any
 _log = logging.getLogger(__name__)
 
 _TIMEOUT_S: Final = 2.0
+_MAX_AHEAD: Final = 128
+_MAX_AHEAD_BYTES: Final = 1024 * 1024
+"""Of one partition; the last record of them beyond it."""
 
 
 class RecordsFound(NamedTuple):
@@ -30,6 +35,8 @@ class RecordsFound(NamedTuple):
 
 
 class RedeliveryReads:
+    """Memory: for each partition 1 MiB of records that were read on the way and are wanted soon."""
+
     def __init__(
         self, kafka_topic: str, fetcher: Fetcher, looking: OpenTransactions, incarnation: IncarnationCheck
     ) -> None:
@@ -37,35 +44,32 @@ class RedeliveryReads:
         self._incarnation = incarnation
         self._fetcher = fetcher
         self._looking = looking
+        self._ahead: dict[int, dict[int, Any]] = {}
+        """By partition and offset."""
         self.failed = False
         """The last reading gave nothing of what was wanted."""
 
-    def read(self, owned: OwnedPartition, offsets: Sequence[int]) -> RecordsFound:
+    def forget(self, owned: OwnedPartition) -> None:
+        """What was read ahead of this partition is wanted no more."""
+        self._ahead.pop(owned.number, None)
+
+    def read(self, owned: OwnedPartition, offsets: Sequence[int], soon: Sequence[int] = ()) -> RecordsFound:
         """The records at these offsets, in any order given, as many as 32 MiB hold and chunked messages whole; a later
         call reads the others. Takes 2 s at most; never raises StoreError. Raises NoSuchTopic: the topic was deleted and
-        made anew."""
+        made anew.
+
+        `soon`: ascending offsets that are wanted next, a few at a time. Those that lie near are read in the same go,
+        because each reading begins with a jump.
+        """
         chunks = owned.chunks
         if chunks.known:
-            offsets = chunks.affordable(offsets)
+            offsets, soon = chunks.affordable(offsets), ()
         records = owned.delayed_soon.take(offsets)
+        ahead = self._ahead.get(owned.number, {})
+        records.update((offset, ahead.pop(offset)) for offset in offsets if offset in ahead)
+        at_hand = len(records)
         wanted = sorted(offset for offset in chunks.spread(offsets) if offset not in records)
-        if not wanted:
-            self.failed = False
-            return RecordsFound(records, [])
-        at_hand, size = len(records), 0
-        read_to = wanted[-1]
-        try:
-            for batch in self._fetcher.read_at(self._kafka_topic, owned.number, wanted, Deadline.after(_TIMEOUT_S)):
-                records.update((record.offset(), record) for record in batch)
-                size += sum(len(record.value() or b"") for record in batch)
-                if size >= READ_AGAIN_BYTES and not chunks.known:
-                    read_to = batch[-1].offset()
-                    break
-        except errors.OffsetOutOfRange:
-            read_to = self._below_log_start(owned, wanted)
-        except errors.StoreError as failure:
-            _log.warning("cursor=%s cannot read messages again yet: %s", owned.identity, failure)
-            read_to = max((offset for offset in wanted if offset in records), default=-1)
+        read_to = self._read(owned, wanted, soon, records) if wanted else -1
         self._incarnation.before_delivery()
         gone = [offset for offset in wanted if offset <= read_to and offset not in records]
         if chunks.known:
@@ -75,8 +79,35 @@ class RedeliveryReads:
             everything = chunks.acknowledged(gone)
             owned.cursor.acknowledge(everything)
             owned.settle(everything)
-        self.failed = len(records) <= at_hand and not gone
+        self.failed = bool(wanted) and len(records) <= at_hand and not gone
         return RecordsFound(records, gone)
+
+    def _read(self, owned: OwnedPartition, wanted: Sequence[int], soon: Sequence[int], records: dict[int, Any]) -> int:
+        """Add to `records` what is `wanted`; gives the offset up to which all of it is, or is gone."""
+        near = [offset for offset in soon if wanted[0] < offset < wanted[-1] + READ_THROUGH and offset not in records]
+        apart = BitMap64(near[:_MAX_AHEAD]) - BitMap64(wanted)
+        if apart:
+            self._ahead[owned.number] = {}
+        size = size_ahead = 0
+        try:
+            offsets = sorted(apart.union(BitMap64(wanted)))
+            for batch in self._fetcher.read_at(self._kafka_topic, owned.number, offsets, Deadline.after(_TIMEOUT_S)):
+                for record in batch:
+                    offset, size_bytes = record.offset(), len(record.value() or b"")
+                    if offset not in apart:
+                        records[offset] = record
+                        size += size_bytes
+                    elif size_ahead < _MAX_AHEAD_BYTES:
+                        self._ahead[owned.number][offset] = record
+                        size_ahead += size_bytes
+                if size >= READ_AGAIN_BYTES and not owned.chunks.known:
+                    return int(batch[-1].offset())
+        except errors.OffsetOutOfRange:
+            return self._below_log_start(owned, wanted)
+        except errors.StoreError as failure:
+            _log.warning("cursor=%s cannot read messages again yet: %s", owned.identity, failure)
+            return max((offset for offset in wanted if offset in records), default=-1)
+        return wanted[-1]
 
     def _not_committed(self, owned: OwnedPartition, records: dict[int, Any]) -> list[int]:
         """Take out of `records` what may not be delivered; gives what of it never will be.
@@ -95,7 +126,7 @@ class RedeliveryReads:
             del records[offset]
         return list(excluded)
 
-    def _below_log_start(self, owned: OwnedPartition, wanted: list[int]) -> int:
+    def _below_log_start(self, owned: OwnedPartition, wanted: Sequence[int]) -> int:
         """The highest wanted offset that Kafka deleted."""
         try:
             low = self._fetcher.log_start(self._kafka_topic, owned.number, Deadline.after(_TIMEOUT_S))

@@ -23,13 +23,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
+from itertools import islice
 from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
-from pulsar_on_kafka.subscriptions.partition.isolation import BESIDE, Isolation, Place, Turn
+from pulsar_on_kafka.subscriptions.partition.isolation import Isolation, Place, Turn
 
 LEAST_RESERVE: Final = 100
 MOST_RESERVE: Final = 50_000
@@ -83,7 +84,7 @@ class DeliveryGuard:
 
     def __init__(self, position: int, put_off: PutOff, floors: Callable[[], Floors] = dict) -> None:
         self._position = position
-        """Nothing at or above it was handed out by this process."""
+        """Nothing at or above it was handed out by this process, nor as far as is known by a former owner."""
         self._put_off = put_off
         self._floors = floors
         self._floors_before: dict[int, int] = {}
@@ -143,6 +144,7 @@ class DeliveryGuard:
                 self._named |= offsets
         self._granted = dict(self._delivered)
         self.told_below = min(end, self._lowest_floor())
+        self._position = max(self._position, self.told_below)
         held = cursor.unacknowledged(0, self.told_below)
         self._suspects = BitMap64(o for o in saved.suspects if not cursor.is_acknowledged(o)) | held
         self._suspects -= put_off
@@ -190,10 +192,18 @@ class DeliveryGuard:
         """There are suspects, or no accepted save holds yet how the last ones ended."""
         return bool(self._suspects) or self._isolation.in_use
 
-    def lasts(self, offsets: Iterable[int], most: int | None) -> frozenset[int]:
+    def lasts(self, offsets: Iterable[int], most: int | None) -> BitMap64:
         """Of these the suspects whose next delivery is the last one: each goes alone."""
-        suspects, number = self._suspects, self.next_delivery
-        return frozenset(o for o in offsets if o in suspects and window_of(number(o), most) == 1)
+        return BitMap64(offsets) & self._delivered_before_last(most) & self._suspects
+
+    def _delivered_before_last(self, most: int | None) -> BitMap64:
+        """The suspects that were delivered so often that the next delivery is the last one, or beyond that; others may
+        be among them. Looks at no suspect, of which there may be many, but at those that were delivered more often."""
+        before = 1 if most is None else most - 1
+        if before > 1:
+            return BitMap64(offset for offset, count in self._delivered.items() if count >= before)
+        fewer = BitMap64(offset for offset, count in self._delivered.items() if count < before)
+        return self._suspects - fewer - (self._kept if before == 1 else BitMap64())
 
     def room(self, place: Place) -> int:
         """How many messages that were never out may go to this process, while there are suspects."""
@@ -245,19 +255,19 @@ class DeliveryGuard:
     def _for_place(self, lowest: list[int], most: int | None, place: Place) -> list[int]:
         """What this process may get of these: the dead ones, and what its turn allows."""
         self._most = most
-        number, alone = self.next_delivery, self._isolation.alone()
-        dead = [] if most is None else [offset for offset in lowest if number(offset) > most]
-        lasts = self.lasts(lowest, most).difference(dead)
-        left = lasts.union(dead)
-        others = [offset for offset in lowest if offset not in left]
-        turn = self._isolation.turn(place, lasts=not lasts <= alone, others=bool(others))
+        number, wanted = self.next_delivery, BitMap64(lowest)
+        dead = [o for o in wanted & BitMap64(self._delivered) if most is not None and number(o) > most]
+        lasts = self.lasts(wanted, most) - BitMap64(dead)
+        waiting = lasts - BitMap64(self._isolation.alone())
+        others = wanted - lasts - BitMap64(dead)
+        turn = self._isolation.turn(place, lasts=bool(waiting), others=bool(others))
         if turn is Turn.FLOW:
-            return dead + self._of_the_window(others, most)[: max(0, BESIDE - place.out)]
+            return dead + self._of_the_window(others, most, self._isolation.room(place))
         if turn is Turn.NOTHING:
             return dead
         mine = self._isolation.alone_in(place.process)
         if mine is None:
-            mine = min(lasts - alone)
+            mine = waiting.min()
             self._isolation.choose(place.process, mine)
         if place.out or mine in lasts:
             self._isolation.sees(place.process)
@@ -267,23 +277,21 @@ class DeliveryGuard:
             return dead
         return [*dead, mine]
 
-    def _of_the_window(self, lowest: list[int], most: int | None) -> list[int]:
-        """Of these what no one suspects, and the first suspects that fit beside those that are out or asked for."""
-        if not self._suspects:
-            return lowest
-        apart = self._isolation.alone().union(lowest)
-        asked = [offset for offset in self._asked if offset in self._suspects and offset not in apart]
+    def _of_the_window(self, lowest: BitMap64, most: int | None, limit: int) -> list[int]:
+        """Up to `limit` of these: what no one suspects, and the first suspects that fit beside those that are out or
+        asked for."""
+        fitting = list(islice(lowest - self._suspects, limit))
+        apart = self._isolation.alone()
+        asked = [o for o in self._asked if o in self._suspects and o not in apart and o not in lowest]
         busy = len(self._window) + len(asked)
         room = min([*self._window.values(), *(window_of(self._asked[o], most) for o in asked)], default=MOST_RESERVE)
-        fitting: list[int] = []
-        for offset in lowest:
-            if offset in self._suspects:
-                room = min(room, window_of(self.next_delivery(offset), most))
-                if busy >= room:
-                    continue
-                busy += 1
+        for offset in islice(lowest & self._suspects, limit):
+            room = min(room, window_of(self.next_delivery(offset), most))
+            if busy >= room:
+                continue
+            busy += 1
             fitting.append(offset)
-        return fitting
+        return sorted(fitting)[:limit]
 
     def _leave_window(self, offsets: Collection[int]) -> None:
         self._isolation.ends(offsets)

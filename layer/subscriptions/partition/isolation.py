@@ -18,7 +18,8 @@ BURST: Final = 16
 FLOW: Final = 128
 """Other entries that a process gets between two bursts, as far as there are any."""
 BESIDE: Final = 64
-"""Entries in the hands of a process at most while there are suspects: they are before a suspect in its inboxes."""
+"""Entries in the hands of a process at most where suspects go to it alone: they are before a suspect in its inboxes."""
+UNBOUNDED: Final = 2**31
 DRAIN_S: Final = 5.0
 """A process that settles nothing for so long gets other messages again; a burst is tried later."""
 _UNSEEN: Final = 20
@@ -103,11 +104,11 @@ class Isolation:
         return Turn.NOTHING
 
     def room(self, place: Place) -> int:
-        """How many messages that were never out the process may get, by its last turn."""
+        """How many entries that are not delivered alone the process may get, by its last turn."""
         ward = self._wards.get(place.process)
         if ward is not None and ward.turn is not Turn.FLOW:
             return 0
-        return max(0, BESIDE - place.out)
+        return max(0, BESIDE - place.out) if place.isolates else UNBOUNDED
 
     def is_stalled(self, process: str) -> bool:
         """It did not settle what it holds, so no suspect went to it."""

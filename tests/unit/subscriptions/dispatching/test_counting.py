@@ -16,6 +16,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching import counting
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
+from pulsar_on_kafka.subscriptions.partition.isolation import BESIDE
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from tests.unit.subscriptions.dispatching.served import Letters, Record, Served, records
 
@@ -181,6 +182,32 @@ def test_few_suspects_go_to_a_consumer_of_this_process_that_has_nothing_in_hand(
     _, leased = served.remote("elsewhere")
     here = served.consumer("here", dead_letters=Letters(3))
     assert (after_a_save(served, here), leased) == ([0, 1, 2], [])
+
+
+def test_a_refused_suspect_holds_up_no_other_until_its_time_comes() -> None:
+    served = taken_over(Deliveries(3))
+    here = served.consumer("here", dead_letters=Letters(1))
+    for offset in (0, 1, 2):
+        served.turn()
+        served.save()
+        assert served.received(here, 0.0) == [offset], "alone, as it is the last delivery"
+        served.refuse(here, offset, delay_s=60.0)
+    served.turn()
+    assert (guard_of(served).suspects, served.put_off()) == (0, [0, 1, 2])
+
+
+def test_what_lies_behind_the_suspects_flows_beside_them() -> None:
+    """Nothing of it waits until the suspects, of which each is delivered after a save, are settled."""
+    served = taken_over(Deliveries(50), written=500)
+    _, leased = served.remote("elsewhere")
+    here = served.consumer("here", dead_letters=Letters(3))
+    served.read_on()
+    served.turn()
+    served.save()
+    served.turn()
+    held = {*(delivery.offset for delivery in here.queue), *leased}
+    assert guard_of(served).suspects == 50
+    assert len([offset for offset in held if offset >= 50]) > BESIDE, "in the other process no suspect is alone"
 
 
 def test_where_there_are_no_suspects_what_comes_again_goes_to_whose_turn_it_is() -> None:

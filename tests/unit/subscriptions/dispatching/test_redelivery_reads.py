@@ -69,6 +69,21 @@ def test_what_is_at_hand_is_not_read() -> None:
     assert reading.served.reads == [[4]]
 
 
+def test_what_is_wanted_soon_is_read_in_the_same_go() -> None:
+    reading = Reading()
+    owned = reading.served.owned[0]
+    for offset, reads in ((2, [[2, 4, 5]]), (4, []), (5, []), (7, [[7, 8]]), (8, [])):
+        reading.served.reads.clear()
+        found = reading.reads.read(owned, (offset,), (2, 4, 5) if offset < 6 else (7, 8))
+        assert (list(found.records), found.gone, reading.reads.failed) == ([offset], [], False)
+        assert reading.served.reads == reads
+    reading.reads.read(owned, (0,), [1, 3])
+    reading.reads.forget(owned)
+    reading.served.reads.clear()
+    assert reading.read(1) == ([1], [])
+    assert reading.served.reads == [[1]]
+
+
 def test_reading_has_failed_when_nothing_came_that_was_not_at_hand() -> None:
     reading = Reading()
     soon = reading.served.owned[0].delayed_soon
@@ -147,6 +162,19 @@ def test_of_what_is_read_again_nothing_of_open_or_aborted_transactions_is_found(
     assert sorted(reads.read(owned, [0]).records) == [0]
     assert sorted(reads.read(owned, [2, 3]).records) == [2, 3]
     assert buffer.asked == 2, "what is known is not asked for again"
+
+
+def test_of_what_was_read_ahead_nothing_of_aborted_transactions_is_found() -> None:
+    served, buffer = Served(), Buffer()
+    owned = served.owned[0]
+    served.write(Record(), Record(headers={TXN: txn(1).to_bytes()}), Record())
+    buffer.entries.put(txn(1), aborted([1], life=owned.committed.where.incarnation), where=owned.committed.where)
+    looking = OpenTransactions("test", cast("BufferAccess", buffer), served.clock)
+    reads = RedeliveryReads("orders", cast("Fetcher", served), looking, SAME_INCARNATION)
+    assert list(reads.read(owned, [0], range(3)).records) == [0]
+    found = reads.read(owned, [1, 2])
+    assert (list(found.records), found.gone, served.reads) == ([2], [1], [[0, 1, 2]])
+    assert owned.is_acknowledged(1)
 
 
 def test_delayed_messages_are_read_ahead_of_their_time() -> None:
