@@ -65,9 +65,12 @@ class Commands:
 
     # The serving thread -------------------------------------------------------------------------------------------
 
-    def execute(self) -> None:
+    def execute(self) -> bool:
+        """Execute what waits; whether there was anything."""
+        found = bool(self._commands)
         while self._commands:
             self._commands.popleft().execute()
+        return found
 
     def prepare_to_wait(self) -> None:
         """From now on `wake` ends the wait, also one that begins only afterwards."""

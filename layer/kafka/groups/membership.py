@@ -49,6 +49,8 @@ class GroupCallbacks:
     lost: Callable[[list[int]], None]
     committed: Callable[[errors.LayerError | None], None]
     """The outcome of the last `commit_async`."""
+    begins: Callable[[int], bool] = lambda partition: True
+    """Whether an assigned partition is to be fetched at once; otherwise it is paused until `resume`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,9 @@ class GroupConsumer(OfOneProcess):
         self._handle.incremental_assign(
             [TopicPartition(self._topic, partition, offset) for partition, offset in starts.items()]
         )
+        paused = [partition for partition in starts if not self._callbacks.begins(partition)]
+        if paused:  # here: a fetch would begin before the poll returns
+            self.pause(paused)
 
     def _on_revoke(self, handle: Consumer, partitions: list[TopicPartition]) -> None:
         if not self._is_current(handle):

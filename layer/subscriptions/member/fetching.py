@@ -6,7 +6,7 @@ All of it runs in the member's thread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from pulsar_on_kafka.subscriptions.records.batches import report_stop
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 
 _BATCH: Final = 1000
+_GROWTH: Final = 10
 _BATCH_BYTES: Final = 4 * 1024 * 1024
 _MAX_BUFFERED_BYTES: Final = 16 * 1024 * 1024
 _PLENTY_BYTES: Final = 2 * 1024 * 1024
@@ -44,8 +45,10 @@ class _Gap:
 
 
 class PartitionReader:
-    """Memory: librdkafka's fetch queue, and beyond it 16 MiB and one batch, of 4 MiB by estimate, for each partition;
-    and what waits for the end of a transaction (see `ReadCommitted`).
+    """Nothing of a partition is fetched before a consumer has room for the first time since it was assigned.
+
+    Memory from then on: librdkafka's fetch queue, and beyond it 16 MiB and one batch, of 4 MiB by estimate, for each
+    partition; and what waits for the end of a transaction (see `ReadCommitted`).
 
     While a million delayed messages are set aside nothing is read, until a tenth of them are due and handed out: what
     is behind them in the log waits, too.
@@ -58,16 +61,22 @@ class PartitionReader:
         consumer: GroupConsumer,
         owned: Mapping[int, OwnedPartition],
         looking: OpenTransactions,
+        has_room: Callable[[], bool],
     ) -> None:
+        """`has_room`: some consumer takes messages."""
+        self._has_room = has_room
         self._handle = handle
         self._clock = clock
         self._consumer = consumer
         self._owned = owned
         self._looking = looking
         self._paused: set[int] = set()
+        self._not_begun: set[int] = set()
+        """Those of them that were assigned while no consumer took anything, and of which nothing was fetched."""
         self._full_of_delayed = False
-        self._affordable = _BATCH
-        """Records of the last batch's average size that are 4 MiB."""
+        self._affordable = 1
+        """Records of the last batch's average size that are 4 MiB. At first their size is not known, and librdkafka may
+        have 16 MiB of them: a batch has at most `_GROWTH` times the records of the one before."""
         self._unreadable: UnreadableCursor | None = None
         self._in_a_gap: dict[int, _Gap] = {}
         """Partitions whose read position Kafka refused, or whose log seems to have lost its end."""
@@ -105,7 +114,8 @@ class PartitionReader:
                 case Failed():
                     self._on_failure(event)
         if came:
-            self._affordable = max(1, _BATCH_BYTES * came // max(1, size))
+            affordable = min(_BATCH_BYTES * came // max(1, size), self._affordable * _GROWTH)
+            self._affordable = max(1, min(_BATCH, affordable))
         if self._unreadable is not None:
             reason, self._unreadable = self._unreadable, None
             raise reason
@@ -174,20 +184,41 @@ class PartitionReader:
             self._consumer.pause(more)
             self._paused.update(more)
 
+    def begins(self, partition: int) -> bool:
+        """Whether an assigned partition is fetched at once. Otherwise it waits for a consumer with room."""
+        if self._handle.transient or self._has_room():
+            return True
+        self._paused.add(partition)
+        self._not_begun.add(partition)
+        return False
+
+    @property
+    def awaits_consumer(self) -> bool:
+        """Nothing is fetched, as no consumer has had room since the partitions were assigned."""
+        return bool(self._not_begun) and len(self._not_begun) == len(self._owned)
+
+    def has_begun(self, partition: int) -> bool:
+        return partition not in self._not_begun
+
     def resume_drained(self) -> None:
         if not self._paused:
             return
+        if self._not_begun and self._has_room():
+            self._not_begun.clear()
         if self._full_of_delayed:
             if self._delayed() > MAX_DELAYED * 9 // 10:
                 return
             self._full_of_delayed = False
-        drained = [n for n in self._paused if n in self._owned and self._owned[n].may_read_on]
+        drained = [
+            n for n in self._paused if n not in self._not_begun and n in self._owned and self._owned[n].may_read_on
+        ]
         if drained:
             self._paused.difference_update(drained)
             self._consumer.resume(drained)
 
     def forget(self, partitions: list[int]) -> None:
         self._paused.difference_update(partitions)
+        self._not_begun.difference_update(partitions)
         for number in partitions:
             self._in_a_gap.pop(number, None)
             self._looking.forget(number)

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -110,6 +111,9 @@ _GATED_POLL_S: Final = 0.001
 """Suspects wait for one another: a save, then an acknowledgement, neither of which ends a poll. librdkafka's least."""
 _IDLE_POLL_S: Final = 0.05
 _IDLE_AFTER_S: Final = 5.0
+_MORE_COMMANDS_S: Final = 0.1
+_COMMANDS_POLL_S: Final = 0.002
+"""After a command, for so long: no command ends a poll, and consumers often join or leave one after the other."""
 _POLL_WITH_PLENTY_S: Final = 0.02
 _STARVED_WAIT_S: Final = 0.02
 _PAUSE_AFTER_S: Final = 1.0
@@ -139,17 +143,18 @@ class Serving:
         self._last_save_s = 0.0
         self._last_activity_s = 0.0
         self._last_poll_s = 0.0
+        self._last_command_s = 0.0
         self._starved_since_s: float | None = None
         self._passing_by = NonPersistentDispatch() if handle.transient else None
         self.stopping = False
         self._not_ours: errors.LayerError | None = None
         """Why an assignment was refused; a command that polled may have heard of it instead of the loop."""
-        callbacks = GroupCallbacks(self._on_assigned, self._on_revoked, self._on_lost, self._on_committed)
+        callbacks = GroupCallbacks(self._on_assigned, self._on_revoked, self._on_lost, self._on_committed, self._begins)
         self._consumer = consumer = GroupConsumer(
             services.config, handle.kafka_topic, callbacks, handle.partition, handle.company
         )
         self.dispatcher = Dispatcher(handle, services.fetcher, clock, consumer, owned, endpoints)
-        self._reader = PartitionReader(handle, clock, consumer, owned, self.dispatcher.looking)
+        self._reader = PartitionReader(handle, clock, consumer, owned, self.dispatcher.looking, self._has_room)
         self.ownership = Ownership(handle, services, consumer, self.dispatcher, owned, commands.wake)
         self.leasing: Leasing | None = None
         """Where messages may go to other processes' consumers, and come from there."""
@@ -176,7 +181,8 @@ class Serving:
         self._shut_down()
 
     def _step(self) -> None:
-        self._commands.execute()
+        if self._commands.execute():
+            self._last_command_s = self._clock.monotonic()
         if self._not_ours is not None:
             raise self._not_ours
         leasing = self.leasing
@@ -218,9 +224,7 @@ class Serving:
                 self._reader.read(0.0, limit=1)
             return
         timeout = 0.0 if undelivered else self._poll_timeout(now, busy, awaits_save=awaits_save)
-        if leasing is not None and leasing.waits_for_owners:
-            self._wait_for_owners(leasing, timeout)
-            timeout = 0.0
+        timeout = self._wait_beside_polling(timeout)
         if self._reader.read(timeout):
             self._last_activity_s = now
 
@@ -236,6 +240,8 @@ class Serving:
         if awaits_save:
             return _AWAITING_SAVE_POLL_S
         timeout = min(_POLL_S if busy else _IDLE_POLL_S, self.transactions.poll_limit(now))
+        if now - self._last_command_s < _MORE_COMMANDS_S:
+            timeout = min(timeout, _COMMANDS_POLL_S)
         if self.leasing is not None:
             timeout = min(timeout, self.leasing.poll_limit())
         next_due = self.dispatcher.next_due()
@@ -261,6 +267,30 @@ class Serving:
             self._reader.read(0.0)
         elif self.ownership.saver.under_way:
             self._reader.read(0.0, limit=1)  # its answer comes out of polling, too
+
+    def _wait_beside_polling(self, timeout_s: float) -> float:
+        """Wait where Kafka sends no records to this membership. Returns how long the next poll is to wait."""
+        if self.leasing is not None and self.leasing.waits_for_owners:
+            self._wait_for_owners(self.leasing, timeout_s)
+        elif self._reader.awaits_consumer and not self.ownership.saver.under_way:
+            self._wait_for_consumer(timeout_s)
+        else:
+            return timeout_s
+        return 0.0
+
+    def _has_room(self) -> bool:
+        return any(endpoint.permits() > 0 for endpoint in self._endpoints)
+
+    def _wait_for_consumer(self, timeout_s: float) -> None:
+        """Nothing is fetched: wait for a consumer that takes something, or for a command."""
+        self._commands.prepare_to_wait()
+        for endpoint in self._endpoints:
+            endpoint.watch()
+        if not self._has_room():
+            self._commands.wait(timeout_s)
+        self._commands.end_wait()
+        for endpoint in self._endpoints:
+            endpoint.unwatch()
 
     def _wait_for_owners(self, leasing: Leasing, timeout_s: float) -> None:
         """Nothing comes from Kafka by this membership: wait for what owners write, and for something to tell them."""
@@ -310,6 +340,9 @@ class Serving:
             raise
         self._assigned.set()
         return starts
+
+    def _begins(self, partition: int) -> bool:
+        return self._reader.begins(partition)
 
     def _on_revoked(self, partitions: list[int]) -> None:
         self._handle.meter.revoked += 1
@@ -449,10 +482,18 @@ class Serving:
             for endpoint in own[:_MOST_TOLD]
         )
 
+    def _log_end(self, partition: int) -> int:
+        """As the last fetch told it; Kafka is asked where there was none."""
+        known = self._consumer.known_end(partition)
+        if known < 0 and not self._reader.has_begun(partition):
+            with suppress(errors.StoreError):
+                return self.dispatcher.log_end(partition)
+        return known
+
     def stats(self) -> list[PartitionStats]:
         self._drain()
         return [
-            owned.stats(self._consumer.known_end(number), self.dispatcher.waiting(owned))
+            owned.stats(self._log_end(number), self.dispatcher.waiting(owned))
             for number, owned in sorted(self._owned.items())
         ] + [
             PartitionStats(number, -1, 0, 0, 0, 0, 0, 0, reason)

@@ -36,7 +36,7 @@ def refused() -> tuple[PartitionReader, dict[int, OwnedPartition], Log]:
     log = Log()
     owned = {3: owned_by(an_identity(), CursorState(7, 10))}
     fake = cast("Any", log)
-    reader = PartitionReader(fake, ManualClock(), fake, owned, cast("Any", ()))
+    reader = PartitionReader(fake, ManualClock(), fake, owned, cast("Any", ()), lambda: True)
     assert reader.read(0.0)
     return reader, owned, log
 

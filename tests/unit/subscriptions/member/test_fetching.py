@@ -1,0 +1,94 @@
+"""Nothing is fetched before a consumer has room, and the first batches are small."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.kafka.reading.events import Event
+from pulsar_on_kafka.subscriptions.member.fetching import PartitionReader
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from tests.same_incarnation import SAME_INCARNATION
+from tests.simulation.cursors import an_identity, owned_by
+from tests.simulation.turns import ManualClock
+
+
+class NothingOpen(tuple[()]):
+    """No transaction holds anything up."""
+
+    def forget(self, partition: int) -> None:
+        """There is nothing to forget."""
+
+
+class Membership:
+    """A membership whose limits of polls, and whose partitions that go on, are noted. It has no records."""
+
+    incarnation = SAME_INCARNATION
+    transient = False
+
+    def __init__(self) -> None:
+        self.limits: list[int] = []
+        self.resumed: list[int] = []
+        self.resume = self.resumed.extend
+
+    def poll(self, limit: int, timeout_s: float) -> list[Event]:
+        self.limits.append(limit)
+        return []
+
+
+class Opened:
+    """A reader of partition 3, which a consumer with or without room attends."""
+
+    def __init__(self) -> None:
+        self.membership = Membership()
+        self.has_room = False
+        fake = cast("Any", self.membership)
+        owned: dict[int, OwnedPartition] = {3: owned_by(an_identity(), CursorState(7, 10))}
+        self.reader = PartitionReader(
+            fake, ManualClock(), fake, owned, cast("Any", NothingOpen()), lambda: self.has_room
+        )
+
+
+def test_a_partition_waits_for_the_first_room_and_then_goes_on() -> None:
+    opened = Opened()
+    reader = opened.reader
+    assert not reader.begins(3)
+    assert reader.awaits_consumer
+    assert not reader.has_begun(3)
+    reader.resume_drained()
+    assert opened.membership.resumed == []
+    opened.has_room = True
+    reader.resume_drained()
+    assert opened.membership.resumed == [3]
+    assert not reader.awaits_consumer
+    opened.has_room = False
+    assert reader.has_begun(3)
+
+
+def test_a_partition_whose_consumer_has_room_is_fetched_at_once() -> None:
+    opened = Opened()
+    opened.has_room = True
+    assert opened.reader.begins(3)
+    assert not opened.reader.awaits_consumer
+
+
+def test_a_partition_that_is_assigned_again_waits_again() -> None:
+    opened = Opened()
+    opened.reader.begins(3)
+    opened.reader.forget([3])
+    assert not opened.reader.awaits_consumer
+    opened.has_room = True
+    assert opened.reader.begins(3)
+
+
+def test_a_non_persistent_topic_is_read_whoever_has_room() -> None:
+    opened = Opened()
+    opened.membership.transient = True
+    assert opened.reader.begins(3)
+
+
+def test_the_first_poll_takes_one_record() -> None:
+    opened = Opened()
+    opened.reader.read(0.0)
+    opened.reader.read(0.0)
+    assert opened.membership.limits == [1, 1]
