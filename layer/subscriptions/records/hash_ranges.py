@@ -14,6 +14,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from pyroaring import BitMap
+
 from pulsar_on_kafka.base.errors import HashRangeConflict, SubscriptionBusy
 from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS, murmur3_32
 
@@ -49,15 +51,23 @@ def check_ranges(name: str, ranges: Iterable[tuple[int, int]]) -> None:
 class HashRanges(Generic[C]):
     """The consumers of one subscription in this process and the slots of each.
 
-    Memory: one reference a slot (512 KiB), and 100 points a consumer.
+    A consumer that comes or goes costs a copy of the table, and its own points. Memory: one reference a slot (512 KiB),
+    and 100 points a consumer.
     """
 
     def __init__(self) -> None:
         self._rules: dict[C, KeySharedRule] = {}
-        self._points: dict[C, list[int]] = {}
+        self._ring = BitMap()
+        """The points of all consumers."""
+        self._claims: dict[int, list[C]] = {}
+        """By point, the consumers that have it: the one that came first owns it."""
+        self._points: dict[C, set[int]] = {}
+        self._incarnations: dict[str, set[int]] = {}
+        """By name, the incarnations of it that are there."""
         self._names: dict[C, tuple[str, int]] = {}
         self.table: Sequence[C | None] = [None] * SLOTS
-        """Slot to consumer; None: nobody's (gaps between sticky ranges, or no consumer at all)."""
+        """Slot to consumer; None: nobody's (gaps between sticky ranges, or no consumer at all). Replaced, never
+        changed."""
 
     @property
     def rule(self) -> KeySharedRule | None:
@@ -76,51 +86,77 @@ class HashRanges(Generic[C]):
             raise SubscriptionBusy(
                 f"consumer {name} wants {_text(rule)}, the subscription's consumers have {_text(present)}"
             )
+        table = list(self.table)
         if rule.sticky_ranges is not None:
             self._check_ranges(name, rule.sticky_ranges)
+            for first, last in rule.sticky_ranges:
+                table[first : last + 1] = [consumer] * (last + 1 - first)
         else:
-            used = {number for other, number in self._names.values() if other == name}
-            incarnation = next(number for number in range(len(used) + 1) if number not in used)
-            self._names[consumer] = (name, incarnation)
-            self._points[consumer] = [
-                murmur3_32(f"{name}/{incarnation}/{point}".encode()) % SLOTS for point in range(POINTS_PER_CONSUMER)
-            ]
+            for point in self._take_points(consumer, name):
+                claims = self._claims.setdefault(point, [])
+                claims.append(consumer)
+                if len(claims) == 1:
+                    self._ring.add(point)
+                    self._paint(table, point)
         self._rules[consumer] = rule
-        self._rebuild()
+        self.table = table
 
     def remove(self, consumer: C) -> None:
         """Give its slots to the others (AutoSplit), or to nobody (sticky ranges)."""
-        if self._rules.pop(consumer, None) is None:
+        rule = self._rules.pop(consumer, None)
+        if rule is None:
             return
-        self._points.pop(consumer, None)
-        self._names.pop(consumer, None)
-        self._rebuild()
+        table = list(self.table)
+        for first, last in rule.sticky_ranges or ():
+            table[first : last + 1] = [None] * (last + 1 - first)
+        if consumer in self._names:
+            name, incarnation = self._names.pop(consumer)
+            self._incarnations[name].discard(incarnation)
+            if not self._incarnations[name]:
+                del self._incarnations[name]
+        for point in self._points.pop(consumer, ()):
+            claims = self._claims[point]
+            claims.remove(consumer)
+            if not claims:
+                del self._claims[point]
+                self._ring.remove(point)
+            self._paint(table, point)
+        self.table = table
+
+    def _take_points(self, consumer: C, name: str) -> set[int]:
+        used = self._incarnations.setdefault(name, set())
+        incarnation = next(number for number in range(len(used) + 1) if number not in used)
+        used.add(incarnation)
+        self._names[consumer] = (name, incarnation)
+        points = self._points[consumer] = {
+            murmur3_32(f"{name}/{incarnation}/{point}".encode()) % SLOTS for point in range(POINTS_PER_CONSUMER)
+        }
+        return points
+
+    def _paint(self, table: list[C | None], point: int) -> None:
+        """Give the slots that lie before a point, which came or went, to the owner of the next point at or above it."""
+        ring = self._ring
+        if not ring:
+            table[:] = [None] * SLOTS
+            return
+        below = ring.rank(point - 1) if point else 0  # so many points
+        end = ring[below] if below < len(ring) else ring[0]
+        owner = self._claims[end][0]
+        if 0 < below < len(ring):
+            start = ring[below - 1] + 1
+            table[start : end + 1] = [owner] * (end + 1 - start)
+            return
+        start = ring[len(ring) - 1] + 1  # around the end of the slots
+        table[start:] = [owner] * (SLOTS - start)
+        table[: end + 1] = [owner] * (end + 1)
 
     def _check_ranges(self, name: str, ranges: tuple[tuple[int, int], ...]) -> None:
         check_ranges(name, ranges)
         for first, last in ranges:
-            taken = next((slot for slot in range(first, last + 1) if self.table[slot] is not None), None)
-            if taken is not None:
+            wanted = self.table[first : last + 1]
+            if wanted.count(None) < len(wanted):
+                taken = next(slot for slot in range(first, last + 1) if self.table[slot] is not None)
                 raise HashRangeConflict(f"consumer {name} wants [{first}, {last}], another one has slot {taken}")
-
-    def _rebuild(self) -> None:
-        table: list[C | None] = [None] * SLOTS
-        if self._points:
-            # Two consumers on one point: the one that came later gives way.
-            owners: dict[int, C] = {}
-            for consumer, points in self._points.items():
-                for point in points:
-                    owners.setdefault(point, consumer)
-            ring = sorted(owners)
-            start = 0
-            for point in ring:
-                table[start : point + 1] = [owners[point]] * (point + 1 - start)
-                start = point + 1
-            table[start:] = [owners[ring[0]]] * (SLOTS - start)
-        for consumer, rule in self._rules.items():
-            for first, last in rule.sticky_ranges or ():
-                table[first : last + 1] = [consumer] * (last + 1 - first)
-        self.table = table
 
 
 def _text(rule: KeySharedRule) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections import defaultdict
 
 import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import HashRangeConflict, SubscriptionBusy
-from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS
+from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS, murmur3_32
 from pulsar_on_kafka.subscriptions.partition import key_order
 from pulsar_on_kafka.subscriptions.partition.key_order import KNOWN, NEAR, KeyOrder, Look, Waiting
-from pulsar_on_kafka.subscriptions.records.hash_ranges import HashRanges, KeySharedRule
+from pulsar_on_kafka.subscriptions.records.hash_ranges import POINTS_PER_CONSUMER, HashRanges, KeySharedRule
 from tests.seeds import first_of
 
 
@@ -71,6 +72,40 @@ def test_without_consumers_nobody_owns_anything() -> None:
     made = ranges("a")
     made.remove("a")
     made.remove("a")
+    assert set(made.table) == {None}
+
+
+def by_the_rule(consumers: list[tuple[str, int]]) -> list[str | None]:
+    """Who owns each slot, worked out from all points anew: `consumers` are names with their incarnations, as they
+    came."""
+    owners: dict[int, str] = {}
+    for name, incarnation in consumers:
+        for point in range(POINTS_PER_CONSUMER):
+            owners.setdefault(murmur3_32(f"{name}/{incarnation}/{point}".encode()) % SLOTS, f"{name}/{incarnation}")
+    ring = sorted(owners)
+    found: list[str | None] = [None] * SLOTS
+    for slot in range(SLOTS if ring else 0):
+        at = bisect_left(ring, slot)
+        found[slot] = owners[ring[at % len(ring)]]
+    return found
+
+
+@pytest.mark.parametrize("seed", first_of(3, range(30)))
+def test_whoever_comes_and_goes_the_slots_are_those_of_the_points(seed: int) -> None:
+    rng, made, there = random.Random(seed), HashRanges[str](), list[tuple[str, int]]()
+    for _ in range(40):
+        if there and rng.random() < 0.4:
+            name, incarnation = there.pop(rng.randrange(len(there)))
+            made.remove(f"{name}/{incarnation}")
+        else:
+            name = f"consumer {rng.randrange(25)}"
+            taken = {incarnation for other, incarnation in there if other == name}
+            incarnation = min(set(range(len(taken) + 1)) - taken)
+            made.add(f"{name}/{incarnation}", name, KeySharedRule())
+            there.append((name, incarnation))
+    assert list(made.table) == by_the_rule(there)
+    for name, incarnation in there:
+        made.remove(f"{name}/{incarnation}")
     assert set(made.table) == {None}
 
 
