@@ -125,6 +125,8 @@ from pulsar_on_kafka.mapping.state.metadata.ledger_records import (
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
     BacklogExceeded,
     Claim,
+    DeletionMark,
+    Joining,
     LifeState,
     NamespaceRecord,
     PartitionSeat,
@@ -285,6 +287,8 @@ VALUES: Final[Mapping[str, Case]] = {
             {"": Unused(5, "m"), "audit": Unused(6, "")},
             3,
             {"1": 99},
+            {"9f86d081": 1_700_000_000_000},
+            DeletionMark("9f86d081", 1_700_000_000_000),
         ),
     ),
     "topic that is new": Case(
@@ -316,6 +320,7 @@ VALUES: Final[Mapping[str, Case]] = {
             ReplicatedBy.SNAPSHOTS,
             True,
             True,
+            {"pok-1": Joining(1_700_000_000_000, 3), "pok-2": Joining(5)},
         ),
     ),
     "subscription that is new": Case(

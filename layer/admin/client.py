@@ -6,7 +6,8 @@ Source of names and meaning: Pulsar's `pulsar-admin`. Every call is idempotent o
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 
 from pulsar_on_kafka.admin.clusters import ClusterAdmin, TenantAdmin
@@ -27,7 +28,6 @@ from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.record_limits import EACH_ALONE
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic, check_backlog
 from pulsar_on_kafka.node.node import acquire
 from pulsar_on_kafka.sending.official_errors import pulsar_errors
@@ -157,19 +157,16 @@ class AdminClient(
         deadline = self._deadline()
         opened = self._topic(topic, deadline)
         subscriptions = self._subscriptions(opened, deadline)
-        if not force:
-            theirs = [each for each in subscriptions if cluster_of(each.name) is None]
-            self._check_unused(opened, theirs, deadline, with_subscriptions=with_subscriptions)
-        self.node.memberships.delete_topic(opened, subscriptions, deadline)
+        check = partial(self._check_unused, opened, deadline, with_subscriptions=with_subscriptions)
+        self.node.memberships.delete_topic(opened, subscriptions, deadline, None if force else check)
 
-    def _check_unused(
-        self, topic: Topic, subscriptions: Sequence[Subscription], deadline: Deadline, *, with_subscriptions: bool
-    ) -> None:
+    def _check_unused(self, topic: Topic, deadline: Deadline, *, with_subscriptions: bool) -> None:
         """Raises Refused: somebody uses the topic, or its subscriptions are to stay."""
+        found = [each for each in self._subscriptions(topic, deadline) if cluster_of(each.name) is None]
         if with_subscriptions:
-            subscriptions = [each for each in subscriptions if self.node.memberships.has_consumers(each, deadline)]
-        if subscriptions:
-            names = ", ".join(each.name for each in subscriptions)
+            found = [each for each in found if self.node.subscriptions.has_consumers(each, deadline)]
+        if found:
+            names = ", ".join(each.name for each in found)
             what, do = ("active consumers of", "close") if with_subscriptions else ("subscriptions:", "unsubscribe")
             raise errors.Refused(f"topic {topic.name} has {what} {names}; {do} them or force")
         producers = self.node.producers.connected(topic, deadline)

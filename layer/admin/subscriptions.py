@@ -9,7 +9,6 @@ from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
 from pulsar_on_kafka.admin.stats import ConsumerStats, EntryHolder, PartitionCursorStats, SubscriptionStats
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.processes import is_over
 from pulsar_on_kafka.client.connection.connection import peer_settings
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.client.values.message_id import native
@@ -44,6 +43,7 @@ class SubscriptionAdmin(AdminContext):
         _check_persistent(opened)
         starts, ends = self._log_ends(opened, deadline)
         self.node.subscriptions.create(opened, subscription, starts if from_earliest else ends, deadline)
+        self.node.topics.deletions.await_decision(opened, deadline)
 
     def replicate_subscription(
         self, topic: str, subscription: str, *, by: str = ReplicatedBy.ACKNOWLEDGEMENTS.value
@@ -298,11 +298,7 @@ class SubscriptionAdmin(AdminContext):
     def _is_there(self, subscription: Subscription, deadline: Deadline) -> bool:
         """A non-durable subscription is there as long as its consumers are, and so is any of a non-persistent topic."""
         lasts = subscription.topic.name.is_persistent and not subscription.non_durable
-        return lasts or any(
-            not is_over(member.client_id)
-            for group in subscription.groups
-            for member in self.node.admin.describe_group(group, deadline).members
-        )
+        return lasts or self.node.subscriptions.has_consumers(subscription, deadline)
 
     def _members(self, subscription: Subscription, deadline: Deadline) -> tuple[tuple[str, ...], dict[int, str]]:
         members: list[str] = []

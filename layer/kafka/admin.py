@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline, wait_until
+from pulsar_on_kafka.base.deadline import Deadline, pause, wait_until
 from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.kafka import acls as acl_values
 from pulsar_on_kafka.kafka import handles
@@ -42,6 +42,9 @@ _T = TypeVar("_T")
 _LONGEST_S: Final = 3600.0
 MOST_AT_ONCE: Final = 2_000
 """Topics, or partitions, that one request asks about."""
+LEARNS_WITHIN_S: Final = 5.0
+"""A broker learns so late, at most, of a topic that was made, added to or deleted."""
+_LEARN_RETRY_INTERVAL_S: Final = 0.05
 _TOPICS_ONE_BY_ONE: Final = 4
 """Of more, metadata is asked for in one request, about all topics."""
 _ASK_S: Final = 0.5  # a login that is refused is heard of between two questions
@@ -209,9 +212,18 @@ class KafkaAdmin(OfOneProcess):
         return False
 
     def topic_configs(self, topic: str, deadline: Deadline) -> dict[str, str]:
+        """The configuration of a topic that is there. The broker may not have learned of the topic yet: then the
+        request is sent again, for `LEARNS_WITHIN_S` at most."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         what = f"reading the configuration of topic {topic}"
-        return self._configs(resource, what, deadline, on_topic("DescribeConfigs", topic))
+        patience = deadline.at_most(LEARNS_WITHIN_S)
+        while True:
+            try:
+                return self._configs(resource, what, deadline, on_topic("DescribeConfigs", topic))
+            except errors.NoSuchTopic:
+                if patience.passed():
+                    raise
+                pause(_LEARN_RETRY_INTERVAL_S)
 
     def configs_of_topics(self, topics: Sequence[str], deadline: Deadline) -> dict[str, dict[str, str]]:
         """The configurations of many topics, without those that are gone, and those that this user may not see."""

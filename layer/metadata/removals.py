@@ -105,7 +105,7 @@ class Removals:
         request, noted_s, sent_ms = secrets.token_hex(8), self._clock.monotonic(), self._clock.now_ms()
 
         def noted(record: TopicRecord) -> TopicRecord | None:
-            if not _is_same(record, topic) or record.state not in (LifeState.ACTIVE, LifeState.DELETING):
+            if not is_same(record, topic) or record.state not in (LifeState.ACTIVE, LifeState.DELETING):
                 raise errors.NoSuchTopic(f"topic {topic.name} was deleted")
             if request in record.unanswered:
                 return None  # a time-out had hidden that it was written
@@ -114,7 +114,7 @@ class Removals:
 
         def take_off(state: LifeState | None) -> None:
             def taken_off(record: TopicRecord) -> TopicRecord | None:
-                if not _is_same(record, topic):
+                if not is_same(record, topic):
                     return None
                 left = {each: at_ms for each, at_ms in record.unanswered.items() if each != request}
                 deleting = record.state is LifeState.DELETING
@@ -176,7 +176,7 @@ class Removals:
         return other
 
 
-def _is_same(record: TopicRecord, topic: OpenedTopic | TopicRecord) -> bool:
+def is_same(record: TopicRecord, topic: OpenedTopic | TopicRecord) -> bool:
     incarnation = topic.incarnation if isinstance(topic, TopicRecord) else topic.layout.incarnation
     return (record.incarnation, record.kafka_topic_id) == (incarnation, topic.kafka_topic_id)
 

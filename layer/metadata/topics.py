@@ -16,7 +16,7 @@ from typing import Any, Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
-from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.kafka.admin import LEARNS_WITHIN_S, KafkaAdmin
 from pulsar_on_kafka.kafka.records import TopicDescription
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
 from pulsar_on_kafka.mapping.ids.ledger_ids import (
@@ -37,14 +37,13 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
 )
 from pulsar_on_kafka.mapping.state.state_keys import TopicKey
 from pulsar_on_kafka.mapping.state.state_topics import TOPICS
+from pulsar_on_kafka.metadata.deletion_marks import DeletionMarks
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned, readable
 from pulsar_on_kafka.metadata.namespaces import Namespaces
 from pulsar_on_kafka.metadata.removals import Removals
 
 MAX_PARTITIONS: Final = 8192
 """The partition field of a ledger id has 13 bits."""
-_LEARNS_WITHIN_S: Final = 5.0
-"""A broker is asked for so long whether it has learned of a topic that was made, added to or deleted."""
 
 _log = logging.getLogger(__name__)
 
@@ -156,6 +155,9 @@ class Topics:
         self._admin = admin
         self._clock = clock
         self.removals = Removals(admin, clock, self._amend, self._look)
+        self.deletions = DeletionMarks(
+            clock, self._amend, lambda name, deadline: entities.read(str(name), deadline), until
+        )
 
     def find(self, name: TopicName, deadline: Deadline) -> Topic | None:
         """The topic if it exists. A Kafka topic of that name without a record of ours is not one yet (see `open`)."""
@@ -307,7 +309,7 @@ class Topics:
             raise errors.AlreadyExists(f"topic {name} exists already")
         self._without_former_life(name, deadline)
         self._check_not_taken(existing, deadline)
-        described = self._admin.describe_topic(existing, deadline)
+        described = self._told(existing, deadline, lambda told: told is not None)
         if described is None:
             raise errors.NoSuchTopic(f"there is no Kafka topic {existing} to bind {name} to")
         partitions = 0 if described.partitions == 1 else described.partitions
@@ -456,7 +458,8 @@ class Topics:
 
     def begin_deletion(self, name: TopicName, deadline: Deadline) -> TopicRecord:
         """Have it on record that the topic is being deleted: from then on there is none of that name, and one can be
-        made anew. Returns that record; what is left to do is `finish_deletion`'s. Doing it twice does no harm.
+        made anew. Returns that record; what is left to do is `finish_deletion`'s. Doing it twice does no harm. Programs
+        that use the topic do not count (`DeletionMarks.begin`).
 
         Raises:
             NoSuchTopic: there is none.
@@ -680,7 +683,7 @@ class Topics:
         self, kafka_topic: str, deadline: Deadline, settled: Callable[[TopicDescription | None], bool]
     ) -> TopicDescription | None:
         """What Kafka tells of a topic. A broker may learn late of what was made, added or deleted: what is not
-        `settled` is asked again, for `_LEARNS_WITHIN_S` at most."""
+        `settled` is asked again, for `LEARNS_WITHIN_S` at most."""
         told: TopicDescription | None = None
 
         def tells_settled() -> bool:
@@ -688,7 +691,7 @@ class Topics:
             told = self._admin.describe_topic(kafka_topic, deadline)
             return settled(told)
 
-        self._until(tells_settled, deadline.at_most(_LEARNS_WITHIN_S))
+        self._until(tells_settled, deadline.at_most(LEARNS_WITHIN_S))
         return told
 
     def _set_state(self, life: TopicRecord, state: LifeState, deadline: Deadline) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -120,7 +120,7 @@ class Memberships:
             self._remove_left_over(topic, name, deadline)
             session = secrets.token_hex(16)
             client_id = member_client_id(self._services.settings.client_id, session)
-            claimant = Claimant(session, client_id, endpoint.name) if kind is SubscriptionType.EXCLUSIVE else None
+            claimant = Claimant(session, client_id, endpoint.name)
             subscription = self._services.subscriptions.open(
                 topic,
                 name,
@@ -135,28 +135,28 @@ class Memberships:
             )
             served, member = subscription.served, None
             try:
+                self._services.topics.deletions.await_decision(topic, deadline)
                 compacted = compacted_ranges(self._services, topic, served, deadline) if read_compacted else {}
                 joining = Joining(subscription, session, client_id, ack_persist_interval_s, compacted)
                 member = self._opening.member(joining, deadline)
                 member.start(endpoint)
                 self._wait_until_seen(subscription, member, client_id, deadline)
             except BaseException:
-                self._take_back(subscription, member, session)
+                self._take_back(subscription, member, client_id)
                 raise
             warn_when_files_run_out()
-            shared.begin(subscription, member, session, endpoint)
+            shared.begin(subscription, member, client_id, endpoint)
             shared.ear = OwnerEar(self.deliveries, self._answering, subscription, client_id, member)
             return subscription, member
 
-    def _take_back(self, subscription: Subscription, member: SubscriptionMember | None, session: str) -> None:
+    def _take_back(self, subscription: Subscription, member: SubscriptionMember | None, client_id: str) -> None:
         """End what there is of a membership that could not be opened."""
         deadline = Deadline.after(_TAKE_BACK_S)
         try:
             if member is not None:
                 member.stop(deadline)
-            if subscription.type is SubscriptionType.EXCLUSIVE:
-                self._services.subscriptions.release(subscription, session, deadline)
-        except errors.LayerError as failure:  # its claim ends by itself
+            self._services.subscriptions.release(subscription, client_id, deadline)
+        except errors.LayerError as failure:  # its claim and its entry end by themselves
             _log.warning("subscription=%s its claim is left for some seconds: %s", subscription.name, failure)
 
     def _describe(
@@ -237,6 +237,7 @@ class Memberships:
         """Make a subscription from the beginning of a topic, and the topic, unless they are there."""
         topic = self._services.topics.open(topic_name, deadline)
         self._services.subscriptions.find_or_create(topic, name, deadline)
+        self._services.topics.deletions.await_decision(topic, deadline)
 
     def unsubscribe(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:
         """Delete a subscription whose last consumer `endpoint` is.
@@ -250,7 +251,8 @@ class Memberships:
                     f"subscription {subscription.name} has {len(shared.endpoints) - 1} other consumers"
                 )
             members = self._services.admin.describe_group(subscription.group, deadline).members
-            if sum(not is_over(member.client_id) for member in members) > 1:
+            living = {member.client_id for member in members if not is_over(member.client_id)}
+            if living.union(self._services.subscriptions.joining(subscription, deadline)) - {shared.client_id}:
                 raise errors.SubscriptionBusy(f"subscription {subscription.name} has consumers in other processes")
             if shared.member is not None and shared.member.failure is None:
                 shared.member.wait_until_assigned(deadline)  # who is still joining cannot say good-bye to the group
@@ -268,7 +270,7 @@ class Memberships:
             self.live_cursors.close_consumers([subscription], deadline)
         cursors, _ = self.cursors.read_readable(subscription, deadline)
         try:
-            self._services.subscriptions.delete(subscription, deadline)
+            self._services.subscriptions.delete(subscription, deadline, force=force)
         except errors.SubscriptionBusy:
             if not force:
                 raise
@@ -277,12 +279,22 @@ class Memberships:
             return
         self.cursors.forget(subscription, cursors, deadline)
 
-    def delete_topic(self, topic: Topic, subscriptions: Sequence[Subscription], deadline: Deadline) -> None:
+    def delete_topic(
+        self,
+        topic: Topic,
+        subscriptions: Sequence[Subscription],
+        deadline: Deadline,
+        check: Callable[[], None] | None = None,
+    ) -> None:
         """Delete a topic, and, as far as can be done now, its schemas and what the cursors of its subscriptions wrote.
         The schemas of a Kafka topic that stays, because it was bound, stay with its messages.
 
         When this returns there is no such topic; its data goes ledger by ledger after that. At once it goes where
         somebody is connected, who would not hear of it otherwise, and where no process deletes ledgers.
+
+        Args:
+            check: raises where the topic is used, and stays then. What it looks at has to be on record before a program
+                calls `DeletionMarks.await_decision`. None deletes the topic in any case.
         """
         cursors: list[tuple[Subscription, dict[int, Recovered]]] = []
         for subscription in subscriptions:
@@ -290,7 +302,11 @@ class Memberships:
                 cursors.append((subscription, self.cursors.read_readable(subscription, deadline)[0]))
             except errors.StoreError as failure:
                 _log.warning("subscription=%s its cursors cannot be read: %s", subscription.name, failure)
-        doomed = self._services.topics.begin_deletion(topic.name, deadline)
+        topics = self._services.topics
+        if check is None:
+            doomed = topics.begin_deletion(topic.name, deadline)
+        else:
+            doomed = topics.deletions.begin(topic, check, deadline)
         self._close_consumers_of_deleted(topic, subscriptions)
         if (
             not goes_by_ledgers(doomed)
@@ -324,19 +340,12 @@ class Memberships:
             or any(self._has_members(group, deadline) for group in groups)
         )
 
-    def has_consumers(self, subscription: Subscription, deadline: Deadline) -> bool:
-        """In any process. Raises NotAuthorized: that may not be asked."""
-        return any(self._has_living(group, deadline) for group in subscription.groups)
-
     def _has_members(self, group: str, deadline: Deadline) -> bool:
         """False also where that may not be asked."""
         try:
-            return self._has_living(group, deadline)
+            members = self._services.admin.describe_group(group, deadline).members
         except errors.NotAuthorized:
             return False
-
-    def _has_living(self, group: str, deadline: Deadline) -> bool:
-        members = self._services.admin.describe_group(group, deadline).members
         return any(not is_over(member.client_id) for member in members)
 
     def acknowledge(self, subscription: Subscription, acks: Mapping[int, LedgerAcks], deadline: Deadline) -> int:
@@ -397,8 +406,8 @@ class Memberships:
         shared.silence()
         endpoint.close()
         member.stop(deadline)
-        if release and subscription.type is SubscriptionType.EXCLUSIVE:
-            self._services.subscriptions.release(subscription, shared.session, deadline)
+        if release:
+            self._services.subscriptions.release(subscription, shared.client_id, deadline)
 
     def members(self) -> dict[tuple[str, str], SubscriptionMember]:
         """The memberships of this process, by topic and subscription."""
@@ -448,8 +457,8 @@ class Memberships:
                     continue
                 try:
                     member.stop(deadline, orderly=False)
-                    if shared.subscription is not None and shared.subscription.type is SubscriptionType.EXCLUSIVE:
-                        self._services.subscriptions.release(shared.subscription, shared.session, deadline)
+                    if shared.subscription is not None:
+                        self._services.subscriptions.release(shared.subscription, shared.client_id, deadline)
                 except errors.LayerError as failure:
                     _log.warning("cluster=%s closing: %s", self._services.cluster_id, failure)
         self._answering.close()
@@ -465,7 +474,7 @@ class _SharedMember:
         self.lock = threading.RLock()
         self.member: SubscriptionMember | None = None
         self.subscription: Subscription | None = None
-        self.session = ""
+        self.client_id = ""
         self.endpoints: set[Endpoint] = set()
         self.ear: OwnerEar | None = None
 
@@ -498,9 +507,9 @@ class _SharedMember:
         member.end_with(errors.NoSuchTopic(f"topic {topic.name} was deleted and made anew"))
         member.stop(deadline)
 
-    def begin(self, subscription: Subscription, member: SubscriptionMember, session: str, endpoint: Endpoint) -> None:
+    def begin(self, subscription: Subscription, member: SubscriptionMember, client_id: str, endpoint: Endpoint) -> None:
         self.silence()
-        self.member, self.subscription, self.session = member, subscription, session
+        self.member, self.subscription, self.client_id = member, subscription, client_id
         self.endpoints = {endpoint}
 
     def silence(self) -> None:

@@ -128,6 +128,7 @@ class Admission:
             now_ms=node.clock.now_ms,
         )
         try:
+            node.topics.deletions.await_decision(topic, self._deadline())
             self._begin_deduplication(admitted, wanted=deduplicated)
             options = wants.options
             if wants.chunked:

@@ -172,6 +172,7 @@ class _Write:
                 topic, self._options.producer_name, AccessMode.SHARED, Deadline.after(_CALL_S)
             )
             try:
+                node.topics.deletions.await_decision(topic, Deadline.after(_CALL_S))
                 if self._more_than_plain(info):
                     node.producers.more_than_plain(topic, Deadline.after(_CALL_S))
                 if self._options.transaction:

@@ -141,7 +141,7 @@ def test_unknown_members_pass_at_every_depth(name: str) -> None:
     for path in _places(known[0]):
         said, behind = orjson.loads(orjson.dumps(known[0])), known[1]
         inner = _at(said, path)
-        mapping = path and path[-1] in ("claims", "seats", "clusters", "listeners", "unused", "compacted_to")
+        mapping = path and path[-1] in ("claims", "seats", "joining", "clusters", "listeners", "unused", "compacted_to")
         mapping = mapping or (path and path[-1] in ("deletion_ends", "start_offsets", "topic_epochs", "unanswered"))
         if isinstance(inner, dict) and _declared(path) and not mapping:
             inner.update(_LATER)

@@ -12,7 +12,6 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.processes import is_over
 from pulsar_on_kafka.exceptions import InvalidMessage
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
@@ -65,12 +64,8 @@ def _in_use(node: Node, topic: Topic, deadline: Deadline) -> bool:
         return any(sign.publishers for sign in node.producers.publishers(str(topic.name), deadline))
 
     def has_consumers() -> bool:
-        return node.memberships.serves(topic.name) or any(  # our own may still be joining their groups
-            not is_over(member.client_id)
-            for subscription in node.subscriptions.list(topic, deadline)
-            for group in subscription.groups
-            for member in node.admin.describe_group(group, deadline).members
-        )
+        found = node.subscriptions.list(topic, deadline)
+        return any(node.subscriptions.has_consumers(subscription, deadline) for subscription in found)
 
     return any(_known(question) for question in (has_data, has_producers, has_consumers))
 

@@ -1,9 +1,12 @@
-"""Occupants of a subscription stand against joining it: claims that hold, and live members of its groups."""
+"""Occupants of a subscription stand against joining it in another way, and against its deletion.
+
+They are the claims that hold, the consumers that are joining, and the live members of its groups.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from pulsar_on_kafka.base import errors
@@ -11,13 +14,13 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.processes import is_dead_process, is_over, process_of, this_process
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import Claim, SubscriptionRecord
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import Claim, Joining, SubscriptionRecord
 from pulsar_on_kafka.metadata.subscriptions.seats import other_seats, seat_group, seat_of, serves
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.metadata.topics import Topic
 
 CLAIM_MS: Final = 10_000
-"""How long a claim holds by itself; after that its owner must be a member of the group."""
+"""A claim or a joining consumer's entry holds so long by itself; after that its owner must be a group member."""
 
 LEAVING_S: Final = 1.0
 _MOST_NAMED: Final = 3
@@ -25,7 +28,8 @@ _MOST_NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """A consumer that wants an Exclusive subscription; `client_id` is the one its group membership will have."""
+    """A consumer that joins a subscription, and claims it if that is Exclusive; `client_id` is the one that its group
+    membership will have."""
 
     session: str
     client_id: str
@@ -55,6 +59,24 @@ class Occupants:
             claimant.consumer_name,
             this_process(),
         )
+
+    def with_joining(self, record: SubscriptionRecord, partition: int | None, claimant: Claimant) -> SubscriptionRecord:
+        """The record with one more joining consumer, and without the entries that hold no longer."""
+        entry = Joining(self._clock.now_ms() + CLAIM_MS, -1 if partition is None else partition)
+        held = {client_id: record.joining[client_id] for client_id in self.joining(record)}
+        return replace(record, joining={**held, claimant.client_id: entry})
+
+    def joining(self, record: SubscriptionRecord, partition: int | None = None) -> list[str]:
+        """The client ids of the joining consumers whose entries hold: of the whole topic and, with `partition`, of that
+        partition alone."""
+        now_ms = self._clock.now_ms()
+        return [
+            client_id
+            for client_id, entry in record.joining.items()
+            if now_ms < entry.deadline_ms
+            and (partition is None or entry.partition in (-1, partition))
+            and not is_over(client_id)
+        ]
 
     def check_free(
         self,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import builtins
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.processes import process_of
+from pulsar_on_kafka.base.processes import is_over, process_of
 from pulsar_on_kafka.mapping.ids.ledger_ids import incarnation_of
 from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
@@ -39,6 +39,7 @@ from pulsar_on_kafka.metadata.subscriptions.seats import (
     removed,
     seat_group,
     seat_of,
+    served_partitions,
     serves,
     spread,
     taken,
@@ -155,6 +156,9 @@ class Subscriptions:
         subscription is claimed. With `partition` it is opened on that partition alone, which has the subscription from
         then on, with a type and a claim of its own. `properties`, `replicated`: see `remember`.
 
+        The `claimant` is on record as joining: nothing deletes the subscription without force before its group has had
+        the time to show the consumer. None where no consumer joins.
+
         Raises:
             Refused: it is durable and `non_durable` is asked for, or the other way round.
             SubscriptionBusy: it is claimed by somebody else, has live consumers of another type, or is served in the
@@ -164,17 +168,21 @@ class Subscriptions:
         starts: dict[int, int] = {}
         replaced: dict[str, SubscriptionRecord] = {}
 
+        def joined(record: SubscriptionRecord) -> SubscriptionRecord:
+            return record if claimant is None else self._occupants.with_joining(record, partition, claimant)
+
         def opened(current: Versioned | None) -> bytes | None:
             replaced.clear()
-            record = decode_subscription(current.value) if current is not None else None
-            claim = self._occupants.claim(claimant) if claimant is not None else None
+            record = _record_for(topic, current)
+            exclusive = claimant if kind is SubscriptionType.EXCLUSIVE else None
+            claim = self._occupants.claim(exclusive) if exclusive is not None else None
             wanted = range(topic.partitions) if partition is None else (partition,)
             if record is None or not is_alive(record, topic):
                 self._resolve(topic, wanted, starts, from_earliest, deadline)
                 served = None if partition is None else (partition,)
                 blank = replace(self._new(topic, name, kind, starts), partitions=served, non_durable=non_durable)
                 blank = described(blank, properties, replicated=replicated)
-                return encode_subscription(taken(blank, partition, kind.value, claim))
+                return encode_subscription(joined(taken(blank, partition, kind.value, claim)))
             assert current is not None  # noqa: S101 - there is a record
             if record.non_durable is not non_durable:  # Source: Pulsar's PersistentTopic.internalSubscribe
                 kind_there = "non-durable" if record.non_durable else "durable"
@@ -183,7 +191,7 @@ class Subscriptions:
             self._resolve(topic, missing(record, partition, wanted), starts, from_earliest, deadline)
             changed = spread(taken(record, partition, kind.value, claim), partition, starts)
             changed = replace(changed, incarnation=_incarnation(topic, current, record))
-            changed = described(changed, properties, replicated=replicated)
+            changed = joined(described(changed, properties, replicated=replicated))
             if changed == record:
                 return None
             replaced[name] = record
@@ -193,8 +201,15 @@ class Subscriptions:
         current = self._behind_what_goes(topic, name, current, starts, deadline)
         record = decode_subscription(current.value)
         if record.incarnation >= 0:  # somebody may have it open
-            seats = other_seats(record, partition) + ([partition] if replaced and claimant is not None else [])
-            self._look_again(topic, current, replaced.get(name), seats, claimant, deadline)
+            exclusive = bool(replaced) and kind is SubscriptionType.EXCLUSIVE
+            seats = other_seats(record, partition) + ([partition] if exclusive else [])
+            try:
+                self._look_again(topic, current, replaced.get(name), seats, claimant, deadline)
+            except errors.SubscriptionBusy:
+                if claimant is not None:
+                    found = opened_subscription(topic, current, record, partition)
+                    self.release(found, claimant.client_id, deadline)
+                raise
         return opened_subscription(topic, current, record, partition)
 
     def _new(self, topic: Topic, name: str, kind: SubscriptionType, starts: Mapping[int, int]) -> SubscriptionRecord:
@@ -214,7 +229,8 @@ class Subscriptions:
         check_subscription_name(name)
 
         def created(current: Versioned | None) -> bytes | None:
-            if current is not None and is_alive(decode_subscription(current.value), topic):
+            record = _record_for(topic, current)
+            if record is not None and is_alive(record, topic):
                 raise errors.AlreadyExists(f"subscription {name} of {topic.name} exists already")
             return encode_subscription(
                 replace(self._new(topic, name, SubscriptionType.EXCLUSIVE, offsets), follows=follows)
@@ -278,59 +294,95 @@ class Subscriptions:
 
         self._amend(subscription, stopped, deadline)
 
-    def release(self, subscription: Subscription, session: str, deadline: Deadline) -> None:
-        """Give a claim back, so that the next consumer need not wait for anything."""
+    def release(self, subscription: Subscription, client_id: str, deadline: Deadline) -> None:
+        """Give back a consumer's claim and its entry as joining: the next consumer and a deletion wait for nothing."""
+        if subscription.type is not SubscriptionType.EXCLUSIVE and not self._may_be_joining(subscription, client_id):
+            return
 
         def released(record: SubscriptionRecord) -> SubscriptionRecord | None:
             seat = seat_of(record, subscription.partition)
-            if seat is None or seat.claim is None or seat.claim.session != session:
-                return None
-            return claimed(record, subscription.partition, None)
+            if seat is not None and seat.claim is not None and seat.claim.client_id == client_id:
+                record = claimed(record, subscription.partition, None)
+            return replace(record, joining={each: at for each, at in record.joining.items() if each != client_id})
 
         self._amend(subscription, released, deadline)
 
-    def delete(self, subscription: Subscription, deadline: Deadline) -> None:
+    def _may_be_joining(self, subscription: Subscription, client_id: str) -> bool:
+        key = (str(subscription.topic.name), subscription.name)
+        current = self._entities.of(key).cached(key)
+        if current is None:
+            return True  # nothing is known just now
+        entry = decode_subscription(current.value).joining.get(client_id)
+        return entry is not None and self._clock.now_ms() < entry.deadline_ms
+
+    def joining(self, subscription: Subscription, deadline: Deadline) -> Collection[str]:
+        """The client ids of consumers that have opened the subscription, or the partition of it, just now. Its group
+        may not show them yet."""
+        current = self._current(subscription.topic, subscription.name, deadline)
+        record = None if current is None else decode_subscription(current.value)
+        if record is None or not is_alive(record, subscription.topic):
+            return []
+        return self._occupants.joining(record, subscription.partition)
+
+    def has_consumers(self, subscription: Subscription, deadline: Deadline) -> bool:
+        """In any process. Raises NotAuthorized: the caller may not look at its groups."""
+        return bool(self.joining(subscription, deadline)) or any(
+            not is_over(member.client_id)
+            for group in subscription.groups
+            for member in self._admin.describe_group(group, deadline).members
+        )
+
+    def delete(self, subscription: Subscription, deadline: Deadline, *, force: bool = False) -> None:
         """Record that it is gone, then delete its groups with the committed offsets. Of a subscription that was opened
-        on one partition only that part goes, and with the last part the rest.
+        on one partition only that part goes, and with the last part the rest. With `force` consumers that are joining
+        do not count; they find that it is gone.
 
         Raises:
             SubscriptionBusy: it has live consumers.
         """
         partition = subscription.partition
-        current = self._current(subscription.topic, subscription.name, deadline)
-        found: SubscriptionRecord | None = None
-        if current is not None:  # it may have got groups since it was opened
-            found = decode_subscription(current.value)
-            subscription = opened_subscription(subscription.topic, current, found, partition)
-        concerned = subscription.groups if partition is None else (subscription.group, subscription.whole_group)
-        if any(self._admin.describe_group(group, deadline).members for group in concerned):
-            raise errors.SubscriptionBusy(
-                f"subscription {subscription.name} of {subscription.place} has live consumers"
-            )
+        before: SubscriptionRecord | None = None
 
         def deleted(record: SubscriptionRecord) -> SubscriptionRecord | None:
-            nonlocal found
-            found = record
+            nonlocal before
+            before = record
+            if record.topic_incarnation > subscription.topic.layout.incarnation:
+                raise errors.NoSuchSubscription(f"topic {subscription.topic.name} was deleted with {subscription.name}")
             if record.state is LifeState.DELETED:
                 return None
+            if not force and (joining := self._occupants.joining(record, partition)):
+                raise errors.SubscriptionBusy(
+                    f"subscription {subscription.name} of {subscription.place} has consumers that have just joined: "
+                    f"{', '.join(sorted(joining))}"
+                )
+            if self._have_members(subscription, record, deadline):  # after the entries: one that is over has a member
+                raise errors.SubscriptionBusy(
+                    f"subscription {subscription.name} of {subscription.place} has live consumers"
+                )
             if partition is not None:
                 record = removed(record, partition, range(subscription.topic.partitions))
             if partition is None or not record.partitions:
-                record = replace(record, state=LifeState.DELETED, claim=None, seats={})
+                record = replace(record, state=LifeState.DELETED, claim=None, seats={}, joining={})
             return record
 
         written = self._amend(subscription, deleted, deadline)
-        if written is None:
+        if written is None or before is None:
             return  # somebody else deleted it long ago
-        if any(self._admin.describe_group(group, deadline).members for group in concerned):
-            self._take_back(str(subscription.topic.name), written, found, deadline)
+        if self._have_members(subscription, before, deadline):
+            self._take_back(str(subscription.topic.name), written, before, deadline)
             raise errors.SubscriptionBusy(
                 f"subscription {subscription.name} of {subscription.place} got a live consumer at the same moment"
             )
         if decode_subscription(written.value).state is not LifeState.DELETED:
             return  # the partition's group stays: what it has is of another life, and what comes is not to be deleted
-        for group in subscription.groups:
-            self._admin.delete_group(group, deadline)
+        for seat in (None, *served_partitions(before)):
+            self._admin.delete_group(seat_group(subscription.topic.kafka_topic, subscription.name, seat), deadline)
+
+    def _have_members(self, subscription: Subscription, record: SubscriptionRecord, deadline: Deadline) -> bool:
+        """Whether groups of the whole subscription have members or, of one partition, its own or the whole's has."""
+        mine = [subscription.partition] if subscription.partition is not None else served_partitions(record)
+        groups = (seat_group(subscription.topic.kafka_topic, subscription.name, seat) for seat in (None, *mine))
+        return any(self._admin.describe_group(group, deadline).members for group in groups)
 
     def verify(self, subscription: Subscription, session: str, deadline: Deadline) -> Subscription:
         """Check, after an assignment and before serving, that this is still ours to serve; gives it as it is now.
@@ -518,6 +570,18 @@ def opened_subscription(
 def is_alive(record: SubscriptionRecord, topic: Topic) -> bool:
     """It speaks of a subscription that is there, of this life of the topic."""
     return record.state is LifeState.ACTIVE and record.topic_incarnation == topic.layout.incarnation
+
+
+def _record_for(topic: Topic, current: Versioned | None) -> SubscriptionRecord | None:
+    """The record of a subscription that is opened or made on this incarnation of its topic.
+
+    Raises:
+        NoSuchTopic: the record is of a later incarnation, so this one was deleted after it was opened.
+    """
+    record = None if current is None else decode_subscription(current.value)
+    if record is not None and record.topic_incarnation > topic.layout.incarnation:
+        raise errors.NoSuchTopic(f"topic {topic.name} was deleted")
+    return record
 
 
 def _incarnation(topic: Topic, current: Versioned, record: SubscriptionRecord) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import LayerError, SubscriptionBusy
+from pulsar_on_kafka.base.errors import LayerError, Refused, SubscriptionBusy
 from pulsar_on_kafka.ledgers.expiry import (
     InactiveTopicDeleteMode,
     SubscriptionUse,
@@ -43,7 +43,7 @@ _TOPIC: Final = ""
 """Its place among the subscriptions."""
 
 DeleteSubscription = Callable[[Subscription, Deadline], None]
-DeleteTopic = Callable[[Topic, Sequence[Subscription], Deadline], None]
+DeleteTopic = Callable[[Topic, Sequence[Subscription], Deadline, Callable[[], None]], None]
 
 
 class _Rules(NamedTuple):
@@ -167,11 +167,21 @@ class UnusedThings:
 
     def _end_topic(self, logs: TopicLogs, seen: _Seen, rules: _Rules, mark: str, deadline: Deadline) -> int:
         """Look once more before: what was used meanwhile stays."""
-        now = self._look_at(logs, deadline)
-        ends = self._services.admin.end_offsets(seen.topic.kafka_topic, list(logs.logs), deadline)
-        if now is None or now.marks(rules).get(_TOPIC) != mark or ends != {p: log.end for p, log in logs.logs.items()}:
+
+        def check() -> None:
+            now = self._look_at(logs, deadline)
+            ends = self._services.admin.end_offsets(seen.topic.kafka_topic, list(logs.logs), deadline)
+            unchanged = ends == {p: log.end for p, log in logs.logs.items()}
+            if now is None or now.marks(rules).get(_TOPIC) != mark or not unchanged:
+                raise Refused(f"topic {logs.name} is used again")
+            if joined := self._services.producers.connected(seen.topic, deadline):
+                raise Refused(f"topic {logs.name} has producers again: {', '.join(joined)}")
+
+        try:
+            self._delete_topic(seen.topic, list(seen.subscriptions.values()), deadline, check)
+        except Refused as used:
+            _log.debug("topic=%s stays: %s", logs.name, used)
             return 0
-        self._delete_topic(now.topic, list(now.subscriptions.values()), deadline)
         _log.info("topic=%s deleted: nobody used it for %d s", seen.topic.name, rules.max_inactive_s)
         return 1
 
@@ -182,8 +192,7 @@ class UnusedThings:
         subscriptions = {each.name: each for each in self._services.subscriptions.list(topic, deadline)}
         connected, positions, backlog = set(), {}, False
         for name, subscription in subscriptions.items():
-            groups = (self._services.admin.describe_group(group, deadline) for group in subscription.groups)
-            if any(group.members for group in groups):
+            if self._services.subscriptions.has_consumers(subscription, deadline):
                 connected.add(name)
             cursors = sorted(self._read_cursors(subscription, deadline).items())
             positions[name] = _digest([(p, cursor.version, cursor.state.next_unacked) for p, cursor in cursors])

@@ -49,6 +49,17 @@ class Unused:
 
 
 @dataclass(frozen=True, slots=True)
+class DeletionMark:
+    """A deletion without force marks a topic while it looks for producers and consumers. The topic lives on.
+
+    After `until_ms` (Unix time) the deletion counts as given up, and any process that opens the topic removes the mark.
+    """
+
+    attempt: str
+    until_ms: Int64
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRecord:
     """A record describes one life of a topic. `partitions` is 0 for a non-partitioned topic; `bound` topics belong to
     somebody else. `compacted_to` maps a partition ("0", "1" ...) to the end, exclusive, of what a compacted read folds.
@@ -78,6 +89,7 @@ class TopicRecord:
     former: Count = 0
     deletion_ends: Mapping[str, Count] = field(default_factory=dict)
     unanswered: Mapping[str, Int64] = field(default_factory=dict)
+    deletion_mark: DeletionMark | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +115,17 @@ class Claim:
     deadline_ms: Int64
     consumer_name: str = ""
     process: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """A consumer has opened the subscription as a whole, or one `partition` of it; its group may not show it yet.
+
+    The entry counts until `deadline_ms` (Unix time). After that the consumer has to be a member of the group.
+    """
+
+    deadline_ms: Int64
+    partition: Int64 = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +179,8 @@ class SubscriptionRecord:
     """It was made because other clusters have it: what lies before their beginnings is not wanted here either."""
     non_durable: bool = False
     """It ends with its last consumer, and keeps nothing from being deleted."""
+    joining: Mapping[str, Joining] = field(default_factory=dict)
+    """Consumers that keep it from being deleted without force, by the client id of their group membership."""
 
 
 encode_topic, decode_topic = json_record("topic record", TopicRecord).both

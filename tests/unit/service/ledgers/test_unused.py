@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +40,8 @@ class World:
         self.connected: set[str] = set()
         self.producers = 0
         self.now_ms = 0
+        self.joins_late = 0
+        """Producers that have claims, and no heartbeat yet."""
         self.written = 0
         self.clock = SimpleNamespace(now_ms=lambda: self.now_ms)
         self.topics = SimpleNamespace(
@@ -48,18 +50,20 @@ class World:
             note_unused=self._note,
         )
         self.namespaces = SimpleNamespace(policies_of=lambda names, _, required: {name: {} for name in names})
-        self.subscriptions = SimpleNamespace(list=lambda *_: [self._subscription(name) for name in self.positions])
-        self.admin = SimpleNamespace(describe_group=self._group, end_offsets=lambda *_: {0: self.end})
-        self.producers_seen = SimpleNamespace(publishers=self._publishers)
+        self.subscriptions = SimpleNamespace(
+            list=lambda *_: [self._subscription(name) for name in self.positions],
+            has_consumers=lambda subscription, _: subscription.name in self.connected,
+        )
+        self.admin = SimpleNamespace(end_offsets=lambda *_: {0: self.end})
+        self.producers_seen = SimpleNamespace(
+            publishers=self._publishers, connected=lambda *_: ["p"] * (self.producers or self.joins_late)
+        )
 
     def _topic(self) -> Topic:
         return Topic(NAME, "k", "id", 1, False, LAYOUT, self.bound)
 
     def _subscription(self, name: str) -> Any:
         return SimpleNamespace(name=name, groups=(name,), replicated=False, topic=SimpleNamespace(name=NAME))
-
-    def _group(self, group: str, _: Deadline) -> Any:
-        return SimpleNamespace(members=[group] if group in self.connected else [])
 
     def _publishers(self, topic: str, _: Deadline) -> list[Any]:
         return [SimpleNamespace(publishers=["p"] * self.producers, unlisted=0)] if self.producers else []
@@ -78,7 +82,8 @@ class World:
             raise SubscriptionBusy("it has consumers")
         del self.positions[subscription.name]
 
-    def _delete_topic(self, topic: Topic, subscriptions: Sequence[Any], _: Deadline) -> None:
+    def _delete_topic(self, topic: Topic, subscriptions: Sequence[Any], _: Deadline, check: Callable[[], None]) -> None:
+        check()
         self.alive = False
 
     def run(self) -> int:
@@ -132,12 +137,13 @@ def test_a_subscription_goes_when_it_was_unused_for_long_enough(seed: int) -> No
 def test_an_inactive_topic_goes_by_its_mode(mode: str, unused: dict[str, bool]) -> None:
     policies = {"delete_while_inactive": True, "inactive_topic_delete_mode": mode, "max_inactive_duration_seconds": 60}
     for kind, goes in unused.items():
-        for hindrance in ("", "producer", "consumer", "bound", "retention"):
+        for hindrance in ("", "producer", "joining producer", "consumer", "bound", "retention"):
             kept = {"retention_time_in_minutes": -1, "retention_size_in_mb": -1} if hindrance == "retention" else {}
             world = World({**policies, **kept}, bound=hindrance == "bound")
             world.end = 5
             world.positions = {} if kind == "none" else {"s": 5 if kind == "caught up" else 4}
             world.producers = int(hindrance == "producer")
+            world.joins_late = int(hindrance == "joining producer")
             world.connected = {"s"} if hindrance == "consumer" else set()
             for _ in range(5):
                 world.run()
