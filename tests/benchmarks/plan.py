@@ -68,8 +68,11 @@ FLEET_WORKERS: Final = frozenset({"fleet", "share_group_fleet"})
 FLEETS: Final = (1, 2, 4, 8, 16)
 """Processes that consume one partition together."""
 
-DEATH_WORKERS: Final = frozenset({"after_death"})
+DEATH_WORKERS: Final = frozenset({"after_death", "refusing_after_death"})
 """They are in `death_workers`."""
+
+REDELIVERIES: Final = (1, 2, 3)
+"""Of dead letter policies beside refusals."""
 
 FIRST: Final = 200
 """So many messages are wanted within a second after a take-over."""
@@ -183,6 +186,10 @@ GROUPS: Final = (
             Cell("50000", System.LAYER, "after_death", 50_000, {"most_redeliveries": 3}),
             Cell("plain-50000", System.LAYER, "after_death", 50_000),
             Cell("closed-50000", System.LAYER, "after_death", 50_000, {"killed": False}),
+            *(
+                Cell(f"refusing-{most}", System.LAYER, "refusing_after_death", 20_000, {"most_redeliveries": most})
+                for most in REDELIVERIES
+            ),
             Cell("pulsar-2000", System.PULSAR, "after_death", 2_000, {"most_redeliveries": 3}),
             Cell("pulsar-50000", System.PULSAR, "after_death", 50_000),
         ),
@@ -434,6 +441,20 @@ REQUIREMENTS: Final = (
             (f"{how}: from kill -9 to the next message", "silence_s", 1),
             (f"{how}: from then to the {FIRST}th", f"first_{FIRST}_s", 1),
             (f"{how}: from then to the last", "done_s", done_s),
+        )
+    ),
+    *(
+        Requirement(
+            f"`max_redeliver_count={most}`, one in ten refused: {what}",
+            f"after-death/refusing-{most}",
+            metric,
+            Rule.BELOW,
+            threshold,
+        )
+        for most in REDELIVERIES
+        for what, metric, threshold in (
+            ("share of their rate that the others lose", "lost", 0.2),
+            ("from kill -9 until no suspect is left, s", "suspects_s", 20),
         )
     ),
     Requirement(
