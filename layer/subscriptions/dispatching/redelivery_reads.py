@@ -84,11 +84,12 @@ class RedeliveryReads:
 
     def _read(self, owned: OwnedPartition, wanted: Sequence[int], soon: Sequence[int], records: dict[int, Any]) -> int:
         """Add to `records` what is `wanted`; gives the offset up to which all of it is, or is gone."""
-        near = [offset for offset in soon if wanted[0] < offset < wanted[-1] + READ_THROUGH and offset not in records]
-        apart = BitMap64(near[:_MAX_AHEAD]) - BitMap64(wanted)
-        if apart:
-            self._ahead[owned.number] = {}
-        size = size_ahead = 0
+        at_hand, later = self._ahead.get(owned.number, {}), BitMap64(soon) - BitMap64(wanted)
+        ahead = {offset: at_hand[offset] for offset in later & BitMap64(at_hand)}
+        near = [o for o in later if wanted[0] < o < wanted[-1] + READ_THROUGH and o not in records and o not in ahead]
+        apart = BitMap64(near[:_MAX_AHEAD])
+        self._ahead[owned.number] = ahead
+        size, size_ahead = 0, sum(len(record.value() or b"") for record in ahead.values())
         try:
             offsets = sorted(apart.union(BitMap64(wanted)))
             for batch in self._fetcher.read_at(self._kafka_topic, owned.number, offsets, Deadline.after(_TIMEOUT_S)):
@@ -98,7 +99,7 @@ class RedeliveryReads:
                         records[offset] = record
                         size += size_bytes
                     elif size_ahead < _MAX_AHEAD_BYTES:
-                        self._ahead[owned.number][offset] = record
+                        ahead[offset] = record
                         size_ahead += size_bytes
                 if size >= READ_AGAIN_BYTES and not owned.chunks.known:
                     return int(batch[-1].offset())

@@ -78,6 +78,12 @@ def test_what_is_wanted_soon_is_read_in_the_same_go() -> None:
         assert (list(found.records), found.gone, reading.reads.failed) == ([offset], [], False)
         assert reading.served.reads == reads
     reading.reads.read(owned, (0,), [1, 3])
+    reading.reads.read(owned, (9,), [1, 9])
+    reading.served.reads.clear()
+    assert reading.read(1) == ([1], []), "read for another consumer is what lies far from it, meanwhile"
+    assert reading.read(3) == ([3], []), "not wanted soon any more"
+    assert reading.served.reads == [[3]]
+    reading.reads.read(owned, (0,), [1, 3])
     reading.reads.forget(owned)
     reading.served.reads.clear()
     assert reading.read(1) == ([1], [])
