@@ -51,6 +51,7 @@ from pulsar_on_kafka.metadata.producers.fence_records import (
     TakeOverFences,
 )
 from pulsar_on_kafka.metadata.producers.hashing_schemes import HashingSchemes
+from pulsar_on_kafka.metadata.producers.heartbeat_rests import HeartbeatRests
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, HeartbeatsAndFences, KnownFences, KnownTakeOvers
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
@@ -132,8 +133,7 @@ class ProducerRegistry:
             retry=Retry(_LOOK_EVERY_S),
         )
         self.hashing_schemes = HashingSchemes(self._entities, claims_in, self._keeper.wake)
-        self._untold: set[str] = set()
-        """Topics whose producers changed since the last heartbeat."""
+        self._rests = HeartbeatRests()
 
     # In and out ---------------------------------------------------------------------------------------------------
 
@@ -343,7 +343,7 @@ class ProducerRegistry:
 
     def tell_soon(self, topic: str) -> None:
         """Have the keeper tell of a topic's producers before it is due."""
-        self._untold.add(topic)
+        self._rests.change(topic)
         self._keeper.wake()
 
     def publishers(self, topic: str, deadline: Deadline) -> list[ProducerHeartbeat]:
@@ -460,9 +460,9 @@ class ProducerRegistry:
         return silent.union(claim.session for claim in waiting)
 
     def _send_heartbeat(self, topic: str, deadline: Deadline) -> None:
-        self._untold.discard(topic)
         held = [membership for (place, _), held in list(self._held.items()) if place == topic for membership in held]
         publishers = [membership.describe() for membership in held if membership.describe is not None]
+        self._rests.sent(topic, len(held), self._clock.monotonic())
         heartbeat = producer_heartbeat(self._clock.now_ms() + LIFE_MS, self._process, publishers)
         key = encode_key(ProducerSessionKey(topic, self._session))
         self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, encode_producer_heartbeat(heartbeat), deadline)
@@ -470,6 +470,7 @@ class ProducerRegistry:
 
     def _withdraw_heartbeat(self, topic: str, deadline: Deadline) -> None:
         self.sure_until_ms.pop(topic, None)
+        self._rests.forget(topic)
         key = encode_key(ProducerSessionKey(topic, self._session))
         self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, None, deadline)
 
@@ -482,11 +483,13 @@ class ProducerRegistry:
             self._next_look_s = now_s + _LOOK_EVERY_S
             self._look(Deadline.after(_HEARTBEAT_EVERY_S))
             self._clean_one(Deadline.after(_HEARTBEAT_EVERY_S))
-        due = self._clock.monotonic() >= self._next_heartbeat_s
-        if due:
-            self._next_heartbeat_s = self._clock.monotonic() + _HEARTBEAT_EVERY_S
-        self._tell({topic for topic, _ in list(self._held) if due or topic in self._untold})
-        return max(0.0, self._next_look_s - self._clock.monotonic())
+        now_s, topics = self._clock.monotonic(), {topic for topic, _ in list(self._held)}
+        if now_s >= self._next_heartbeat_s:
+            self._next_heartbeat_s = now_s + _HEARTBEAT_EVERY_S
+            self._tell(topics)
+        else:
+            self._tell(self._rests.due(topics, now_s))
+        return max(0.0, self._rests.next_s(topics, self._next_look_s) - self._clock.monotonic())
 
     def _tell(self, topics: set[str]) -> None:
         """Send heartbeats, but none on a topic that was left: nobody would take it back."""
