@@ -18,7 +18,7 @@ from pulsar_on_kafka.exceptions import (
     ProducerQueueIsFull,
     PulsarException,
 )
-from pulsar_on_kafka.kafka.errors import is_local_refusal, ours
+from pulsar_on_kafka.kafka.errors import is_certainly_not_stored, is_local_refusal, ours
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.rights import on_topic
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
@@ -142,6 +142,8 @@ class Outlet(Generic[_InFlight]):
         self.thrown_out: PulsarException | None = None
         """Why nothing more is taken: another producer has the topic for itself, or the topic was deleted."""
         self.failures = 0
+        self.given_up = 0
+        """Records that failed, and may still be stored: the request of one that took too long may arrive later."""
         self.gate = QuotaGate(limits.send_timeout_ms)
         self.former: list[_InFlight] = []
         """Of Kafka producers that were given up, until their reports are in."""
@@ -342,6 +344,7 @@ class Outlet(Generic[_InFlight]):
 
     def _in_flight_of(self, kafka: KafkaProducer) -> _InFlight:
         def failed(error: Any, callback: SendCallback | None) -> None:
+            self.given_up += not is_certainly_not_stored(error)
             quota = self.gate.why() if is_local_refusal(error) else None
             why = quota or kafka.why_refused(error, self.kafka_topic, f"message to {self.topic()}")
             self.answer_failure(as_pulsar(why), callback)

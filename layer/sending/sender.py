@@ -152,7 +152,8 @@ class Sender:
         if self._receipts is not None:
             self._receipts.leave(self.send_counts().pending)
         try:
-            self._membership.leave(Deadline.after(LEAVE_TIMEOUT_S))
+            unsettled = self.send_counts().pending + self.outlet.given_up
+            self._membership.leave(Deadline.after(LEAVE_TIMEOUT_S), unsettled=unsettled)
         except errors.LayerError as failure:
             _log.warning("producer=%s its claim on %s ends with this process: %s", self.name, self.topic(), failure)
         if self._receipts is not None:
@@ -173,10 +174,10 @@ class Sender:
 
     def _throw_out(self, reason: errors.Refused, deadline: Deadline) -> int:
         """Refuse every further send for this reason; returns when what is under way was answered, or with how many
-        records the deadline left."""
+        records may still be stored at the deadline."""
         self.outlet.thrown_out = as_pulsar(reason)
         self._steps.plain.end()
-        return self.wait_for_all(deadline)
+        return self.wait_for_all(deadline) + self.outlet.given_up
 
     def _check_open(self) -> None:
         if self.outlet.closed:

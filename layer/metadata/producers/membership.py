@@ -25,7 +25,7 @@ class Registry(Protocol):
     def tell_soon(self, topic: str) -> None: ...
     def claims_of(self, topic: str, deadline: Deadline) -> ProducerClaims: ...
     def renew(self, membership: Membership, deadline: Deadline) -> None: ...
-    def leave(self, membership: Membership, deadline: Deadline) -> None: ...
+    def leave(self, membership: Membership, deadline: Deadline, *, unsettled: int = 0) -> None: ...
 
 
 class Membership:
@@ -60,14 +60,14 @@ class Membership:
 
     def when_thrown_out(self, tell: Callable[[errors.Refused, Deadline], int]) -> None:
         """Have `tell` called once this producer is thrown out (it is already: now). It returns when nothing of the
-        producer is under way any more, or with the number of records that are at the deadline."""
+        producer is under way any more, or with the number of records that may still be stored at the deadline."""
         with self._lock:
             self._told = tell
         if self._out is not None:
             tell(self._out, Deadline.after(0))
 
     def throw_out(self, reason: errors.Refused, deadline: Deadline) -> int:
-        """For the registry. Gives how many of the producer's records are under way at the deadline."""
+        """For the registry. Gives how many of the producer's records may still be stored at the deadline."""
         with self._lock:
             self._out = reason
             tell = self._told
@@ -132,6 +132,7 @@ class Membership:
         """Give the producer an epoch that nobody else has or had. Raises ProducerExcluded: it was thrown out."""
         self._registry.renew(self, deadline)
 
-    def leave(self, deadline: Deadline) -> None:
-        """Give the claim up, so that the next one need not wait. A second call does nothing."""
-        self._registry.leave(self, deadline)
+    def leave(self, deadline: Deadline, *, unsettled: int = 0) -> None:
+        """Give the claim up, so that the next one need not wait; `unsettled` records may still be stored. A second call
+        does nothing."""
+        self._registry.leave(self, deadline, unsettled=unsettled)

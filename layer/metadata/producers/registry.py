@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -54,6 +54,7 @@ from pulsar_on_kafka.metadata.producers.hashing_schemes import HashingSchemes
 from pulsar_on_kafka.metadata.producers.heartbeat_rests import HeartbeatRests
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, HeartbeatsAndFences, KnownFences, KnownTakeOvers
 from pulsar_on_kafka.metadata.producers.membership import Membership
+from pulsar_on_kafka.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.views import LogViews
@@ -70,8 +71,6 @@ _TRY_AGAIN_S: Final = 0.1
 _LEAVING_S: Final = 12.0
 _STOPPING_S: Final = 5.0
 """How long all producers that are thrown out together may take to stop. Heartbeats of others wait meanwhile."""
-_SILENT_MS: Final = 60_000
-"""A process that sent no heartbeat for longer than that sends no records either."""
 
 
 def claims_in(topic: Topic, known: ProducerClaims | None) -> ProducerClaims:
@@ -134,6 +133,9 @@ class ProducerRegistry:
         )
         self.hashing_schemes = HashingSchemes(self._entities, claims_in, self._keeper.wake)
         self._rests = HeartbeatRests()
+        self._gave_up_ms: dict[str, int] = {}
+        """By topic, when this process last gave up records of it that may still be stored. Memory: those of the last
+        `REQUESTS_ARRIVE_WITHIN_MS`."""
 
     # In and out ---------------------------------------------------------------------------------------------------
 
@@ -207,6 +209,8 @@ class ProducerRegistry:
         claims = decode_claims(self._entities.update(place, admitted, deadline).value)
         displaced = admission[0].displaced
         self._throw_out([key for key in self._held if key[0] == place], claims)
+        lapsed = errors.ProducerExcluded(f"producer {applicant.producer} of {place} was taken for dead and replaced")
+        self._give_up(_report([(each, lapsed) for each in self._held.pop((place, claimed), ())]))
         joined = Membership(self, place, incarnation, claimed, admission[0].own, admission[0].topic_epoch)
         self._held[place, claimed] = [joined]
         self._keeper.start()
@@ -269,12 +273,15 @@ class ProducerRegistry:
         self._entities.update(place, told, deadline)
         self._noted.add((place, life, what))
 
-    def leave(self, membership: Membership, deadline: Deadline) -> None:
+    def leave(self, membership: Membership, deadline: Deadline, *, unsettled: int = 0) -> None:
+        """Give up the claim of a producer of which so many records may still be stored."""
         with self._lock:
             key = membership.topic, membership.name
             held = self._held.get(key, [])
             if membership not in held:
                 return
+            if unsettled:
+                self._give_up([membership.topic])
             held.remove(membership)
             if held:
                 self.tell_soon(membership.topic)
@@ -320,7 +327,8 @@ class ProducerRegistry:
 
     def end_incarnation(self, topic: str, incarnation: int, deadline: Deadline) -> set[str]:
         """Throw out the producers of an incarnation that is being deleted, admit no other one to it, and wait until
-        those have stopped. Gives the sessions that have not said so: a record that they sent may still be stored."""
+        those have stopped. Gives the sessions that have not said so, also of dead processes: a record that they sent
+        may still be stored."""
 
         def ended(current: Versioned | None) -> bytes | None:
             claims = ProducerClaims(topic, 0) if current is None else decode_claims(current.value)
@@ -337,9 +345,20 @@ class ProducerRegistry:
             out = self._take_out([key for key in self._held if key[0] == topic], claims)
         left = _report(out)
         with self._lock:
-            if out and not left and not self._holds(topic):
+            self._give_up(left)
+            if out and not self._holds(topic):
                 self._withdraw_heartbeat(topic, deadline)
-        return self._await_departure(topic, list(claims.claims.values()), deadline)
+        self._await_departure(topic, list(claims.claims.values()), deadline)
+        since_ms = self._clock.now_ms() - REQUESTS_ARRIVE_WITHIN_MS
+        return self._views.ask(
+            topic,
+            lambda state: {
+                session
+                for (place, session), heartbeat in state.heartbeats.items()
+                if place == topic and heartbeat.deadline_ms > since_ms
+            },
+            deadline,
+        )
 
     def tell_soon(self, topic: str) -> None:
         """Have the keeper tell of a topic's producers before it is due."""
@@ -437,27 +456,23 @@ class ProducerRegistry:
         heartbeat = self._views.ask(topic, lambda state: state.heartbeats.get((topic, session)), deadline)
         return None if heartbeat is None else heartbeat.deadline_ms
 
-    def _await_departure(self, topic: str, displaced: Sequence[ProducerClaim], deadline: Deadline) -> set[str]:
-        """Wait until these producers that were thrown out have stopped; gives the sessions of those that have not
-        withdrawn their heartbeat."""
-        waiting, silent = list(displaced), set[str]()
+    def _await_departure(self, topic: str, displaced: Sequence[ProducerClaim], deadline: Deadline) -> None:
+        """Wait until these producers that were thrown out have stopped, or count as dead."""
+        waiting = list(displaced)
 
         def gone() -> bool:
-            waiting[:] = [claim for claim in waiting if not is_dead_process(claim.process)]
-            now = self._clock.now_ms()
-            for claim in list(waiting):
-                heartbeat = self._heartbeat_of(topic, claim.session, deadline)
-                if (heartbeat or 0) <= now:
-                    waiting.remove(claim)
-                if heartbeat is not None and now - _SILENT_MS < heartbeat <= now:
-                    silent.add(claim.session)
+            waiting[:] = [
+                claim
+                for claim in waiting
+                if not is_dead_process(claim.process)
+                and (self._heartbeat_of(topic, claim.session, deadline) or 0) > self._clock.now_ms()
+            ]
             return not waiting
 
         if waiting and not wait_until(gone, deadline.at_most(_LEAVING_S)):
             _log.warning(
                 "topic=%s %d producers that were thrown out have not said that they stopped", topic, len(waiting)
             )
-        return silent.union(claim.session for claim in waiting)
 
     def _send_heartbeat(self, topic: str, deadline: Deadline) -> None:
         held = [membership for (place, _), held in list(self._held.items()) if place == topic for membership in held]
@@ -468,11 +483,25 @@ class ProducerRegistry:
         self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, encode_producer_heartbeat(heartbeat), deadline)
         self.sure_until_ms[topic] = heartbeat.deadline_ms
 
+    def _give_up(self, topics: Collection[str]) -> None:
+        """Note that records of these topics were given up which may still be stored."""
+        now_ms = self._clock.now_ms()
+        recent = {
+            topic: at_ms for topic, at_ms in self._gave_up_ms.items() if at_ms > now_ms - REQUESTS_ARRIVE_WITHIN_MS
+        }
+        self._gave_up_ms = {**recent, **dict.fromkeys(topics, now_ms)}
+
     def _withdraw_heartbeat(self, topic: str, deadline: Deadline) -> None:
+        """Say that this process has no producer on a topic any more. A heartbeat that is over stays where it gave up
+        records that may still be stored, so that a deletion of the topic names this session."""
         self.sure_until_ms.pop(topic, None)
         self._rests.forget(topic)
         key = encode_key(ProducerSessionKey(topic, self._session))
-        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, None, deadline)
+        gave_up_ms, now_ms = self._gave_up_ms.get(topic), self._clock.now_ms()
+        value: bytes | None = None
+        if gave_up_ms is not None and gave_up_ms > now_ms - REQUESTS_ARRIVE_WITHIN_MS:
+            value = encode_producer_heartbeat(producer_heartbeat(gave_up_ms, self._process, []))
+        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, value, deadline)
 
     # The keeper's thread ------------------------------------------------------------------------------------------
 
@@ -518,7 +547,8 @@ class ProducerRegistry:
             now = {topic: self.claims_of(topic, deadline) for topic in {topic for topic, _ in fallen}}
             out = [one for key in fallen for one in self._take_out([key], now[key[0]])]
             stopping = {each.topic for each, _ in out if not self._holds(each.topic)}
-        for topic in stopping - _report(out):
+        self._give_up(_report(out))
+        for topic in stopping:
             self._withdraw_heartbeat(topic, deadline)
 
     def _clean_one(self, deadline: Deadline) -> None:
@@ -529,7 +559,7 @@ class ProducerRegistry:
                 self._to_clean[place] = topic
 
     def _throw_out(self, keys: Sequence[tuple[str, str]], claims: ProducerClaims) -> None:
-        _report(self._take_out(keys, claims))
+        self._give_up(_report(self._take_out(keys, claims)))
 
     def _take_out(
         self, keys: Sequence[tuple[str, str]], claims: ProducerClaims
@@ -545,8 +575,8 @@ class ProducerRegistry:
 
 
 def _report(thrown_out: Sequence[tuple[Membership, errors.Refused]]) -> set[str]:
-    """Tell these producers to stop, and wait for what they have under way. Gives the topics of which something is left:
-    there the heartbeat stays, so that nobody takes them for stopped."""
+    """Tell these producers to stop, and wait for what they have under way. Gives the topics of which something may
+    still be stored."""
     left: set[str] = set()
     deadline = Deadline.after(_STOPPING_S)
     for membership, reason in thrown_out:

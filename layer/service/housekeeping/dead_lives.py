@@ -30,6 +30,7 @@ from pulsar_on_kafka.mapping.state.state_keys import (
     encode_key,
 )
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
+from pulsar_on_kafka.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
 from pulsar_on_kafka.service.housekeeping.cursors import Topics
 from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MOST_TOMBSTONES
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog, tombstone
@@ -69,9 +70,9 @@ class _Signs:
 class HeartbeatHousekeeping:
     """For one thread.
 
-    A process of this host that is gone is known to be dead; any other one counts as dead a day after its last
-    heartbeat. Its claims go first then, so that one that was only stopped for so long finds itself out, and never
-    believes in a heartbeat that is removed behind its back.
+    A process of this host that is gone is known to be dead; its heartbeat stays while a record that it sent may still
+    arrive. Any other process counts as dead a day after its last heartbeat. Its claims go first then, so that one that
+    was only stopped for so long finds itself out, and never believes in a heartbeat that is removed behind its back.
     """
 
     name = "signs of life"
@@ -85,14 +86,17 @@ class HeartbeatHousekeeping:
     def run(self, partition: int, deadline: Deadline) -> int:
         """Remove heartbeats of the dead. At most 20,000."""
         signs, _ = read_once(self._log, PRODUCERS, partition, _Signs, self._clock, deadline)
-        before_ms = self._clock.now_ms() - self._kept_ms
+        now_ms = self._clock.now_ms()
         keys: list[bytes] = []
         for (topic, session), sign in sorted(signs.found.items()):
             if len(keys) >= MOST_TOMBSTONES or deadline.passed():
                 break
-            if not is_dead_process(sign.process):
-                if sign.deadline_ms >= before_ms:
-                    continue
+            is_dead = is_dead_process(sign.process)
+            if sign.deadline_ms >= now_ms - (
+                min(REQUESTS_ARRIVE_WITHIN_MS, self._kept_ms) if is_dead else self._kept_ms
+            ):
+                continue
+            if not is_dead:
                 self._claims.dismiss_session(topic, session, deadline)
             keys.append(encode_key(ProducerSessionKey(topic, session)))
         if tombstone(self._log, PRODUCERS, partition, keys, deadline):

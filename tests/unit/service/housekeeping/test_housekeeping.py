@@ -42,6 +42,7 @@ from pulsar_on_kafka.mapping.state.state_keys import (
     encode_key,
 )
 from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS, CURSORS, PRODUCERS
+from pulsar_on_kafka.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType, cursor_identity
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
@@ -309,7 +310,8 @@ def test_signs_of_the_dead_go() -> None:
     host, pid, _, machine = here.split(":")
     gone = f"{host}:{pid}:1:{machine}"  # this process id, begun at another time
     for session, process, deadline_ms in (
-        ("dead", gone, now + 10_000), ("living", here, now + 10_000), ("stopped", here, now - DAY_MS - 1),
+        ("dead", gone, now - REQUESTS_ARRIVE_WITHIN_MS - 1), ("died just now", gone, now + 10_000),
+        ("living", here, now + 10_000), ("stopped", here, now - DAY_MS - 1),
         ("elsewhere", "host:1:1", now - DAY_MS + 1), ("forgotten", "host:1:1", now - DAY_MS - 1),
     ):  # fmt: skip
         key = encode_key(ProducerSessionKey(NAME, session))
