@@ -7,8 +7,11 @@ from enum import Enum
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from confluent_kafka import KafkaError
+
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import AppendOutcomeUnknown
 from pulsar_on_kafka.base.reentry import Callbacks
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
@@ -47,6 +50,8 @@ class Kafka:
         self.fatal: Exception | None = None
         self.refusal: Exception | None = None
         """What it refuses records with."""
+        self.error: KafkaError | None = None
+        """What it reports of records."""
         self._reports: list[Any] = []
 
     def produce(
@@ -63,7 +68,10 @@ class Kafka:
     def poll_inline(self, timeout_s: float = 0.0, *, calls: bool = True) -> None:
         reports, self._reports = self._reports, []
         for report in reports:
-            report(None, SimpleNamespace(offset=lambda: 0))
+            report(self.error, SimpleNamespace(offset=lambda: 0))
+
+    def why_refused(self, error: KafkaError, topic: str, what: str) -> Exception:
+        return AppendOutcomeUnknown(f"{what}: {error}")
 
     def wake(self) -> None: ...
 
@@ -93,6 +101,8 @@ class Stage:
         """What comes after the first was given up."""
         self.fenced: list[tuple[int, int] | None] = []
         """Where exclusive producers said that their records begin; None: that no more come."""
+        self.unsettled: list[int] = []
+        """How many records of each closed producer may still be stored."""
         self.timer: Any = SimpleNamespace(call_at=lambda due_s, action: None)
 
     def confirm(self, deadline: Deadline) -> None:
@@ -107,7 +117,7 @@ class Stage:
             epoch=0,
             claim=SimpleNamespace(exclusive=exclusive),
             when_thrown_out=lambda tell: None,
-            leave=lambda deadline: None,
+            leave=lambda deadline, unsettled: self.unsettled.append(unsettled),
             make_sure=lambda timeout_s: None,
             confirm=self.confirm,
             fence=lambda topic, partition, first, deadline: self.fenced.append((partition, first)),

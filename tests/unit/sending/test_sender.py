@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ProducerExcluded
@@ -215,3 +216,19 @@ def test_a_method_that_a_program_puts_on_the_class_is_called(monkeypatch: pytest
     producer.send_async(b"a", heard, partition_key="k")
     producer.flush()
     assert (seen, heard.results) == ([b"a"], [Result.Ok])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("code", "unsettled"), [(None, 0), (KafkaError._MSG_TIMED_OUT, 1), (KafkaError._PURGE_QUEUE, 0)]
+)
+def test_a_closed_producer_tells_of_records_that_may_still_be_stored(
+    kind: Kind, code: int | None, unsettled: int
+) -> None:
+    stage, heard = Stage(), Heard()
+    stage.kafka.error = None if code is None else KafkaError(code)
+    producer = opened(stage, kind)
+    producer.send_async(b"1", heard)
+    producer.close()
+    assert len(heard.results) == 1
+    assert stage.unsettled == [unsettled]
