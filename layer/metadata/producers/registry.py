@@ -346,7 +346,7 @@ class ProducerRegistry:
         left = _report(out)
         with self._lock:
             self._give_up(left)
-            if out and not self._holds(topic):
+            if out and not left and not self._holds(topic):
                 self._withdraw_heartbeat(topic, deadline)
         self._await_departure(topic, list(claims.claims.values()), deadline)
         since_ms = self._clock.now_ms() - REQUESTS_ARRIVE_WITHIN_MS
@@ -547,8 +547,9 @@ class ProducerRegistry:
             now = {topic: self.claims_of(topic, deadline) for topic in {topic for topic, _ in fallen}}
             out = [one for key in fallen for one in self._take_out([key], now[key[0]])]
             stopping = {each.topic for each, _ in out if not self._holds(each.topic)}
-        self._give_up(_report(out))
-        for topic in stopping:
+        left = _report(out)
+        self._give_up(left)
+        for topic in stopping - left:
             self._withdraw_heartbeat(topic, deadline)
 
     def _clean_one(self, deadline: Deadline) -> None:
@@ -576,7 +577,7 @@ class ProducerRegistry:
 
 def _report(thrown_out: Sequence[tuple[Membership, errors.Refused]]) -> set[str]:
     """Tell these producers to stop, and wait for what they have under way. Gives the topics of which something may
-    still be stored."""
+    still be stored: there the heartbeat stays, so that no process takes them for stopped."""
     left: set[str] = set()
     deadline = Deadline.after(_STOPPING_S)
     for membership, reason in thrown_out:
