@@ -36,7 +36,7 @@ from pulsar_on_kafka.kafka.consumer_groups import GroupRequests
 from pulsar_on_kafka.kafka.errors import ErrorEvents, is_answer, translate
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember, TopicDescription
 from pulsar_on_kafka.kafka.rights import Right, on_cluster, on_group, on_topic
-from pulsar_on_kafka.kafka.security import tls_listener
+from pulsar_on_kafka.kafka.security import refused_everywhere, tls_listener
 
 _T = TypeVar("_T")
 _LONGEST_S: Final = 3600.0
@@ -84,7 +84,7 @@ class KafkaAdmin(OfOneProcess):
         """Kafka's id of the cluster; the cheapest proof that a broker answers.
 
         Raises:
-            ConnectFailed: no broker answered in time.
+            ConnectFailed: no broker answered in time, or every address refuses the connection.
             NotAuthenticated: the brokers do not accept our login.
         """
         found: list[str] = []
@@ -103,6 +103,8 @@ class KafkaAdmin(OfOneProcess):
                     raise errors.ConnectFailed(
                         f"{looked[0]} speaks TLS, and was asked without: name it kafka+ssl://{looked[0]}"
                     ) from failure
+                if refused := refused_everywhere(self._options, deadline):
+                    raise errors.ConnectFailed(f"no broker listens at {refused}: connection refused") from failure
                 if deadline.passed():
                     raise errors.ConnectFailed(str(self._events.latest or failure)) from failure
                 return False

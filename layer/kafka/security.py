@@ -134,3 +134,19 @@ def tls_listener(options: Mapping[str, Any], deadline: Deadline) -> str:
         ):
             return server
     return ""
+
+
+def refused_everywhere(options: Mapping[str, Any], deadline: Deadline) -> str:
+    """The addresses of librdkafka's `options` where every one of them refuses a connection; '' where one does not.
+    librdkafka itself goes on connecting until its request times out."""
+    servers = str(options["bootstrap.servers"]).split(",")
+    for server in servers:
+        host, _, port = server.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), min(_LOOK_S, deadline.remaining_s())).close()
+        except ConnectionRefusedError:
+            continue
+        except (OSError, ValueError):
+            return ""
+        return ""
+    return ", ".join(servers)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import fastavro
 from fastavro.read import SchemaResolutionError
+from fastavro.schema import UnknownType
 
 from pulsar_on_kafka.schema.avro_bounds import PayloadBounds, check_definition
 from pulsar_on_kafka.schema.definition import Record
@@ -126,7 +127,14 @@ class AvroSchema(Schema):
 def _compiled(definition: Any) -> tuple[Any, PayloadBounds]:
     if isinstance(definition, dict | list):
         check_definition(definition)
-    compiled = fastavro.parse_schema(definition)
+    try:
+        compiled = fastavro.parse_schema(definition)
+    except UnknownType as unknown:
+        name = definition.get("name") if isinstance(definition, dict) else definition
+        raise UnknownType(  # type: ignore[no-untyped-call]
+            f"the Avro schema {name!r:.60} has a type {unknown.name!r:.60} that it does not define; of an array or a "
+            "map of enums the official definition has no more than the word: declare Array(String())"
+        ) from unknown
     return compiled, PayloadBounds(compiled)
 
 

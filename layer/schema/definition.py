@@ -226,9 +226,16 @@ class Array(Field):
             return None
         super().validate_type(name, val)
         expected = self.array_type.python_type()
-        for item in val:
-            if not isinstance(item, expected):
-                raise TypeError(f"Array field {name} items should all be of type {self.array_type.type()}")
+        for at, item in enumerate(val):
+            if isinstance(item, expected):
+                continue
+            if isinstance(self.array_type, CustomEnum):
+                raise TypeError(
+                    f"field {name!r} takes members of {expected.__name__} in its list, got {type(item).__name__} at "
+                    f"{at}: {item!r:.60}. JSON schemas, as the official ones, write an array of enums and do not read "
+                    "it: declare Array(String())"
+                )
+            raise TypeError(f"Array field {name} items should all be of type {self.array_type.type()}")
         return val
 
     def schema_info(self, defined_names: set[str]) -> Any:

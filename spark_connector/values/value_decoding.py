@@ -18,12 +18,14 @@ from pyspark.sql.avro.functions import from_avro
 from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.schema.avro import avro_definition
 from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema_compat.key_value import split
 from pulsar_on_kafka.spark.base.errors import InvalidReadOption, NotReadable
 from pulsar_on_kafka.spark.options.read_options import FAILFAST, MODES
 from pulsar_on_kafka.spark.values.json_values import JsonCodec
 from pulsar_on_kafka.spark.values.key_values import KeyValueCodec
 from pulsar_on_kafka.spark.values.plain_values import PLAIN_TYPES, BytesCodec, PlainCodec, TextCodec
 from pulsar_on_kafka.spark.values.protobuf_values import ProtobufCodec
+from pulsar_on_kafka.spark.values.record_shapes import check_names_differ, check_not_recursive
 from pulsar_on_kafka.spark.values.topic_schemas import TopicSchemas
 from pulsar_on_kafka.spark.values.value_codec import Codec
 
@@ -36,8 +38,9 @@ class AvroCodec(Codec):
     """Messages without a version, and with one whose definition is the reader's, are read as the reader's own."""
 
     def __init__(self, reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo]) -> None:
-        """Raises ValueError, TypeError: a definition is no JSON, or of a schema of another type."""
+        """Raises ValueError, TypeError: a definition is no JSON, of a schema of another type, or recursive."""
         own = avro_definition(reader)
+        check_not_recursive(own)
         self._is_record = isinstance(own, dict) and own.get("type") == "record"
         self._fields = [field["name"] for field in own["fields"]] if self._is_record else []
         self._name = own.get("name") if self._is_record else None
@@ -168,6 +171,7 @@ def decoded(
     if mode not in MODES:
         raise InvalidReadOption(f"mode is {mode!r:.40}, expected {' or '.join(MODES)}")
     raw = raw or RawColumns()
+    _check_case(messages, schemas)
     codec = codec_of(schemas, F.col(raw.key))
     payload = F.col(raw.value)
     version = F.col(raw.version) if codec.by_version else None
@@ -184,6 +188,21 @@ def decoded(
     found = parsed.select(*kept, checked.alias(_CHECKED)).select(*columns, *kept)
     _check_names(found.columns, schemas.topic)
     return found
+
+
+def _check_case(messages: DataFrame, schemas: TopicSchemas) -> None:
+    if str(messages.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true":
+        return
+    try:
+        reader = schemas.reader
+        parts = split(reader).values() if reader.type is SchemaType.KEY_VALUE else [reader]
+        for info in parts:
+            if info.type in (SchemaType.AVRO, SchemaType.JSON):
+                check_names_differ(json.loads(info.schema))
+    except ValueError as error:
+        raise NotReadable(
+            f"the {schemas.reader.type.name} schema of topic {schemas.topic} cannot be read: {error}"
+        ) from error
 
 
 def needs_version(schemas: TopicSchemas) -> bool:

@@ -29,6 +29,7 @@ from pulsar_on_kafka.spark.values.json_values import as_written, spark_type
 from pulsar_on_kafka.spark.values.key_values import inline_payload
 from pulsar_on_kafka.spark.values.plain_values import PLAIN_TYPES, plain_payload, plain_spark_type
 from pulsar_on_kafka.spark.values.protobuf_values import protobuf_payload
+from pulsar_on_kafka.spark.values.record_shapes import check_not_recursive
 from pulsar_on_kafka.spark.values.widening import widens
 
 VALUE: Final = "value"
@@ -122,6 +123,10 @@ def _record_payload(source: _Source, info: SchemaInfo) -> Column:
     definition = parsed_json(info.schema)
     if not isinstance(definition, dict) or definition.get("type") != "record":
         raise InvalidWriteOption(f"the {info.type.name} schema is no record: {definition!r:.80}")
+    try:
+        check_not_recursive(definition)
+    except ValueError as error:
+        raise InvalidWriteOption(f"the {info.type.name} schema cannot be written by Spark: {error}") from error
     text = json.dumps(definition)
     wanted = spark_type(definition) if info.type is SchemaType.JSON else _avro_type(text)
     record = source.guarded(_record(source, wanted, {field["name"]: field for field in definition["fields"]}))

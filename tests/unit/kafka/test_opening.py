@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 
@@ -44,3 +45,16 @@ def test_a_node_that_reaches_nobody_leaves_nothing_behind() -> None:
     with pytest.raises(errors.ConnectFailed):
         Node(by_token(), Deadline.after(0.2))
     until(lambda: set(threading.enumerate()) <= before, "the threads to end")
+
+
+def test_a_connection_that_is_refused_is_told_before_the_deadline() -> None:
+    with socket.socket() as reserved:  # bound, and nothing listens
+        reserved.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{reserved.getsockname()[1]}"
+        admin, deadline = open_admin(KafkaSettings(f"{address},{address}")), Deadline.after(120)
+        try:
+            with pytest.raises(errors.ConnectFailed, match=f"{address}: connection refused"):
+                admin.cluster_id(deadline)
+        finally:
+            admin.close()
+    assert not deadline.passed()
