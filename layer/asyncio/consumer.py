@@ -15,7 +15,7 @@ from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.client.consumer.consumer import Consumer as BlockingConsumer
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_id import MessageId
+from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId
 from pulsar_on_kafka.exceptions import Result
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 
@@ -196,7 +196,7 @@ class Consumer(OfOneProcess):
         """
         await self._bridge.call(lambda: self._consumer.seek(messageid))
 
-    async def get_last_message_id(self) -> NativeMessageId:
+    async def get_last_message_id(self) -> ReceivedId:
         """Id of the last message of the topic; equal to `MessageId.earliest` in an empty one."""
         return await self._bridge.call(self._consumer.get_last_message_id)
 

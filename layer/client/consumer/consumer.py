@@ -28,7 +28,7 @@ from pulsar_on_kafka.client.values.enums import (
 )
 from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
-from pulsar_on_kafka.client.values.message_id import native
+from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId, native
 from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
@@ -280,7 +280,7 @@ class Consumer(Receiving["Consumer"]):
             txn, self._member, self._subscription, slot.number, ack, self._deadline(), self._node.cluster_id
         )
 
-    def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
+    def negative_acknowledge(self, message: Message | NativeMessageId | MessageId) -> None:
         """Have this message delivered again after the negative-ack delay.
 
         On Exclusive and Failover everything unacknowledged comes again then, as with the official client. On a closed
@@ -380,7 +380,7 @@ class Consumer(Receiving["Consumer"]):
         if new:
             wait_until(lambda: new.issubset(self._member.owned_partitions()), deadline)
 
-    def get_last_message_id(self) -> NativeMessageId:
+    def get_last_message_id(self) -> ReceivedId:
         """Id of the last message of the topic that may be read; equal to `MessageId.earliest` where there is none.
 
         Markers and what transactions hold back or aborted are left out (see `TopicPositions.last_message`).
@@ -401,10 +401,11 @@ class Consumer(Receiving["Consumer"]):
         with pulsar_errors():
             last = TopicPositions(self._node, topic).last_message(partition, self._deadline())
         if last < 0:
-            return NativeMessageId(-1, -1, -1, -1)
+            return cast("ReceivedId", NativeMessageId(-1, -1, -1, -1))
         origin = PartitionOrigin(topic.layout, topic.partition_field(partition), self.topic())
         size = self._places.messages_of(self._member.slot(partition), last)
-        return BatchedMessageId(origin, last, size - 1, 0) if size else StoredMessageId(origin, last)
+        found = BatchedMessageId(origin, last, size - 1, 0) if size else StoredMessageId(origin, last)
+        return cast("ReceivedId", found)
 
     # Itself -------------------------------------------------------------------------------------------------------
 

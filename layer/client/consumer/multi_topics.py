@@ -17,7 +17,7 @@ from pulsar_on_kafka.client.consumer.merged_inbox import MergedInbox
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, nothing_to_acknowledge
 from pulsar_on_kafka.client.receiving.receiving import Receiving
 from pulsar_on_kafka.client.values.message import Message, ParsedMessage
-from pulsar_on_kafka.client.values.message_id import MessageId, native
+from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId, native
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.exceptions import (
     AlreadyClosed,
@@ -209,7 +209,7 @@ class MultiTopicsConsumer(Consumer):
         consumer = self._concerned(message, "acknowledge_cumulative")
         return nothing_to_acknowledge() if consumer is None else consumer.begin_acknowledging_cumulative(message, txn)
 
-    def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
+    def negative_acknowledge(self, message: Message | NativeMessageId | MessageId) -> None:
         """Have the consumer of its topic deliver the message again. Raises OperationNotSupported as `acknowledge` does;
         does nothing on a closed consumer."""
         if not self._closed and (consumer := self._concerned(message, "negative_acknowledge")) is not None:
@@ -250,7 +250,7 @@ class MultiTopicsConsumer(Consumer):
             return
         _raise_first(self._all(lambda consumer: consumer.seek(messageid), self._current()))
 
-    def get_last_message_id(self) -> NativeMessageId:
+    def get_last_message_id(self) -> ReceivedId:
         """Raises OperationNotSupported: there is not one last message (as officially)."""
         self._check_open()
         raise OperationNotSupported("get_last_message_id on a consumer of several topics")

@@ -24,7 +24,7 @@ from pulsar_on_kafka.client.following.moving import Moving
 from pulsar_on_kafka.client.receiving.receiving import ReceiveCallback
 from pulsar_on_kafka.client.values.enums import ConsumerType
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.client.values.message_id import native
+from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId, native
 from pulsar_on_kafka.exceptions import (
     AlreadyClosed,
     InvalidMessage,
@@ -271,7 +271,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
         self._options.check_cumulative()
         self._acknowledge_late(message, cumulative=True)
 
-    def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
+    def negative_acknowledge(self, message: Message | NativeMessageId | MessageId) -> None:
         """Have the message delivered again; one of a cluster that was left comes again anyway."""
         attached = self._attached
         if attached is not None and not self._is_former(message):
@@ -361,7 +361,7 @@ class MovingConsumer(Moving[Consumer], Consumer):
             raise InvalidMessage(f"id {messageid} is of a cluster that its tenant has left")
         self._call(lambda now: now.seek(messageid), self._patience())
 
-    def get_last_message_id(self) -> NativeMessageId:
+    def get_last_message_id(self) -> ReceivedId:
         return self._call(lambda now: now.get_last_message_id(), self._patience())
 
     # Itself -------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.forks import OfOneProcess
@@ -19,12 +19,12 @@ from pulsar_on_kafka.client.values.enums import (
     PartitionsRoutingMode,
     ProducerAccessMode,
 )
+from pulsar_on_kafka.client.values.message_id import ReceivedId
 from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.crypto.encryptor import Sealer
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import InvalidConfiguration
-from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.routing.key_hashes import KeyHash
 from pulsar_on_kafka.mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, properties_bytes
@@ -113,7 +113,7 @@ class Producer(OfOneProcess):
         deliver_after: timedelta | None = None,
         *,
         txn: Transaction | None = None,
-    ) -> NativeMessageId:
+    ) -> ReceivedId:
         """Send one message and wait until every in-sync replica has it. Callbacks of messages that were answered before
         have returned then, unless they take more than a second.
 
@@ -137,7 +137,7 @@ class Producer(OfOneProcess):
         with pulsar_errors():
             message_id = answer.answer()
         self.sender.wait_for_callbacks()
-        return message_id
+        return cast("ReceivedId", message_id)
 
     def send_async(
         self,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from operator import index
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pulsar_on_kafka.client.values.encryption import EncryptionContext
-from pulsar_on_kafka.client.values.message_id import MessageId, native
+from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId, native
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.ids.native_message_id import (
@@ -117,8 +117,8 @@ class Message(Delivery):
     def producer_name(self) -> str:
         return self._headers().producer_name
 
-    def message_id(self) -> NativeMessageId:
-        return StoredMessageId(self._origin(), self.offset)
+    def message_id(self) -> ReceivedId:
+        return cast("ReceivedId", StoredMessageId(self._origin(), self.offset))
 
     def _origin(self) -> PartitionOrigin:
         slot = self.feed.slot
@@ -208,8 +208,8 @@ class BatchedMessage(Message):
     def event_timestamp(self) -> int:
         return self.entry.columns.message(self.batch_index).event_time_ms
 
-    def message_id(self) -> NativeMessageId:
-        return BatchedMessageId(self._origin(), self.offset, self.batch_index, self.entry.size)
+    def message_id(self) -> ReceivedId:
+        return cast("ReceivedId", BatchedMessageId(self._origin(), self.offset, self.batch_index, self.entry.size))
 
 
 class ChunkedMessage(Message):
@@ -219,8 +219,8 @@ class ChunkedMessage(Message):
 
     record: WholeMessage
 
-    def message_id(self) -> NativeMessageId:
-        return ChunkedMessageId(self._origin(), self.record.offsets[0], self.offset)
+    def message_id(self) -> ReceivedId:
+        return cast("ReceivedId", ChunkedMessageId(self._origin(), self.record.offsets[0], self.offset))
 
     def _undecrypted(self) -> bool:
         return not self.record.decrypted
@@ -276,8 +276,8 @@ class ParsedMessage(Message):
     def producer_name(self) -> str:
         return ""
 
-    def message_id(self) -> NativeMessageId:
-        return self._id
+    def message_id(self) -> ReceivedId:
+        return cast("ReceivedId", self._id)
 
     def topic_name(self) -> str:
         return self._id.topic_of_message()

@@ -3,7 +3,7 @@ officially."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 
@@ -11,8 +11,8 @@ from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
 class MessageId:
     """The position of a message. Source: `pulsar.MessageId`."""
 
-    earliest: ClassVar[NativeMessageId] = NativeMessageId.earliest
-    latest: ClassVar[NativeMessageId] = NativeMessageId.latest
+    earliest: ClassVar[ReceivedId] = cast("ReceivedId", NativeMessageId.earliest)
+    latest: ClassVar[ReceivedId] = cast("ReceivedId", NativeMessageId.latest)
 
     def __init__(self, partition: int = -1, ledger_id: int = -1, entry_id: int = -1, batch_index: int = -1) -> None:
         self._msg_id = NativeMessageId(partition, ledger_id, entry_id, batch_index)
@@ -34,7 +34,7 @@ class MessageId:
         return self._msg_id.serialize()
 
     @staticmethod
-    def deserialize(message_id_bytes: bytes, topic: str | None = None) -> NativeMessageId:
+    def deserialize(message_id_bytes: bytes, topic: str | None = None) -> ReceivedId:
         """The id that `serialize` wrote; `topic` names the topic it belongs to.
 
         Raises:
@@ -43,7 +43,7 @@ class MessageId:
         made = NativeMessageId.deserialize(message_id_bytes)
         if topic is not None:
             made.topic_name(topic)
-        return made
+        return cast("ReceivedId", made)
 
     @classmethod
     def wrap(cls, msg_id: NativeMessageId) -> MessageId:
@@ -72,6 +72,19 @@ class MessageId:
         return str(self._msg_id)
 
     __repr__ = __str__
+
+
+if TYPE_CHECKING:
+
+    class ReceivedId(NativeMessageId, MessageId):  # type: ignore[misc]
+        """An id that the client gives to its caller: a native one (`_pulsar.MessageId`), as officially.
+
+        The official client does not declare types, and both classes have the same methods. So a program may declare
+        such an id as either of them. `isinstance` tells the two apart, as officially.
+        """
+
+else:
+    ReceivedId = NativeMessageId
 
 
 def native(message_id: object) -> NativeMessageId | None:
