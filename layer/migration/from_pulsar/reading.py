@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -29,7 +30,10 @@ _SILENCE_S: Final = 15.0
 """So long without a message is taken for the end, where nobody knows whether more comes."""
 _OPERATION_S: Final = 30
 _NO_BATCH: Final = -1
-
+_CHUNKS_EXPIRE_S: Final = 60.0
+"""A message in chunks that is not complete so long after its first chunk came is given up by the client's readers."""
+_BACK_ENTRIES: Final = 4_096
+"""After chunks expired the partition is read again from so many entries back."""
 
 _UNCACHED: Final = re.compile(r"Received an uncached chunk \(uuid: (.*) chunkId: (\d+), messageId: \((\d+),(\d+),")
 _MOST_GIVEN_UP: Final = 10_000
@@ -71,6 +75,50 @@ class _ClientLog(logging.Handler):
 _CLIENT_LOG: Final = _ClientLog()
 
 
+class _Passed:
+    """The entries of one partition that were yielded, and where its client begins again after chunks expired in it.
+
+    The client gives up an incomplete message in chunks by its own clock, also where the other chunks could not come,
+    because it waits for its caller. Memory: the positions of `_BACK_ENTRIES` entries, and a name for each chunk that
+    was given up.
+    """
+
+    def __init__(self, start: Position | None, chunks_expire_s: float) -> None:
+        self.start = start
+        self._expire_s = chunks_expire_s
+        self._none_expires = Deadline.never()
+        self._last: deque[Position] = deque(maxlen=_BACK_ENTRIES)
+        self._tried: set[tuple[str, Position]] = set()
+        """Chunks for which the client began again, or need not."""
+
+    def begin(self) -> Position | None:
+        """Where the client begins that is about to be opened."""
+        self._none_expires = Deadline.after(self._expire_s)
+        return self._last[0] if self._last else self.start
+
+    def add(self, position: Position) -> None:
+        """An entry is about to be yielded. Of a message in chunks, which was perhaps given up before, it is the end."""
+        self._last.append(position)
+        for uuid in [uuid for uuid, each in [*_CLIENT_LOG.given_up.items()] if each.position == position]:
+            del _CLIENT_LOG.given_up[uuid]
+
+    def has(self, position: Position) -> bool:
+        return bool(self._last) and position <= self._last[-1]
+
+    def chunks_expired(self, following: Position | None) -> bool:
+        """The client has given up messages, perhaps because they expired, whose chunks lie between the last entry here
+        and the `following` one: they come behind `begin`, or are given up again. Once for each chunk."""
+        given_up = {(uuid, each.position) for uuid, each in [*_CLIENT_LOG.given_up.items()]}
+        due = {each for each in given_up - self._tried if following is None or each[1] < following}
+        self._tried |= due
+        ahead = [uuid for uuid, position in due if not self.has(position)]
+        if not ahead or not self._none_expires.passed():
+            return False
+        for uuid in ahead:
+            del _CLIENT_LOG.given_up[uuid]
+        return True
+
+
 MoreComes = Callable[[Position | None], bool]
 
 
@@ -96,10 +144,12 @@ def official_client() -> ModuleType:
 
 
 class PulsarReading:
-    """For one thread. Memory: 2,000 messages of the partition that is read, and the messages of one entry."""
+    """For one thread. Memory: 2,000 messages of the partition that is read, the messages of one entry, and the
+    positions of the last 4,096 entries."""
 
-    def __init__(self, address: PulsarAddress) -> None:
+    def __init__(self, address: PulsarAddress, chunks_expire_s: float = _CHUNKS_EXPIRE_S) -> None:
         """Connects when it first reads. Raises Refused: pulsar-client is not installed."""
+        self._chunks_expire_s = chunks_expire_s
         self._pulsar = official_client()
         self._address = address
         self._client: Any = None
@@ -124,6 +174,9 @@ class PulsarReading:
         Pulsar says so and nothing came for half a second. Behind the last message there may be entries that nobody is
         given: markers, and what transactions sent that are open or were aborted.
 
+        The caller may take its time: where the client has given up chunks meanwhile, though the others lie in Pulsar,
+        the partition is read again from some entries back.
+
         Raises:
             StoreError: Pulsar cannot be read now.
             Corrupt: a message cannot be understood.
@@ -132,12 +185,32 @@ class PulsarReading:
         if last.entry_id < 0 or (start is not None and start > last):
             return
         _CLIENT_LOG.given_up.clear()
-        reader = self._reader(topic, start)
+        passed = _Passed(start, self._chunks_expire_s)
+        waiting: list[Any] = []
+        for message in self._messages(topic, passed, last, more_comes, deadline):
+            if message is None:
+                waiting.clear()
+                continue
+            waiting.append(message)
+            if len(waiting) < _messages_of(message):
+                continue
+            position = _position(message)
+            passed.add(position)
+            yield self._entry(topic, position, waiting)
+            waiting.clear()
+            if position == last:
+                return
+
+    def _messages(
+        self, topic: str, passed: _Passed, last: Position, more_comes: MoreComes, deadline: Deadline
+    ) -> Iterator[Any]:
+        """What lies behind all that was `passed`; None where the client begins anew behind that."""
+        reader = self._reader(topic, passed.begin())
         if not _CLIENT_LOG.heard:
             _log.warning(
                 "another client of Pulsar in this process has its log: no messages in chunks that it gives up are named"
             )
-        waiting: list[Any] = []
+        start = passed.start
         read = None if start is None else Position(start.ledger_id, start.entry_id - 1)
         asked = False
         silence = Deadline.after(_SILENCE_S)
@@ -145,7 +218,13 @@ class PulsarReading:
             while True:
                 deadline.check(f"{topic} to be read to {last}")
                 message = self._next(reader, topic)
-                if message is None:
+                if passed.chunks_expired(None if message is None else _position(message)):
+                    _log.info("topic=%s chunks expired while they waited here: some entries are read again", topic)
+                    reader.close()
+                    reader = self._reader(topic, passed.begin())
+                    silence, asked = Deadline.after(_SILENCE_S), False
+                    yield None
+                elif message is None:
                     if not self._more(reader, topic):
                         return
                     if not asked and not more_comes(read):
@@ -154,18 +233,13 @@ class PulsarReading:
                     if silence.passed():
                         _log.warning("topic=%s ends at %s, but Pulsar gives nothing more", topic, last)
                         return
-                    continue
-                silence, asked = Deadline.after(_SILENCE_S), False
-                read = position = _position(message)
-                if position > last:
-                    return
-                waiting.append(message)
-                if len(waiting) < _messages_of(message):
-                    continue
-                yield self._entry(topic, position, waiting)
-                waiting.clear()
-                if position == last:
-                    return
+                else:
+                    silence, asked = Deadline.after(_SILENCE_S), False
+                    read = _position(message)
+                    if read > last:
+                        return
+                    if not passed.has(read):
+                        yield message
         finally:
             reader.close()
 
