@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over, stands_in
 from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.kafka.settings import SESSION_TIMEOUT_MS
 from pulsar_on_kafka.ledgers.deletion_topics import maintenance_group
 from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
@@ -106,10 +108,13 @@ def test_services_share_the_work_take_over_and_outlast_their_broker(own_broker: 
         until(lambda: 0 < first.owned() < _ALL and first.owned() + second.owned() == _ALL, "they share")
         until(lambda: first.role("maintenance")["turns"]["ledgers"]["done"], "rounds are made")
         assert "pok_duty_partitions{" in first.get("/metrics")[1]
+        killed_s = time.monotonic()
         first.end(signal.SIGKILL)
         until(lambda: second.owned() == _ALL, "the other one takes over")
-        group = maintenance_group(Instance())
-        assert any(f"group={group} said good-bye for 1" in line for line in second.lines), "nobody waits for a session"
+        # On a machine so busy that the good-bye takes six seconds, Kafka's session is over before it.
+        if time.monotonic() - killed_s < SESSION_TIMEOUT_MS / 1000:
+            said = f"group={maintenance_group(Instance())} said good-bye for 1"
+            until(lambda: any(said in line for line in second.lines), lambda: f"{said!r}: {second.lines}")
 
         own_broker.kill()
         until(lambda: not second.is_ready(), "it is not ready without a broker")
