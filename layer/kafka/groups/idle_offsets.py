@@ -53,6 +53,7 @@ class Writer(Protocol):
     def put(self, topic: str, changes: GroupOffsets, deadline: Deadline) -> None: ...
     def commit(self, deadline: Deadline) -> None: ...
     def abort(self, deadline: Deadline) -> None: ...
+    def may_have_repeated(self) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -185,6 +186,11 @@ class IdleOffsets:
         return writer
 
     def _keep(self, author: str, writer: Writer) -> None:
+        """Keep a writer for the next change. One that may have sent a request twice is closed: a copy that arrives
+        during the next change would count there, while a new writer's epoch makes Kafka refuse it."""
+        if writer.may_have_repeated():
+            writer.close()
+            return
         with self._free:
             former = self._kept.pop(author, None)
             self._kept[author] = writer

@@ -45,7 +45,8 @@ class OffsetWriter(OfOneProcess):
     def __init__(self, config: dict[str, Any], author: str) -> None:
         """`author` is the transactional id."""
         self._author = author
-        self._config = {**config, "transactional.id": author, "error_cb": _unheard}
+        self._config = {**config, "transactional.id": author, "error_cb": self._connection_failed}
+        self._repeated = False
         self._groups: dict[str, Any] = {}
         self._handle: Producer | None = None
 
@@ -63,6 +64,8 @@ class OffsetWriter(OfOneProcess):
             self._handle = handles.opened(lambda: Producer(self._config), reserved=True)
             self._handle.list_topics(topic, timeout=_seconds(deadline))
             self._handle.init_transactions(_seconds(deadline))
+            self._handle.poll(0)
+            self._repeated = False  # a copy of what was sent so far only ends this writer
 
     def put(self, topic: str, changes: Mapping[str, Mapping[int, CommittedOffset]], deadline: Deadline) -> None:
         """Have these groups (by group, partition) keep these offsets until `commit` or `abort`.
@@ -103,6 +106,18 @@ class OffsetWriter(OfOneProcess):
         with self._translated(f"giving up a change of {self._author}"):
             self._opened().abort_transaction(_seconds(deadline))
 
+    def may_have_repeated(self) -> bool:
+        """Whether a connection failed since it was opened: librdkafka sends unanswered requests again on another one,
+        and both copies may arrive."""
+        if self._handle is None or not handles.is_ours(self._handle):
+            return True
+        self._handle.poll(0)
+        return self._repeated
+
+    def _connection_failed(self, _error: KafkaError) -> None:
+        """Every failure of a call is raised where it is met."""
+        self._repeated = True
+
     def close(self) -> None:
         handle, self._handle = self._handle, None
         handles.release(handle)
@@ -129,10 +144,6 @@ class OffsetWriter(OfOneProcess):
             if failure.args[0].code() in _FENCED:
                 raise errors.Fenced(str(translate(failure, what))) from failure
             raise translate(failure, what, *needed) from failure
-
-
-def _unheard(_error: KafkaError) -> None:
-    """Every failure is raised where it is met."""
 
 
 def _seconds(deadline: Deadline) -> float:
