@@ -443,7 +443,7 @@ VALUES: Final[Mapping[str, Case]] = {
     "consumers of a gateway told": Case(
         encode_told,
         decode_request,
-        ConsumersTold(b"12345678", "pok-1", (ToldConsumer("a", 1, 12, 3, 400, 2.5, -1, _TRAFFIC),)),
+        ConsumersTold(b"12345678", "pok-1", (ToldConsumer("a", 1, 12, 3, 400, 2.5, -1, _TRAFFIC, {"a": "b"}),)),
     ),
     "consumers told that are waited for": Case(
         encode_told, decode_request, ConsumersTold(b"12345678", "pok-1", (), (ToldWaiting("pok-2", "b", 7, 1.5),))

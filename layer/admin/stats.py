@@ -89,6 +89,8 @@ class ConsumerStats:
     """Since the last moment at which nothing waited for it; 0 when nothing does."""
     traffic: Traffic | None = None
     """Of a consumer at a gateway."""
+    metadata: Mapping[str, str] | None = None
+    """What the consumer was given as properties; None where its process does not tell."""
     active_in: tuple[int, ...] = ()
     """The partitions whose active consumer it is (Exclusive, Failover)."""
 

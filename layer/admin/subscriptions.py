@@ -149,6 +149,7 @@ class SubscriptionAdmin(AdminContext):
                     c.lease_age_s,
                     *waiting.get((process, c.name), (0, 0.0)),
                     c.traffic,
+                    c.metadata,
                     tuple(sorted(active.get((process, c.name), ()))),
                 )
                 for c in of_it.consumers

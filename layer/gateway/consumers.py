@@ -610,6 +610,7 @@ def open_consumer(
         raise errors.Refused(f"topic {name} has {topic.partitions} partitions: clients subscribe to each by its name")
     place = Place(node, topic, name.partition if name.partition >= 0 else None)
     endpoint = WireEndpoint(asked.consumer_name or secrets.token_hex(5), asked.consumer_id, wire, rules)
+    endpoint.metadata = {each.key: each.value for each in asked.metadata}
     endpoint.hears_active = TYPES[asked.subType] is SubscriptionType.FAILOVER
     if asked.HasField("consumer_epoch"):
         endpoint.epoch = asked.consumer_epoch

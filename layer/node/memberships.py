@@ -75,6 +75,7 @@ class Memberships:
                 lambda found, deadline: services.subscriptions.find(found.topic, found.name, deadline),
             ),
             self._serving,
+            services.subscriptions.joining,
         )
 
     def _delivery_reader(self) -> AssignedReader:

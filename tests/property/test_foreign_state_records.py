@@ -26,7 +26,7 @@ from tests.seeds import examples
 from tests.state_values import VALUES, Case
 
 _WORD: Final = re.compile(r"\"([a-z_]{1,30})\"|^    ([a-z_]+): ", re.MULTILINE)
-_FREE: Final = ("policies", "properties", "kafka_config")
+_FREE: Final = ("policies", "properties", "kafka_config", "metadata")
 """Members that are mappings of whatever names: nothing in them is unknown."""
 _REAL_NUMBERS = {"rate", "lease_age_s", "for_s", "throughput", "redelivered", "acknowledged"}
 _WRONG: Final[tuple[Any, ...]] = ({"a": []}, [{}], True, 1.5, "\u00fc", 2**63)

@@ -118,7 +118,7 @@ def _inbox(
 ) -> Endpoint:
     timeout_ms = options.unacked_messages_timeout_ms if persistent else None
     max_total = options.max_total_receiver_queue_size_across_partitions
-    return Endpoint(
+    inbox = Endpoint(
         options.consumer_name or secrets.token_hex(5),
         inbox_capacity(options.receiver_queue_size, max_total, partitions),
         delivery_type=Message,
@@ -137,6 +137,8 @@ def _inbox(
         ),
         unsealing=consumer_encryption(options.crypto_key_reader, options.crypto_failure_action),
     )
+    inbox.metadata = options.properties or {}
+    return inbox
 
 
 def inbox_capacity(receiver_queue_size: int, max_total: int, partitions: int) -> int:

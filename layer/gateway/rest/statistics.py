@@ -13,6 +13,9 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 _RATES_IN: Final = ("msgRateIn", "msgThroughputIn")
 _RATES_OUT: Final = ("msgRateOut", "msgThroughputOut")
+_COUNTERS_IN: Final = ("msgInCounter", "bytesInCounter")
+_COUNTERS_OUT: Final = ("msgOutCounter", "bytesOutCounter")
+"""Of the producers and consumers that are connected: nothing is kept of those that have gone."""
 _RATES_BACK: Final = ("msgRateRedeliver", "messageAckRate")
 
 
@@ -52,28 +55,37 @@ class _Told:
             each: admin.subscription_stats(str(name), each) for each in admin.list_subscriptions(str(name))
         }
         self._consumers: dict[str, list[ConsumerStats]] = {
-            each: admin.subscription_consumers(str(name), each)
-            for each, found in self._subscriptions.items()
-            if found.consumers
+            each: admin.subscription_consumers(str(name), each) for each in self._subscriptions
         }
+        self._lists_publishers = not asked.flag("excludePublishers")
+        self._lists_consumers = not asked.flag("excludeConsumers")
 
     def of(self, partition: int | None) -> dict[str, Any]:
         """Of one partition, or of all together. Producers, consumers and transactions are told of the whole topic, of
         which they are."""
         subscriptions = {
-            name: _subscription(found, partition, self._consumers.get(name, ()))
-            for name, found in self._subscriptions.items()
+            name: _subscription(found, partition, self._consumers[name]) for name, found in self._subscriptions.items()
+        }
+        listed = {
+            name: found if self._lists_consumers else {**found, "consumers": []}
+            for name, found in subscriptions.items()
         }
         if partition is not None and self.topic.partitioned:
-            return {"subscriptions": subscriptions}
+            return {"subscriptions": listed}
         publishers = [_publisher(each) for each in self.topic.publishers]
         rates_in = _sums(publishers, _RATES_IN)
         return {
             **rates_in,
             "averageMsgSize": _average(rates_in["msgRateIn"], rates_in["msgThroughputIn"]),
             **_sums(subscriptions.values(), _RATES_OUT),
-            "subscriptions": subscriptions,
-            "publishers": publishers,
+            **_counts(publishers, _COUNTERS_IN),
+            **_counts(subscriptions.values(), _COUNTERS_OUT),
+            "subscriptions": listed,
+            "publishers": [
+                {name: value for name, value in each.items() if name not in _COUNTERS_IN} for each in publishers
+            ]
+            if self._lists_publishers
+            else [],
             "ongoingTxnCount": self.topic.ongoing_txn_count,
             "abortedTxnCount": self.topic.aborted_txn_count,
             "replication": {
@@ -93,6 +105,7 @@ def _subscription(
     return {
         **({"activeConsumerName": active[0]} if active else {}),
         **_sums(listed, _RATES_OUT + _RATES_BACK),
+        **_counts(listed, _COUNTERS_OUT),
         "type": found.type,
         "msgBacklog": sum(each.backlog for each in cursors),
         "nonContiguousDeletedMessagesRanges": sum(each.holes for each in cursors),
@@ -112,6 +125,7 @@ def _consumer(found: ConsumerStats) -> dict[str, Any]:
         "msgOutCounter": found.delivered,
         "msgRateOut": found.rate,
         "address": found.process,
+        **({} if found.metadata is None else {"metadata": dict(found.metadata)}),
     }
     traffic = found.traffic
     if traffic is None:
@@ -137,12 +151,15 @@ def _publisher(found: PublisherStats) -> dict[str, Any]:
         "connectedSince": time_text(found.connected_since_ms),
         "address": found.process,
         "metadata": dict(found.properties),
+        "msgInCounter": found.sent,
     }
     traffic = found.traffic
     if traffic is None:
         return told
     return {
         **told,
+        "msgInCounter": traffic.messages,
+        "bytesInCounter": traffic.bytes,
         "msgRateIn": traffic.rate,
         "msgThroughputIn": traffic.throughput,
         "averageMsgSize": _average(traffic.rate, traffic.throughput),
@@ -155,6 +172,12 @@ def _sums(told: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, 
     """Of those that tell it."""
     each = list(told)
     return {name: round(sum(one.get(name, 0.0) for one in each), 3) for name in names}
+
+
+def _counts(told: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, int]:
+    """The sums of counters that every one of them tells; none of a counter that one does not."""
+    each = list(told)
+    return {name: sum(one[name] for one in each) for name in names if all(name in one for one in each)}
 
 
 def _average(rate: float, throughput: float) -> float:

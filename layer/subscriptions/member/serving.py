@@ -28,6 +28,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     ToldHolder,
     ToldWaiting,
 )
+from pulsar_on_kafka.mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, properties_bytes
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
@@ -466,7 +467,9 @@ class Serving:
         return ToldHolder(_node_of(feed.endpoint), feed.endpoint.name)
 
     def _consumers(self) -> tuple[ToldConsumer, ...]:
-        own = [endpoint for endpoint in self._endpoints if not endpoint.is_remote]
+        own = [endpoint for endpoint in self._endpoints if not endpoint.is_remote][:_MOST_TOLD]
+        size = sum(properties_bytes(endpoint.metadata) for endpoint in own)
+        fits = size <= MAX_PROPERTIES_BYTES
         now_s = self._clock.monotonic()
         return tuple(
             ToldConsumer(
@@ -478,8 +481,9 @@ class Serving:
                 self._rates.of(endpoint, now_s),
                 -1.0 if self.leasing is None else self.leasing.lessee.lease_age_s(endpoint),
                 endpoint.traffic(),
+                dict(endpoint.metadata) if fits else None,
             )
-            for endpoint in own[:_MOST_TOLD]
+            for endpoint in own
         )
 
     def _log_end(self, partition: int) -> int:

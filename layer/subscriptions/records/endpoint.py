@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final, Protocol
@@ -256,6 +256,8 @@ class Endpoint:
         rules = rules or DeliveryRules()
         self.name = name
         self.capacity = capacity
+        self.metadata: Mapping[str, str] = {}
+        """What the consumer was given as properties."""
         self.priority = rules.priority
         self.delivery_type = delivery_type
         self.schema: Decoder = schema if schema is not None else _AsTheyAre()

@@ -11,7 +11,7 @@ import logging
 import random
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import ExitStack
 from typing import Final
@@ -72,14 +72,16 @@ class LiveCursors:
         journal: PendingAckJournal,
         idle: IdleCursors,
         members_here: Callable[[Subscription], list[SubscriptionMember]],
+        joining: Callable[[Subscription, Deadline], Collection[str]],
     ) -> None:
-        """`members_here`: this process's own memberships of a subscription."""
+        """`members_here`: this process's own memberships of a subscription. `joining`: see `Subscriptions.joining`."""
         self._channel = channel
         self._admin = admin
         self._store = store
         self._transactions = IdleTransactions(journal, idle, store)
         self._idle = idle
         self._members_here = members_here
+        self._joining = joining
 
     def change(self, subscription: Subscription, wishes: Mapping[int, Wish], deadline: Deadline) -> dict[int, int]:
         """Have these wishes fulfilled, by partition; gives their results when all are durable.
@@ -184,6 +186,7 @@ class LiveCursors:
         members = {
             member.client_id for member in self._members(subscription, deadline) if not is_over(member.client_id)
         }
+        members.update(self._joining(subscription, deadline))  # their group may not show them yet
         if not members:
             return {}
         topic, told = str(subscription.topic.name), dict[str, ConsumersTold]()

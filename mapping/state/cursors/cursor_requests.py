@@ -152,7 +152,8 @@ class ToldConsumer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `permits` is how many messages its inbox takes now, `unacked` how many it has in its hands (Shared, Key_Shared),
     `delivered` how many it got in all, `rate` how many a second lately. `lease_age_s`: since it was leased a message of
-    another process's partition last; -1 when it never was. `traffic` is told by gateways.
+    another process's partition last; -1 when it never was. `traffic` is told by gateways. `metadata` are the consumer's
+    properties; None where those of the process's consumers take more room than is told.
     """
 
     name: str
@@ -163,6 +164,7 @@ class ToldConsumer(msgspec.Struct, frozen=True, omit_defaults=True):
     rate: float
     lease_age_s: float
     traffic: Traffic | None = None
+    metadata: dict[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

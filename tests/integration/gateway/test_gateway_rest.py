@@ -312,6 +312,40 @@ def test_subscriptions_live_and_have_statistics(rest: Rest, client: sdk.Client, 
     rest.does("DELETE", here, force="true")
 
 
+def test_a_consumer_is_in_the_statistics_as_soon_as_it_has_subscribed(
+    rest: Rest, client: sdk.Client, unique: Unique
+) -> None:
+    official = pulsar.Client(rest.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    subscribes: dict[str, Any] = {"SDK": client.subscribe, "official client": official.subscribe}
+    for subscribe in subscribes.values():
+        for round_ in range(3):
+            topic = unique()
+            consumer = subscribe(topic, "s", properties={"round": str(round_)})
+            told = rest.get(f"/admin/v2/persistent/public/default/{topic}/stats")["subscriptions"]["s"]
+            assert [each["metadata"] for each in told["consumers"]] == [{"round": str(round_)}], told
+            consumer.close()
+    official.close()
+
+
+def test_statistics_count_what_is_connected_and_leave_out_what_is_excluded(rest: Rest, unique: Unique) -> None:
+    topic = unique()
+    here = f"/admin/v2/persistent/public/default/{topic}/stats"
+    official = pulsar.Client(rest.url, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    consumer, producer = official.subscribe(topic, "s"), official.create_producer(topic)
+    for number in range(3):
+        producer.send(b"%d" % number)
+        consumer.receive(_PATIENCE_MS)
+    told = until(lambda: (now := rest.get(here))["msgInCounter"] == 3 and now, "the producer's next heartbeat")
+    assert isinstance(told, dict)
+    assert told["msgOutCounter"] == told["subscriptions"]["s"]["msgOutCounter"] == 3
+    assert told["bytesInCounter"] > 0
+    assert told["bytesOutCounter"] == told["subscriptions"]["s"]["consumers"][0]["bytesOutCounter"] > 0
+    left = rest.get(here, excludePublishers="true", excludeConsumers="true")
+    assert (left["publishers"], left["subscriptions"]["s"]["consumers"], left["msgInCounter"]) == ([], [], 3)
+    rest.refuses(400, "excludeConsumers", "GET", here, params={"excludeConsumers": "maybe"})
+    official.close()
+
+
 @pytest.mark.parametrize("partitions", [0, 2])
 def test_a_topic_goes_with_subscriptions_that_nobody_consumes(
     rest: Rest, admin: AdminClient, client: sdk.Client, unique: Unique, partitions: int
