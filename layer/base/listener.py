@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
@@ -13,7 +14,11 @@ _log: Final = logging.getLogger(__name__)
 
 MAX_HANDSHAKES: Final = 300
 """TLS handshakes under way, of about 0.3 MB each; with one more the oldest is given up."""
+MAX_ACCEPTED_AT_ONCE: Final = 64
+"""Connections that are accepted before the loop serves others."""
 _RETRY_INTERVAL_S: Final = 1.0
+_OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+"""Failures that the next attempt meets as well; any other is of one connection, which has ended before it was open."""
 
 
 class Listener:
@@ -38,8 +43,8 @@ class Listener:
         self._make = make
         self._tls = {} if context is None else {"ssl": context, "ssl_handshake_timeout": handshake_s}
         self._is_full = is_full
-        self._shaking: dict[asyncio.Task[None], None] = {}
-        """The oldest first."""
+        self._shaking: dict[asyncio.Task[None], socket.socket | None] = {}
+        """The oldest first; with its socket until the task begins, which has it from then on."""
         self._accepting = loop.create_task(self._accept())
 
     @property
@@ -57,23 +62,42 @@ class Listener:
         while True:
             try:
                 connection, _ = await self._loop.sock_accept(self._listening)
-            except OSError as failure:  # such as too many open files
-                _log.warning("no connection can be accepted for %g s: %s", _RETRY_INTERVAL_S, failure)
-                await asyncio.sleep(_RETRY_INTERVAL_S)
-                continue
-            if self._is_full():
-                connection.close()
-                continue
-            if len(self._shaking) >= MAX_HANDSHAKES:
-                oldest = next(iter(self._shaking))
-                del self._shaking[oldest]
-                oldest.cancel()
-            task = self._loop.create_task(self._open(connection))
-            self._shaking[task] = None
-            task.add_done_callback(lambda done: self._shaking.pop(done, None))
-            await asyncio.sleep(0)  # others get their turn, and a task that has begun closes its socket when cancelled
+                self._take(connection)
+                for _ in range(MAX_ACCEPTED_AT_ONCE - 1):
+                    self._take(self._listening.accept()[0])
+            except BlockingIOError:
+                pass  # all that waited are accepted
+            except OSError as failure:
+                if failure.errno in _OUT_OF_RESOURCES:
+                    _log.warning("no connection can be accepted for %g s: %s", _RETRY_INTERVAL_S, failure)
+                    await asyncio.sleep(_RETRY_INTERVAL_S)
+                else:
+                    _log.info("a connection ended before it was accepted: %s", failure)
+            await asyncio.sleep(0)  # others get their turn
+
+    def _take(self, connection: socket.socket) -> None:
+        """Open a connection that was accepted, unless there are too many."""
+        connection.setblocking(False)
+        if self._is_full():
+            connection.close()
+            return
+        if len(self._shaking) >= MAX_HANDSHAKES:
+            oldest = next(iter(self._shaking))
+            self._forget(oldest)
+            oldest.cancel()
+        task = self._loop.create_task(self._open(connection))
+        self._shaking[task] = connection
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        connection = self._shaking.pop(task, None)
+        if connection is not None:
+            connection.close()
 
     async def _open(self, connection: socket.socket) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - this runs in one
+        self._shaking[task] = None
         try:
             await self._loop.connect_accepted_socket(self._make, connection, **self._tls)  # type: ignore[arg-type]
         except (OSError, asyncio.TimeoutError) as failure:  # an ssl.SSLError is an OSError

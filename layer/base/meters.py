@@ -63,6 +63,8 @@ class SubscriptionMeter:
     acknowledged: int = 0
     redelivered: int = 0
     dropped: int = 0
+    undeliverable: int = 0
+    """Entries that a gateway's client could not be given: they stay unacknowledged."""
     deleted_unacknowledged: int = 0
     assigned: int = 0
     revoked: int = 0
@@ -70,6 +72,9 @@ class SubscriptionMeter:
     failed_saves: int = 0
     saves_without_segments: int = 0
     saves: Latencies = field(default_factory=Latencies)
+
+    def count_undeliverable(self) -> None:
+        self.undeliverable += 1
 
 
 @dataclass(frozen=True, slots=True)

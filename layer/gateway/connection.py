@@ -19,13 +19,15 @@ from importlib import metadata
 from typing import Any, Final, TypeVar, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import Closed, LayerError
+from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.client.connection.session import FollowsPolicies, TopicWatch
 from pulsar_on_kafka.exceptions import AlreadyClosed, AuthenticationError
 from pulsar_on_kafka.gateway import lookups, schemas
 from pulsar_on_kafka.gateway.access import Access, Login
 from pulsar_on_kafka.gateway.answers import told
+from pulsar_on_kafka.gateway.bounds import keep_alive
 from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
+from pulsar_on_kafka.gateway.bounds.keep_alive import KeepAlive, Verdict
 from pulsar_on_kafka.gateway.bounds.loop_slices import LoopSlice, steps
 from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing
 from pulsar_on_kafka.gateway.bounds.request_queue import RequestQueue
@@ -55,8 +57,6 @@ T = TypeVar("T")
 
 MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
 """Told to clients, which cut larger messages into chunks: Pulsar's default."""
-KEEP_ALIVE_S: Final = 30.0
-"""A client that says nothing for so long is asked, and after twice that it is gone."""
 CONNECT_S: Final = 10.0
 """A client has to say CONNECT within this."""
 MOST_CONNECT_BYTES: Final = 64 * 1024
@@ -136,7 +136,7 @@ class Connection(asyncio.Protocol):
         self._login_timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._heard = False
-        self._asked_if_there = False
+        self._keep_alive = KeepAlive()
         self._timer: asyncio.TimerHandle | None = None
         self._requests = RequestQueue(serving.pool, self._soon, lambda: not self._frames.congested, told)
         self._sent = 0
@@ -180,6 +180,8 @@ class Connection(asyncio.Protocol):
         self._timer = self._serving.loop.call_later(CONNECT_S, self._has_to_be_connected)
 
     def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
         try:
             frames, failure = self._cutter.feed(data), ""
         except MalformedFrame as malformed:
@@ -253,8 +255,10 @@ class Connection(asyncio.Protocol):
         self._do_aside(partial(consumer.close, Deadline.after(_CLOSE_S)), consumer.endpoint.topic)
 
     def end(self, reason: str) -> None:
-        """Close it, after what was said before."""
+        """Close it, after what was said before. Nothing that came besides is looked at."""
         _log.info("connection=%s is closed: %s", self._name, reason)
+        self._closing = True
+        self._behind.clear()
         self._serving.strangers.pop(self, None)
         if self._transport is not None and not self._transport.is_closing():
             self._frames.write()
@@ -270,18 +274,20 @@ class Connection(asyncio.Protocol):
         if self._login is None:
             self.end(f"no CONNECT in {CONNECT_S:g} s")
 
-    def _keep_alive(self) -> None:
+    def _interval_over(self) -> None:
         if self._closing:
             return
-        if self._heard or self._paused or self._stalled:  # what is not read, cannot be heard
-            self._heard = self._asked_if_there = False
-        elif self._asked_if_there:
-            self.end(f"nothing was heard for {2 * KEEP_ALIVE_S:g} s")
-            return
-        else:
-            self._asked_if_there = True
+        waiting, taken = self._frames.progress()
+        verdict = self._keep_alive.judge(
+            heard=self._heard, is_read=not (self._paused or self._stalled), waiting=waiting, taken=taken
+        )
+        self._heard = False
+        if verdict is Verdict.PING:
             self._say(Type.PING)
-        self._timer = self._serving.loop.call_later(KEEP_ALIVE_S, self._keep_alive)
+        elif verdict is not Verdict.GOES_ON:
+            self.end(verdict.value)
+            return
+        self._timer = self._serving.loop.call_later(keep_alive.INTERVAL_S, self._interval_over)
 
     def _has_room_again(self) -> None:
         for _, consumer in self._consumers.items():
@@ -336,7 +342,7 @@ class Connection(asyncio.Protocol):
 
     def _do_aside(self, close: Callable[[], object], topic: str) -> Future[Any]:
         """Have something closed that no request is about."""
-        return self._requests.aside(_closed, close, topic=topic)
+        return self._requests.close_aside(close, topic=topic)
 
     def _success(self, number: int) -> Callable[[Any], None]:
         return lambda _: self._say(Type.SUCCESS, request_id=number)
@@ -363,7 +369,7 @@ class Connection(asyncio.Protocol):
         self._watch(login)
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._serving.loop.call_later(KEEP_ALIVE_S, self._keep_alive)
+        self._timer = self._serving.loop.call_later(keep_alive.INTERVAL_S, self._interval_over)
         version = min(asked.protocol_version, PROTOCOL_VERSION)
         _log.debug("connection=%s role=%s client=%s version=%d", self._name, login.role, asked.client_version, version)
         self._say(
@@ -1284,16 +1290,6 @@ def _open_if_wanted(opening: Opening[Any], open_it: Callable[[], T]) -> T:
     if not opening.wanted:
         raise AlreadyClosed("closed before it was opened")
     return open_it()
-
-
-def _closed(close: Callable[[], object]) -> None:
-    """Nobody waits for it."""
-    try:
-        close()
-    except (LayerError, Closed) as failure:
-        _log.warning("closing: %s", failure)
-    except Exception:  # nothing else would tell of it
-        _log.exception("closing")
 
 
 _HANDLERS: Final[dict[Type, Callable[[Connection, Any], None]]] = {

@@ -121,6 +121,8 @@ class WireEndpoint(Endpoint):
         self._told_active: bool | None = None
         self._is_introduced = False
         self._telling = threading.Lock()
+        self.undeliverable: Callable[[], None] = lambda: None
+        """Counts an entry that no client of Pulsar's could read."""
         self.ranges: tuple[tuple[int, int], ...] | None = None
         """Of a reader: the slots of the keys whose entries it gets, both ends inclusive; None: of all."""
         self.topic = wire.topic
@@ -160,6 +162,7 @@ class WireEndpoint(Endpoint):
             try:
                 frames += self._frames_of(each)
             except NotForPulsarsClients as reason:
+                self.undeliverable()
                 _log.error(
                     "consumer=%s topic=%s offset=%d is not delivered, and stays unacknowledged: %s",
                     self.name, each.feed.slot.topic_name, each.offset, reason,
@@ -630,6 +633,7 @@ def open_consumer(
         replicated=asked.replicate_subscription_state,
         non_durable=not asked.durable and name.is_persistent,
     )
+    endpoint.undeliverable = node.meters.subscription(str(name), asked.subscription).count_undeliverable
     return SubscriptionConsumer(place, subscription, member, endpoint)
 
 

@@ -13,7 +13,7 @@ from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.records.batch_entry import decode_batch
 from pulsar_on_kafka.mapping.records.record_headers import PayloadFormat
 from pulsar_on_kafka.mapping.wire.batch_payloads import pulsar_batch
-from pulsar_on_kafka.mapping.wire.entries import WireEntry, write_entry
+from pulsar_on_kafka.mapping.wire.entries import MOST_ENTRY_BYTES, WireEntry, write_entry
 from pulsar_on_kafka.mapping.wire.message_metadata import encode_metadata
 from pulsar_on_kafka.mapping.wire.single_messages import MOST_IN_BATCH
 from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, metadata_of
@@ -23,6 +23,9 @@ from pulsar_on_kafka.subscriptions.records.sealed import is_sealed
 
 MOST_CONVERTED_BYTES: Final = 16 * 1024 * 1024
 """Of a gateway."""
+
+MAX_MESSAGE_ENTRY_BYTES: Final = MOST_ENTRY_BYTES - 64
+"""Metadata and payload of one entry, beside checksum and sizes."""
 
 _Place = tuple[str, int, int]
 """A partition's full name, which life of its topic, and the offset."""
@@ -60,7 +63,7 @@ class OutgoingEntries:
 
         Raises:
             CorruptRecord: it cannot be read.
-            NotForPulsarsClients: a batch of the SDK is encrypted.
+            NotForPulsarsClients: a batch of the SDK is encrypted, or the entry is larger than a frame.
         """
         if type(record) is WholeMessage:
             for chunk in record.chunks():
@@ -112,4 +115,8 @@ def _entry(record: Any, value: bytes | None) -> bytes:
     metadata = metadata_of(EntryRecord(record.key(), value, headers, record.timestamp()[1]))
     if metadata.txn_most is not None and metadata.txn_least is not None:
         metadata.txn_most = TxnId(metadata.txn_most, metadata.txn_least).coordinator  # as on the wire (`txn_fields`)
-    return write_entry(WireEntry(encode_metadata(metadata), value or b""))
+    said = encode_metadata(metadata)
+    size = len(said) + len(value or b"")
+    if size > MAX_MESSAGE_ENTRY_BYTES:
+        raise NotForPulsarsClients(f"it has {size} bytes, of which a frame takes {MAX_MESSAGE_ENTRY_BYTES}")
+    return write_entry(WireEntry(said, value or b""))

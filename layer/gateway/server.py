@@ -198,9 +198,20 @@ class Gateway:
         finally:
             self._scheduler.close()
             self._sharing.close(deadline)
+            self._settle(deadline)
             self._pool.shutdown()
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(deadline.remaining_s())
+
+    def _settle(self, deadline: Deadline) -> None:
+        """Return when what was being opened is open, and was closed."""
+        while not deadline.passed() and self._pool.wait_until_idle(deadline.remaining_s()):
+            seen = asyncio.run_coroutine_threadsafe(asyncio.sleep(0), self._loop)
+            with suppress(FutureTimeout):
+                seen.result(deadline.remaining_s())  # the loop has heard of all that was done
+            if self._pool.wait_until_idle(0.0):
+                return
+        _log.warning("the gateway stops before everything that its clients had opened is closed")
 
     async def _moved(self) -> None:
         """Return when every client has heard where to go."""

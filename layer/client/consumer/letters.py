@@ -273,6 +273,7 @@ def _sealed(message: Message, value: bytes) -> tuple[bytes, list[tuple[str, Any]
 
 DLQ_SUFFIX: Final = "-DLQ"
 _CLOSE_S: Final = 10.0
+MAX_REFUSED: Final = 10_000
 
 Kept = Callable[[Delivery], None]
 
@@ -319,15 +320,17 @@ class DeadLetterWriter:
             f"pok-dead-letters {subscription}", self._publish_all, last=producers.close
         )
         self._until = Deadline.never()
-        self._refused: set[tuple[str, int]] = set()
-        """Topics and offsets of letters that were refused, until their messages are delivered again."""
+        self._refused: dict[tuple[str, int], None] = {}
+        """Topics and offsets of letters that were refused, until their messages are delivered again; the newest
+        `MAX_REFUSED`. A letter that is forgotten here is tried again."""
 
     def take_refused(self, letter_topic: str, offset: int) -> bool:
         """Whether the letter of the message at an offset was refused for good since this was asked."""
-        place = (letter_topic, offset)
-        found = place in self._refused
-        self._refused.discard(place)
-        return found
+        try:
+            del self._refused[letter_topic, offset]
+        except KeyError:
+            return False
+        return True
 
     @property
     def max_redeliver_count(self) -> int:
@@ -358,7 +361,9 @@ class DeadLetterWriter:
 
     def _not_stored(self, letter: Delivery, kept: Kept, reason: object, *, final: bool) -> None:
         if final:
-            self._refused.add((letter.feed.slot.topic_name, letter.offset))
+            self._refused[letter.feed.slot.topic_name, letter.offset] = None
+            while len(self._refused) > MAX_REFUSED:
+                self._refused.pop(next(iter(self._refused)), None)
             _log.error(
                 "subscription=%s the dead letter of %s is refused, its message is delivered again: %s",
                 self._subscription, letter, reason,

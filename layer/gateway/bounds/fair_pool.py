@@ -61,6 +61,11 @@ class FairPool:
         future.set_exception(Closed("the gateway has stopped"))
         return future
 
+    def wait_until_idle(self, timeout_s: float) -> bool:
+        """Wait until nothing is done and nothing waits; whether it is so."""
+        with self._lock:
+            return self._idle.wait_for(lambda: not self._running and not self._waiting, timeout_s)
+
     def shutdown(self) -> None:
         """Do what was submitted, then end the threads."""
         with self._lock:

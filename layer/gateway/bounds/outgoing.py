@@ -24,6 +24,8 @@ class Outgoing:
         self._queued = 0
         """Bytes of `_frames`, about: of two threads that add at once one may not count, until the loop takes them."""
         self._paused = False
+        self._written = 0
+        """Bytes that were given to the transport."""
 
     @property
     def congested(self) -> bool:
@@ -66,9 +68,16 @@ class Outgoing:
             found.append(frames.popleft())
         transport = self._transport
         if found and transport is not None and not transport.is_closing():
-            transport.write(b"".join(found))
+            data = b"".join(found)
+            self._written += len(data)
+            transport.write(data)
         if much and not self._paused:
             self._told_room()
+
+    def progress(self) -> tuple[int, int]:
+        """Bytes that the client has not taken, and those that it has. For the loop."""
+        waiting = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        return waiting, self._written - waiting
 
     def pause(self) -> None:
         self._paused = True

@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.gateway.bounds.fair_pool import MAX_OF_CALLER, FairPool
 from pulsar_on_kafka.mapping.wire.commands import ServerError
 
+_log: Final = logging.getLogger(__name__)
+
 MAX_REQUESTS: Final = 1_000
 """Requests of one connection that have no reply yet; one more is refused (TooManyRequests)."""
+
+
+class _Waiting(NamedTuple):
+    begin: Callable[[], None]
+    is_end: bool
+    """It ends what was opened, and its reply is small."""
+
 
 Then = Callable[[Any], None]
 Refused = Callable[[ServerError, str], None]
 
 
 class RequestQueue:
-    """Requests begin in their order, `MAX_OF_CALLER` at a time, and none while the client does not read its replies.
+    """Requests begin in their order, `MAX_OF_CALLER` at a time. While the client does not read its replies, only ends
+    of what was opened begin.
+
     All methods are the loop's.
 
     Memory: `MAX_REQUESTS` commands, and the replies of `MAX_OF_CALLER` of them.
@@ -42,7 +55,7 @@ class RequestQueue:
         """Requests that have no reply."""
         self.working = 0
         """Those of them that ask Kafka."""
-        self.waiting: deque[Callable[[], None]] = deque()
+        self.waiting: deque[_Waiting] = deque()
         self._ended = False
 
     def is_full(self, refused: Refused) -> bool:
@@ -55,13 +68,19 @@ class RequestQueue:
     def ask(self, work: Callable[[], Any], then: Then, refused: Refused, *, topic: str = "") -> None:
         """Do `work` aside; the loop goes on with its result, or with why it failed. `topic`: see `FairPool.submit`."""
         if not self.is_full(refused):
-            self.do(work, then, refused, topic=topic)
+            self.open += 1
+            self.waiting.append(_Waiting(partial(self._begin, work, then, refused, topic), is_end=False))
+            self.begin_waiting()
 
     def do(self, work: Callable[[], Any], then: Then, refused: Refused, *, topic: str = "") -> None:
         """`ask` without its limit, for the end of what was opened: a close that is refused leaves it there for ever.
-        What is open bounds how many there are."""
+        What is open bounds how many there are.
+
+        An end comes after the requests that wait, unless the client does not read: then others would wait for its
+        messages and its place.
+        """
         self.open += 1
-        self.waiting.append(partial(self._begin, work, then, refused, topic))
+        self.waiting.append(_Waiting(partial(self._begin, work, then, refused, topic), is_end=True))
         self.begin_waiting()
 
     def when(self, future: Future[Any], then: Then, refused: Refused) -> None:
@@ -86,17 +105,26 @@ class RequestQueue:
 
     def begin_waiting(self) -> None:
         """Begin as many of those that wait as may."""
-        while self.waiting and (self._ended or (self.working < MAX_OF_CALLER and self._may_begin())):
-            self.waiting.popleft()()
+        while (self._ended or self.working < MAX_OF_CALLER) and (waiting := self._next()) is not None:
+            waiting.begin()
+
+    def _next(self) -> _Waiting | None:
+        """Take the first that may begin: of a client that does not read, the first end."""
+        if self._ended or self._may_begin():
+            return self.waiting.popleft() if self.waiting else None
+        found = next((each for each in self.waiting if each.is_end), None)
+        if found is not None:
+            self.waiting.remove(found)
+        return found
 
     def end(self) -> None:
         """The connection has ended: do what was asked all the same, since what was opened has to be closed."""
         self._ended = True
         self.begin_waiting()
 
-    def aside(self, work: Callable[..., Any], *arguments: Any, topic: str) -> Future[Any]:
-        """Have work done that is no request, such as a close that no reply belongs to."""
-        return self._pool.submit(work, *arguments, caller=self, topic=topic)
+    def close_aside(self, close: Callable[[], object], *, topic: str) -> Future[None]:
+        """Close something that no request is about. A failure is logged."""
+        return self._pool.submit(_closed, close, caller=self, topic=topic)
 
     def _begin(self, work: Callable[[], Any], then: Then, refused: Refused, topic: str) -> None:
         self.working += 1
@@ -118,3 +146,12 @@ class RequestQueue:
             then(future.result())
         elif isinstance(failure, Exception):
             refused(*self._code_of(failure))
+
+
+def _closed(close: Callable[[], object]) -> None:
+    try:
+        close()
+    except LayerError as failure:
+        _log.warning("closing: %s", failure)
+    except Exception:  # nothing else would tell of it
+        _log.exception("closing")

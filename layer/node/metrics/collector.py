@@ -41,6 +41,8 @@ _COUNTS: Final[tuple[Row[_Subscription], ...]] = (
      lambda of: of[0].delivered + (of[1].delivered() if of[1] else 0)),
     (COUNTER, "pok_messages_undecryptable", "Encrypted messages that no key of the consumer fits.",
      lambda of: of[0].undecryptable + (of[1].undecryptable() if of[1] else 0)),
+    (COUNTER, "pok_messages_undeliverable", "Entries that a gateway could give no client.",
+     lambda of: of[0].undeliverable),
     (COUNTER, "pok_received_bytes", "Payload bytes read from Kafka.", lambda of: of[0].received_bytes),
     (COUNTER, "pok_entries_acknowledged", "Entries acknowledged one by one, or passed by a cumulative acknowledgement.",
      lambda of: of[0].acknowledged),

@@ -12,6 +12,7 @@ import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.gateway import connection
+from pulsar_on_kafka.gateway.bounds import keep_alive
 from pulsar_on_kafka.gateway.bounds.outgoing import CONGESTED_BYTES
 from pulsar_on_kafka.gateway.bounds.request_queue import MAX_REQUESTS
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
@@ -162,7 +163,7 @@ def test_changed_bytes_disturb_nobody_else(opened: Opened, unique: Unique) -> No
 
 def test_who_says_nothing_is_closed(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_S", 0.2)
-    monkeypatch.setattr(connection, "KEEP_ALIVE_S", 0.2)
+    monkeypatch.setattr(keep_alive, "INTERVAL_S", 0.2)
     silent, half = opened(silent=True), opened(silent=True)
     half.write(frame(command(Type.CONNECT, client_version="half"))[:7])
     assert silent.hear() == half.hear() == (None, None)
@@ -172,7 +173,7 @@ def test_who_says_nothing_is_closed(opened: Opened, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_frame_that_never_ends_does_not_keep_a_connection(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "KEEP_ALIVE_S", 0.5)
+    monkeypatch.setattr(keep_alive, "INTERVAL_S", 0.5)
     wire = opened()
     wire.write(numbers(1000, 900))
 

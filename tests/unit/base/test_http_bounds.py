@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import http.client
 import socket
 import threading
@@ -169,5 +170,68 @@ def test_handshakes_are_bounded_and_the_oldest_gives_way(
 
     try:
         assert loop.run_until_complete(asyncio.wait_for(serve(), 60)) == (20, True, False)
+    finally:
+        loop.close()
+
+
+class Failing(socket.socket):
+    """A listening socket whose next accepts fail with these errors."""
+
+    failures: list[OSError]
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.failures:
+            raise self.failures.pop(0)
+        return super().accept()
+
+
+@pytest.mark.parametrize("number", [errno.ECONNABORTED, errno.EPROTO, errno.EPERM])
+def test_a_connection_that_ends_before_it_is_accepted_holds_up_no_other(
+    opened: Opened, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "_RETRY_INTERVAL_S", 3600.0)
+    loop, made = asyncio.new_event_loop(), Failing()
+    made.failures = [OSError(number, "simulated") for _ in range(20)]
+    made.bind(("127.0.0.1", 0))
+    made.listen(128)
+    there: list[asyncio.Protocol] = []
+
+    def protocol() -> asyncio.Protocol:
+        there.append(asyncio.Protocol())
+        return there[-1]
+
+    async def serve() -> None:
+        listens = listener.Listener(loop, made, protocol, None, 60.0, lambda: False)
+        connected = [opened(made.getsockname()[1], b"") for _ in range(30)]
+        while len(there) < len(connected):
+            await asyncio.sleep(0.01)
+        listens.close()
+        for each in connected:
+            each.close()
+        await asyncio.sleep(0.1)  # the loop closes what was open
+
+    try:
+        loop.run_until_complete(asyncio.wait_for(serve(), 60))
+    finally:
+        loop.close()
+
+
+def test_many_connections_are_accepted_in_one_turn_of_the_loop(opened: Opened) -> None:
+    loop, sockets = asyncio.new_event_loop(), listener.bound("127.0.0.1", 0, 128)
+    connected = [opened(sockets[0].getsockname()[1], b"") for _ in range(listener.MAX_ACCEPTED_AT_ONCE)]
+
+    async def serve() -> int:
+        listens = listener.Listener(loop, sockets[0], asyncio.Protocol, None, 60.0, lambda: False)
+        while not listens.handshakes:
+            await asyncio.sleep(0)
+        found = listens.handshakes
+        listens.close()
+        for each in connected:
+            each.close()
+        await asyncio.sleep(0.1)
+        return found
+
+    try:
+        assert loop.run_until_complete(asyncio.wait_for(serve(), 60)) > 1
     finally:
         loop.close()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.gateway.entries import NotForPulsarsClients, OutgoingEntries
+from pulsar_on_kafka.gateway.entries import MAX_MESSAGE_ENTRY_BYTES, NotForPulsarsClients, OutgoingEntries
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.batch_entry import BatchMessage, encode_batch
 from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, ENCRYPTION, PRODUCER
-from pulsar_on_kafka.mapping.wire.entries import read_entry
+from pulsar_on_kafka.mapping.wire.entries import MOST_ENTRY_BYTES, read_entry
 from pulsar_on_kafka.mapping.wire.message_metadata import decode_metadata
 from pulsar_on_kafka.mapping.wire.single_messages import decode_batch
 from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord
@@ -96,3 +96,18 @@ def test_a_batch_of_the_sdk_says_the_size_of_the_batch_that_is_made_of_it() -> N
     (found,) = OutgoingEntries().of(batched(b"a", b"bc"), 0, TOPIC, 7)
     read = read_entry(found.entry)
     assert decode_metadata(read.metadata).uncompressed_bytes == len(read.payload)
+
+
+@pytest.mark.parametrize("more", [0, 1_000])
+def test_what_is_larger_than_a_frame_is_for_the_sdks_consumers(more: int) -> None:
+    large = PlacedRecord(EntryRecord(b"k", bytes(MAX_MESSAGE_ENTRY_BYTES + more), [], 1000), 0)
+    with pytest.raises(
+        NotForPulsarsClients, match=rf"it has \d+ bytes, of which a frame takes {MAX_MESSAGE_ENTRY_BYTES}"
+    ):
+        list(OutgoingEntries().of(large, 0, TOPIC, 7))
+
+
+def test_what_just_fits_a_frame_is_sent() -> None:
+    fits = PlacedRecord(EntryRecord(None, bytes(MAX_MESSAGE_ENTRY_BYTES - 1_000), [], 1000), 0)
+    (found,) = OutgoingEntries().of(fits, 0, TOPIC, 7)
+    assert len(found.entry) <= MOST_ENTRY_BYTES

@@ -141,3 +141,28 @@ def test_nothing_begins_while_a_client_does_not_read_its_replies() -> None:
     while pool.begun:
         pool.finish()
     assert replies == [*range(MAX_REQUESTS)]
+
+
+def test_what_was_opened_is_closed_although_the_client_does_not_read(held: Held) -> None:
+    reads, began = [False], list[str]()
+    queue = RequestQueue(held.pool, lambda action: action(), lambda: reads[0], told)
+    held.may_end.set()
+    queue.ask(lambda: began.append("look up"), lambda _: None, lambda code, reason: None)
+    queue.do(lambda: began.append("close"), lambda _: None, lambda code, reason: None, topic="t")
+    queue.do(lambda: began.append("close another"), lambda _: None, lambda code, reason: None, topic="t")
+    until(lambda: sorted(began) == ["close", "close another"], "the ends alone")
+    reads[0] = True
+    queue.begin_waiting()
+    until(lambda: "look up" in began, "the request")
+
+
+def test_an_end_comes_after_the_requests_before_it(held: Held) -> None:
+    began: list[str] = []
+    queue = RequestQueue(held.pool, lambda action: action(), lambda: True, told)
+    for number in range(MAX_OF_CALLER):
+        queue.ask(lambda: held.submit("other").result(60), lambda _: None, lambda code, reason: None, topic=str(number))
+    queue.ask(lambda: began.append("unsubscribe"), lambda _: None, lambda code, reason: None, topic="t")
+    queue.do(lambda: began.append("close"), lambda _: None, lambda code, reason: None, topic="t")
+    assert [each.is_end for each in queue.waiting] == [False, True]
+    held.may_end.set()
+    until(lambda: sorted(began) == ["close", "unsubscribe"], "both")
