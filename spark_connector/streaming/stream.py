@@ -49,7 +49,9 @@ from pulsar_on_kafka.spark.reading.chunk_frames import look
 from pulsar_on_kafka.spark.reading.connection import node_of
 from pulsar_on_kafka.spark.reading.reader import schemas_of
 from pulsar_on_kafka.spark.streaming.control_stream import control_frame, count_rows
+from pulsar_on_kafka.spark.streaming.stream_offset import parse_offset
 from pulsar_on_kafka.spark.streaming.stream_planner import TopicPlanner
+from pulsar_on_kafka.spark.streaming.stream_topics import check_life
 
 _log = logging.getLogger(__name__)
 
@@ -168,6 +170,7 @@ class _Batches:
         decided = self._decided(batch_id) if plan.delivered else {}
         refused = self._outcome(batch_id, plan) if decided is None else decided
         if self._options.acknowledge:
+            self._check_incarnations(plan)
             self._acknowledge(batch_id, both(accepted(plan.delivered, refused), plan.passed))
             if decided is None:  # else it was refused in a former run, and comes again in this one
                 self._planner.keep_back(spread(refused, plan.delivered))
@@ -213,13 +216,27 @@ class _Batches:
         """Have `fn` deal with the batch; what it refused."""
         context = BatchContext()
         messages = self.frame(plan)
-        if self._with_context:
-            self._fn(messages, batch_id, context)
-        else:
-            self._fn(messages, batch_id)
+        try:
+            if self._with_context:
+                self._fn(messages, batch_id, context)
+            else:
+                self._fn(messages, batch_id)
+        finally:
+            self._check_incarnations(plan)
         refused = self._refused(context, plan)
         self._files.write(_outcome_name(batch_id), encode_outcome(refused))
         return refused
+
+    def _check_incarnations(self, plan: BatchPlan) -> None:
+        """Executors read a topic by its name and offsets, so what `fn` was given is of another topic where this raises.
+
+        Raises:
+            NotReadable: a topic, or its subscription, is gone or was made anew since the batch was planned.
+        """
+        for name, place in parse_offset(plan.end).topics.items():
+            check_life(
+                *find_both(self._node, name, self._options.read.subscription, Deadline.after(SNAPSHOT_S)), place.life
+            )
 
     def _refused(self, context: BatchContext, plan: BatchPlan) -> ByTopic:
         if not context.refused:
@@ -236,10 +253,11 @@ class _Batches:
 
     def frame(self, plan: BatchPlan) -> DataFrame:
         """The messages of a batch."""
-        views = []
+        views, lives = [], parse_offset(plan.end).topics
         for name, partitions in plan.delivered.items():
             wanted = self._options.read.subscription
             topic, subscription = find_both(self._node, name, wanted, Deadline.after(SNAPSHOT_S))
+            check_life(topic, subscription, lives[name].life)
             shown = {p: view_of(entries) for p, entries in partitions.items()}
             plain, raw = self._planner.forms.get(name) or (False, self._may_be_raw(topic))
             views.append(TopicView(topic, subscription, shown, plain=plain, raw=raw))

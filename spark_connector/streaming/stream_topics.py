@@ -58,26 +58,15 @@ class StreamTopics:
             self._kept = kept = _Kept(signs, self._views(), until_s)
         for full, view in kept.views.items():
             if begun is not None and full in begun.topics:
-                self._check_life(view, begun.topics[full])
+                self._check_place(view, begun.topics[full])
         return kept.views
 
     def _views(self) -> dict[str, TopicView]:
         names = [TopicName.parse(name) for name in self._options.topics]
         return {str(view.topic.name.base): view for view in view_named(self._node, names, self._options)}
 
-    def _check_life(self, view: TopicView, place: TopicPlace) -> None:
-        now, then = life_of(view), place.life
-        if now[:2] != then[:2]:
-            raise NotReadable(
-                f"topic {view.topic.name} was deleted and made again since this stream's checkpoint was begun (Kafka's "
-                f"id is {now[0]}, was {then[0]}): start with another checkpoint"
-            )
-        if now[2] != then[2]:
-            name = view.subscription.name if view.subscription is not None else None
-            raise NotReadable(
-                f"subscription {name} of {view.topic.name} was deleted and made again since this stream's checkpoint "
-                "was begun: start with another checkpoint"
-            )
+    def _check_place(self, view: TopicView, place: TopicPlace) -> None:
+        check_life(view.topic, view.subscription, place.life)
         for partition, upto in place.ends.items():
             found = view.partitions.get(partition)
             if found is None:
@@ -144,5 +133,24 @@ class StreamTopics:
 
 
 def life_of(view: TopicView) -> tuple[str, int, int]:
-    incarnation = 0 if view.subscription is None else view.subscription.incarnation
-    return view.topic.kafka_topic_id, view.topic.layout.incarnation, incarnation
+    return _life(view.topic, view.subscription)
+
+
+def _life(topic: Topic, subscription: Subscription | None) -> tuple[str, int, int]:
+    return topic.kafka_topic_id, topic.layout.incarnation, 0 if subscription is None else subscription.incarnation
+
+
+def check_life(topic: Topic, subscription: Subscription | None, then: tuple[str, int, int]) -> None:
+    """Raises NotReadable: a stream stands in a former incarnation, whose `life_of` was `then`."""
+    now = _life(topic, subscription)
+    if now[:2] != then[:2]:
+        raise NotReadable(
+            f"topic {topic.name} was deleted and made again since this stream's checkpoint was begun (Kafka's "
+            f"id is {now[0]}, was {then[0]}): start with another checkpoint"
+        )
+    if now[2] != then[2]:
+        name = None if subscription is None else subscription.name
+        raise NotReadable(
+            f"subscription {name} of {topic.name} was deleted and made again since this stream's checkpoint "
+            "was begun: start with another checkpoint"
+        )

@@ -331,6 +331,60 @@ def test_a_topic_that_was_made_again_is_another_one(
         over.run()
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "messages",
+    [
+        pytest.param(3, id="fewer", marks=pytest.mark.soak),  # Spark waits minutes for offsets that do not come
+        pytest.param(10, id="as many"),
+        pytest.param(17, id="more"),
+    ],
+)
+def test_a_topic_that_is_made_again_during_a_batch_ends_its_query(
+    over: Stream, client: pulsar.Client, admin: AdminClient, topic: str, messages: int
+) -> None:
+    """Nothing of the new topic is acknowledged by the offsets of the former one, and the batch is not on record."""
+
+    def make_again(df: DataFrame, batch_id: int) -> None:
+        _make_again(client, admin, topic, messages)
+        over.sink.write(df, batch_id)
+
+    produce(client, topic, range(10))
+    with pytest.raises(StreamingQueryException, match=r"topic .* was deleted and made again"):
+        over.run(make_again)
+    assert admin.subscription_stats(topic, "s").backlog == messages
+    with pytest.raises(StreamingQueryException, match="start with another checkpoint"):
+        over.run()
+    assert rest(client, topic, messages) == [*range(100, 100 + messages)]
+
+
+@pytest.mark.long
+def test_a_topic_that_is_made_again_behind_a_batch_keeps_what_the_batch_would_acknowledge(
+    over: Stream, client: pulsar.Client, admin: AdminClient, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that `fn` has dealt with is acknowledged by the next start, which finds another topic."""
+    produce(client, topic, range(10))
+    with monkeypatch.context() as broken:
+        broken.setattr(stream, "acknowledge_entries", _fail)
+        with pytest.raises(StreamingQueryException, match="acknowledgements fail"):
+            over.run()
+    _make_again(client, admin, topic, 17)
+    with pytest.raises(StreamingQueryException, match="was deleted and made again"):
+        over.run()
+    assert admin.subscription_stats(topic, "s").backlog == 17
+
+
+def _make_again(client: pulsar.Client, admin: AdminClient, topic: str, messages: int) -> None:
+    admin.delete_topic(topic, force=True)
+    admin.create_partitioned_topic(topic, 2)
+    admin.create_subscription(topic, "s", from_earliest=True)
+    produce(client, topic, range(100, 100 + messages))
+
+
+def _fail(*_: object) -> None:
+    raise NotReadable("acknowledgements fail")
+
+
 def test_a_subscription_that_was_made_again_is_another_one(
     over: Stream, client: pulsar.Client, admin: AdminClient, topic: str
 ) -> None:
