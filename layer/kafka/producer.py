@@ -304,12 +304,11 @@ class KafkaProducer(OfOneProcess):
             while calls and calling.acquire(blocking=False):
                 try:
                     while calls:
+                        call = calls.popleft()
                         try:
-                            calls[0]()
+                            call()
                         except Exception:  # the program's
                             _log.exception("a send callback failed")
-                        finally:
-                            calls.popleft()
                 finally:
                     calling.release()
 
@@ -481,4 +480,4 @@ class KafkaProducer(OfOneProcess):
     def _all_answered(self, deadline: Deadline) -> bool:
         if len(self._handle) > 0:
             self.poll_inline(min(_POLL_S, deadline.remaining_s()))
-        return len(self._handle) == 0 and not self._reports and not self._calls
+        return not (len(self._handle) or self._reports or self._calls or self._calling.locked())

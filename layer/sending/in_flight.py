@@ -177,7 +177,7 @@ class Ticket:
                     stored._origin = origin
                     stored._offset = offset
                     self._message_id = stored
-        if callback is None or is_prompt(callback):
+        if callback is None or (isinstance(callback, OwnCallback) and is_prompt(callback)):  # a call costs more
             self.error = error
             if callback is not None or error is not None:
                 self._answer()
@@ -195,8 +195,16 @@ class Ticket:
     def _call_back(self) -> None:
         """Call the program's callback, outside of `poll`. One call at a time (KafkaProducer)."""
         in_flight = self.in_flight
+        callback, error = self.callback, self.error
+        self.callback = None
         try:
-            self._answer()
+            if error is None and callback is not None:
+                callback(_OK, self._message_id)  # as `_answer`, of which the call costs more
+            else:
+                self.error = None
+                in_flight.failed(error, callback)
+        except Exception:  # the application's
+            _log.exception("producer=%s a send callback failed", self.origin.topic)
         finally:
             self.reported = False
             self.sequence = _UNSENT

@@ -306,6 +306,7 @@ heard = [0]
 
 
 def stop(number, frame):
+    signal.alarm(30)  # as long as a message may take, and as Kubernetes waits
     try:
         producer.flush()
         producer.close()
