@@ -110,7 +110,7 @@ class ActorsKafka:
 
 class Process:
     def __init__(self, history: History, actor: Actor) -> None:
-        log = ActorsLog(history.log, actor, history.rng, history.broker, unknown_share=0.03)
+        log = ActorsLog(history.log, actor, history.rng, history.broker, unknown_share=0.03 if history.steps else 0.0)
         self.kafka = ActorsKafka(history.kafka, actor, history.rng)
         namespaces: Any = SimpleNamespace(
             require=lambda namespace, deadline: None, policies_for_topics=lambda namespace, deadline: {}
@@ -289,10 +289,41 @@ def test_in_thousands_of_histories_deletions_and_consumers_exclude_each_other() 
 
 
 def test_a_kafka_topic_that_a_broker_has_not_learned_of_is_bound() -> None:
-    history = History(0)
+    history = History(0, steps=0)
     bound: list[Topic] = []
     history.kafka.topics["theirs"], history.kafka.unlearned["theirs"] = "id", 3
     history.begin(lambda actor: bound.append(Process(history, actor).topics.bind(NAME, "theirs", NEVER)))
     while not history.actors[0].finished:
         history.actors[0].step()
     assert [topic.kafka_topic for topic in bound] == ["theirs"]
+
+
+def test_a_consumer_that_may_not_write_joins_what_is_there() -> None:
+    history = History(0, steps=0)
+    joined: list[str] = []
+
+    def life(actor: Actor) -> None:
+        process = Process(history, actor)
+        topic = process.topics.open(NAME, NEVER)
+        process.subscriptions.find_or_create(topic, "s", NEVER)
+        process.subscriptions.open(
+            topic, "s", SubscriptionType.SHARED, from_earliest=True, claimant=Claimant("a", "a", "a"), deadline=NEVER
+        )
+
+        def refuse(*_: object) -> None:
+            raise errors.NotAuthorized("Write")
+
+        history.log.append_many = refuse  # type: ignore[assignment, method-assign]
+        for kind in (SubscriptionType.SHARED, SubscriptionType.EXCLUSIVE):
+            try:
+                process.subscriptions.open(
+                    topic, "s", kind, from_earliest=True, claimant=Claimant("b", "b", "b"), deadline=NEVER
+                )
+            except errors.NotAuthorized:
+                continue
+            joined.append(kind.value)
+
+    history.begin(life)
+    while not history.actors[0].finished:
+        history.actors[0].step()
+    assert joined == ["Shared"]

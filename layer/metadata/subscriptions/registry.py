@@ -167,6 +167,7 @@ class Subscriptions:
         check_subscription_name(name)
         starts: dict[int, int] = {}
         replaced: dict[str, SubscriptionRecord] = {}
+        only_joins: builtins.list[Versioned] = []
 
         def joined(record: SubscriptionRecord) -> SubscriptionRecord:
             return record if claimant is None else self._occupants.with_joining(record, partition, claimant)
@@ -191,13 +192,22 @@ class Subscriptions:
             self._resolve(topic, missing(record, partition, wanted), starts, from_earliest, deadline)
             changed = spread(taken(record, partition, kind.value, claim), partition, starts)
             changed = replace(changed, incarnation=_incarnation(topic, current, record))
-            changed = joined(described(changed, properties, replicated=replicated))
+            changed = described(changed, properties, replicated=replicated)
+            only_joins[:] = [current] if changed == record else []
+            changed = joined(changed)
             if changed == record:
                 return None
             replaced[name] = record
             return encode_subscription(changed)
 
-        current = self._entities.update((str(topic.name), name), opened, deadline)
+        try:
+            current = self._entities.update((str(topic.name), name), opened, deadline)
+        except errors.NotAuthorized as forbidden:
+            if not only_joins:
+                raise
+            _log.info("subscription=%s of %s a consumer joins unannounced: %s", name, topic.name, forbidden)
+            current = only_joins[0]
+            replaced.clear()
         current = self._behind_what_goes(topic, name, current, starts, deadline)
         record = decode_subscription(current.value)
         if record.incarnation >= 0:  # somebody may have it open
