@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from enum import Enum
 
-from pulsar_on_kafka.schema import AutoConsumeSchema, Integer, JsonSchema, Record
+import pytest
+from fastavro.schema import UnknownType
+
+from pulsar_on_kafka.schema import Array, AutoConsumeSchema, AvroSchema, CustomEnum, Integer, JsonSchema, Record
 
 
 class Small(Record):
@@ -30,3 +33,21 @@ def test_what_is_no_object_is_refused(text: bytes) -> None:
 def test_what_is_no_json_is_refused(text: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         JsonSchema(Small).decode(text)
+
+
+class _Shade(Enum):
+    DARK = 1
+
+
+class _Shades(Record):
+    all_of_them = Array(CustomEnum(_Shade))
+
+
+def test_an_array_of_enums_that_cannot_be_read_is_told_by_its_field() -> None:
+    written = JsonSchema(_Shades).encode(_Shades(all_of_them=[_Shade.DARK]))
+    with pytest.raises(
+        TypeError, match=r"field 'all_of_them' takes members of _Shade .* got int at 0: 1.*Array\(String"
+    ):
+        JsonSchema(_Shades).decode(written)
+    with pytest.raises(UnknownType, match=r"'_Shades' has a type 'enum' .* Array\(String"):
+        AvroSchema(_Shades)
