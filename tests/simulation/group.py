@@ -39,13 +39,29 @@ class SimulatedGroup:
         self.generation = 0
         self.set_back = 0
         """How often a copy of an older commit replaced a newer one."""
+        self.deleted = 0
+        """How often a late request deleted commits."""
+        self._has_members = False
         self._newest = 0
         self._sent = 0
 
     def join(self, answered: Callable[[errors.LayerError | None], None]) -> SimulatedMembership:
         """A new member, and a new generation with it. `answered` hears the outcomes of `commit_async`."""
         self.generation += 1
+        self._has_members = True
         return SimulatedMembership(self, answered)
+
+    def empties(self) -> None:
+        """The last member's session is over."""
+        self.generation += 1
+        self._has_members = False
+
+    def delete(self) -> bool:
+        """Kafka deletes no group that has members."""
+        if not self._has_members:
+            self.deleted += bool(self.committed)
+            self.committed.clear()
+        return not self._has_members
 
     def recover(self, log: StateLog, clock: Clock, identity: CursorIdentity) -> Recovered:
         """The cursor as its next owner finds it."""
