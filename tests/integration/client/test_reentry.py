@@ -474,7 +474,7 @@ os._exit(0)
 """
 
 
-@pytest.mark.parametrize("way", first_of(2, ("records", "batches", "exclusive")))
+@pytest.mark.parametrize("way", first_of(1, ("records", "batches", "exclusive")))
 @pytest.mark.parametrize("what", ["flush", "fill", "send"])
 def test_callbacks_of_several_clients_use_each_other(service_url: str, unique: Unique, what: str, way: str) -> None:
     status, said, errors = run_program(EACH_OTHER, service_url, unique(), what, way, timeout_s=100)
