@@ -287,8 +287,19 @@ VALUES: Final[Mapping[str, Case]] = {
             {"": Unused(5, "m"), "audit": Unused(6, "")},
             3,
             {"1": 99},
-            {"9f86d081": 1_700_000_000_000},
-            DeletionMark("9f86d081", 1_700_000_000_000),
+        ),
+    ),
+    "topic that may be deleted": Case(
+        encode_topic,
+        decode_topic,
+        TopicRecord(
+            _TOPIC,
+            LifeState.ACTIVE,
+            "public.default.orders",
+            4,
+            50_000,
+            unanswered={"9f86d081": 1_700_000_000_000},
+            deletion_mark=DeletionMark("9f86d081", 1_700_000_000_000),
         ),
     ),
     "topic that is new": Case(
@@ -320,7 +331,17 @@ VALUES: Final[Mapping[str, Case]] = {
             ReplicatedBy.SNAPSHOTS,
             True,
             True,
-            {"pok-1": Joining(1_700_000_000_000, 3), "pok-2": Joining(5)},
+        ),
+    ),
+    "subscription that consumers join": Case(
+        encode_subscription,
+        decode_subscription,
+        SubscriptionRecord(
+            _TOPIC,
+            "audit",
+            LifeState.ACTIVE,
+            "Shared",
+            joining={"pok-1": Joining(1_700_000_000_000, 3), "pok-2": Joining(5)},
         ),
     ),
     "subscription that is new": Case(

@@ -22,14 +22,18 @@ SINCE = {
     "transaction with an owner",
     "begin for an owner",
     "sequence snapshot beside messages that failed",
+    "subscription that consumers join",
+    "topic that may be deleted",
 }
 """What 0.2.0 did not write. It refuses to read floors (CHANGELOG), and passes over the others."""
 MEMBERS_SINCE = {
     "close": {"topic_deleted"},
     "producers' claims": {"ended", "hashing_schemes", "raw", "topic_epochs"},
     "sequence snapshot": {"absent_ids", "forgotten_upto"},
-    "topic": {"unanswered"},
-    "topic that is new": {"unanswered"},
+    "subscription": {"joining"},
+    "subscription that is new": {"joining"},
+    "topic": {"deletion_mark", "unanswered"},
+    "topic that is new": {"deletion_mark", "unanswered"},
 }
 """It passes over these members of values that it wrote."""
 THEN = sorted(VALUES.keys() - SINCE)
