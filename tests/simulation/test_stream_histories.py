@@ -31,6 +31,11 @@ TOPIC = "persistent://public/default/t"
 LEDGER = 7
 SIZE = 4
 """Messages of a batch entry; every third entry is one."""
+INCARNATION: Any = (
+    SimpleNamespace(kafka_topic_id="id", layout=SimpleNamespace(incarnation=7), name=TOPIC),
+    SimpleNamespace(incarnation=9),
+)
+"""The topic and the subscription, which are never made again here."""
 Message = tuple[int, int, int]
 """Partition, offset, index."""
 
@@ -151,8 +156,7 @@ class World:
             excluded.batches.update(state.batches.items())
             excluded.clip(whole)
             views[partition] = PartitionView(whole, excluded)
-        topic = SimpleNamespace(kafka_topic_id="id", layout=SimpleNamespace(incarnation=7), name=TOPIC)
-        subscription = SimpleNamespace(incarnation=9)
+        topic, subscription = INCARNATION
         return {TOPIC: TopicView(cast("Any", topic), cast("Any", subscription), views, may_have_chunks=True)}
 
     def look(self, _: TopicView, known: Mapping[int, KnownChunks], offsets: Mapping[int, BitMap64]) -> None:
@@ -263,6 +267,7 @@ class Driver(_Batches):
 @pytest.fixture(autouse=True)
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "count_rows", lambda *_: None)
+    monkeypatch.setattr(stream, "find_both", lambda *_: INCARNATION)
 
 
 def acknowledging(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,7 +196,7 @@ def test_multiprocessing_by_fork_works(service_url: str, unique: Unique) -> None
 
 @pytest.mark.parametrize("use", ["create_producer", "subscribe", "get_topic_partitions"])
 def test_an_unreachable_address_is_a_connect_error_in_time(use: str) -> None:
-    """In 1.0 to 1.5 s with connection_timeout_ms=1000."""
+    """At once where the connection is refused, whatever the time-outs are."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
@@ -210,9 +210,7 @@ def test_an_unreachable_address_is_a_connect_error_in_time(use: str) -> None:
         started = time.monotonic()
         with pytest.raises(pulsar.ConnectError):
             calls[use]()
-        assert (
-            0.9 < time.monotonic() - started < 20
-        )  # 1.0 to 1.5 s on a quiet machine; the operation's time-out is 30 s
+        assert time.monotonic() - started < 20, "some 0.6 s on a quiet machine; the operation's time-out is 30 s"
     client.close()
 
 
