@@ -308,10 +308,11 @@ class Memberships:
             doomed = topics.begin_deletion(topic.name, deadline)
         else:
             doomed = topics.deletions.begin(topic, check, deadline)
+        used = self._are_used(topic, subscriptions, deadline)
         self._close_consumers_of_deleted(topic, subscriptions)
         if (
             not goes_by_ledgers(doomed)
-            or self._are_used(topic, subscriptions, deadline)
+            or used
             or not self._has_members(deletion_group(self._services.settings.instance), deadline)
         ):
             self._services.topics.finish_deletion(doomed, deadline)
