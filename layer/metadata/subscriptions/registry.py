@@ -362,8 +362,8 @@ class Subscriptions:
                 return None
             if not force and (joining := self._occupants.joining(record, partition)):
                 raise errors.SubscriptionBusy(
-                    f"subscription {subscription.name} of {subscription.place} has live consumers that have just joined: "
-                    f"{', '.join(sorted(joining))}"
+                    f"subscription {subscription.name} of {subscription.place} has live consumers that have just "
+                    f"joined: {', '.join(sorted(joining))}"
                 )
             if self._have_members(subscription, record, deadline):  # after the entries: one that is over has a member
                 raise errors.SubscriptionBusy(

@@ -124,6 +124,8 @@ class _Word(NamedTuple):
 class _Seen:
     """The state of a partition in which nothing more was to be done."""
 
+    incarnation: int
+    """The subscription's: one that is made again may have the commit and the heads of the one before."""
     commit: CommittedOffset | None
     index_end: int
     heads: tuple[tuple[Subject, HeadAt], ...]
@@ -272,7 +274,7 @@ class SubscriptionSync:
             behind += ends[partition] - index.end
             place = (str(topic.name), partition, subscription.name)
             others = sorted((s, at) for s, at in heads.items() if s[:3] == place)
-            seen = _Seen(commits.get(partition), index.end, tuple(others), peers)
+            seen = _Seen(subscription.life(partition), commits.get(partition), index.end, tuple(others), peers)
             if self._seen.get(place) == seen and not subscription.by_partition:
                 continue
             looked = Deadline.after(STALE_S)
