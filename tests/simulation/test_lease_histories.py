@@ -1,4 +1,4 @@
-"""Histories of processes that share one partition by leases (see `leases`): 228 of them, 6,000 with `make soak`. Some
+"""Histories of processes that share one partition by leases (see `leases`): 230 of them, 6,000 with `make soak`. Some
 of their consumers hang for a while, and on Key_Shared nearly all that waits for them is parked.
 
 What must hold: a message is held by one live consumer at a time, until it was expelled; every
@@ -131,6 +131,10 @@ def test_messages_are_shared_by_processes(seed: int, kind: SubscriptionType, fau
 @pytest.mark.parametrize("faults", [False, True], ids=["orderly", "faults"])
 def test_the_same_in_many_more_histories(seed: int, kind: SubscriptionType, faults: bool, letters: bool) -> None:
     play(seed, kind, faults=faults, letters=letters)
+
+
+def test_what_a_consumer_keeps_and_refuses_waits_for_what_was_withdrawn_before_it() -> None:
+    play(17, SubscriptionType.KEY_SHARED, faults=False, letters=False)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -397,12 +397,13 @@ def sticky_key(record: Any) -> bytes | None:
 
 
 def _comes_now(owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> list[int]:
-    """Of what is to be delivered again. What went out under a former owner may lie beyond what was read here, and then
-    waits for that: something before it may be of its key."""
+    """Gives what is to be delivered again and lies below what was read here. What went out under a former owner may lie
+    beyond that. It waits, because something unread before it may be of its key, and holds its key no longer."""
     if not keys.keep_order:
         return list(owned.replay)
     below = owned.taken_upto if owned.guard is None else max(owned.taken_upto, owned.guard.told_below)
-    return [offset for offset in owned.replay if offset < below or keys.is_in_flight(offset)]
+    keys.let_go(offset for offset in owned.replay if offset >= below)
+    return [offset for offset in owned.replay if offset < below]
 
 
 def _not_behind(lasts: BitMap64, entries: Sequence[Waiting]) -> list[int]:

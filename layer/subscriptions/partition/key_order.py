@@ -419,15 +419,19 @@ class KeyOrder(Generic[C]):
             self._release(entry[0])
             self._wait_again(entry)
 
-    def is_in_flight(self, offset: int) -> bool:
-        return offset in self._slots
+    def let_go(self, offsets: Iterable[int]) -> None:
+        """No consumer holds these any more, and they do not wait here yet."""
+        for offset in offsets:
+            self._release(offset)
 
     def returned(self, offset: int) -> bool:
-        """This one was in flight and comes again; False when its slot is not known: read it, then `readmit`."""
+        """This one was in flight and comes again. False when its slot is not known, or something before it is parked:
+        read it, then `readmit` or `park_again`."""
         slot = self._release(offset)
-        if slot is not None:
-            self._wait_again((offset, slot, None))
-        return slot is not None
+        if slot is None or self.is_behind_parked(offset, slot):
+            return False
+        self._wait_again((offset, slot, None))
+        return True
 
     def readmit(self, offset: int, slot: int, record: Any) -> list[int]:
         """Gives those of which only the offset is known from now on."""

@@ -761,6 +761,33 @@ def test_what_a_former_owner_had_refused_waits_for_what_is_parked_before_it(near
     assert [of.guard.next_delivery(offset) for offset in range(6)] == [2, 2, 2, 4, 2, 2]
 
 
+def still_held_and_refused() -> tuple[Served, Endpoint]:
+    """`high` held message 2 of a key of `low` under a former owner, and refuses it before anything is read."""
+    served, low, high = halves()
+    served.write(*of_keys(*[LOW] * 4))
+    served.dispatcher.still_held(served.owned[0], high, {2: 1}, {})
+    return served, low
+
+
+def test_what_was_still_held_and_is_refused_waits_for_what_was_not_read_yet_before_it() -> None:
+    served, low = still_held_and_refused()
+    served.refuse(served.consumers[1], 2)
+    assert served.received(low, 0.0) == []
+    served.owned[0].accept([0], [served.log[0][0]])
+    assert served.received(low, 0.0) == [0], "nothing of its key is in flight while it waits"
+    served.read_on()
+    assert served.received(low, 0.0) == [1, 2, 3]
+
+
+def test_what_was_still_held_and_is_refused_waits_for_what_is_parked_before_it() -> None:
+    served, low = still_held_and_refused()
+    for offset in range(4):  # the first one waits for `high`, the others are parked
+        served.owned[0].accept([offset], [served.log[0][offset]])
+        assert served.received(low, 0.0) == []
+    served.refuse(served.consumers[1], 2)
+    assert served.received(low, 0.0) == [0, 1, 2, 3]
+
+
 def test_what_is_due_waits_for_nothing_that_is_parked(near: int) -> None:
     served, low, _ = halves(low=1)
     served.publish(*of_keys(*[LOW] * 5), Record(LOW, deliver_at_ms=served.clock.now_ms() + 1000), Record(LOW))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterable
 
 import pytest
 from pyroaring import BitMap64
@@ -270,7 +271,8 @@ class History:
         self.waiting: set[int] = set()
         self.done: set[int] = set()
         self.in_transaction: set[int] = set()
-        self.aborted: set[int] = set()
+        self.due: set[int] = set()
+        """Of what was delayed: it waits for nothing that is parked."""
         self.delayed: set[int] = set()
         """Read, and not due."""
         self.delays = self.random.choice((0.0, 0.0, 0.3))
@@ -295,11 +297,16 @@ class History:
 
     def become_due(self) -> None:
         due = self.delayed - self.done
-        for offset in due:
-            self.keys.readmit(offset, self.slot[offset], "x")
-        self.waiting |= due
-        self.aborted |= due
+        self.due |= due
+        self.come_again(due)
         self.delayed.clear()
+
+    def come_again(self, offsets: Iterable[int]) -> None:
+        """As the dispatcher has them, once it has read them."""
+        for offset in offsets:
+            waits = self.keys.is_behind_parked(offset, self.slot[offset]) and offset not in self.due
+            (self.keys.park_again if waits else self.keys.readmit)(offset, self.slot[offset], "x")
+            self.waiting.add(offset)
 
     def join(self) -> None:
         if len(self.consumers) == 5:
@@ -349,10 +356,7 @@ class History:
         return self.keys.look(name, limit, next_unacked, self.done.__contains__)
 
     def abort(self) -> None:
-        for offset in self.in_transaction - self.done:
-            self.keys.readmit(offset, self.slot[offset], "x")
-            self.waiting.add(offset)
-        self.aborted |= self.in_transaction
+        self.come_again(self.in_transaction - self.done)
         self.in_transaction.clear()
 
     def take_by(self, name: str, limit: int) -> None:
@@ -375,7 +379,7 @@ class History:
             assert offset in self.waiting, "handed out twice"
             others = {self.holder[held] for held in self.holder if self.slot[held] == slot}
             assert others <= {name}, "a key at two consumers"
-            if offset not in self.aborted:  # what a transaction held comes again like what was out before
+            if offset not in self.due:
                 before = {o for o in self.waiting - self.done if o < offset and self.slot[o] == slot}
                 assert not before, "overtook its key"
             self.waiting.discard(offset)
@@ -402,9 +406,11 @@ class History:
     def give_back(self, chosen: list[int]) -> None:
         for offset in chosen:
             del self.holder[offset]
-            assert self.keys.returned(offset)
             self.returns[offset] += 1
-            self.waiting.add(offset)
+            if self.keys.returned(offset):
+                self.waiting.add(offset)
+            else:
+                self.come_again([offset])
 
     def run(self) -> None:
         steps = (self.read, self.take, self.take, self.take, self.acknowledge, self.acknowledge, self.nack)
