@@ -13,6 +13,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.records.batch_entry import decode_batch
 from pulsar_on_kafka.mapping.records.message_record import batch_info
+from pulsar_on_kafka.mapping.records.transaction_headers import MARKER_KEY
 from pulsar_on_kafka.mapping.state.cursors.cursor_marker import decode_index, open_marker, page_contents
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
     CommitMetadata,
@@ -58,7 +59,7 @@ def read_topic(bootstrap: str, kafka_topic: str, partitions: int) -> dict[Positi
 
 
 def _payloads(record: Message) -> list[bytes]:
-    if record.key() == UNREADABLE:
+    if record.key() in (UNREADABLE, MARKER_KEY):
         return []
     batch = batch_info(headers_of(record))
     value = record.value() or b""
