@@ -215,7 +215,6 @@ class DeliveryCounting:
         """
         guard, endpoints = owned.guard, [endpoint for endpoint in self._endpoints if endpoint.node == node]
         out = sum(owned.handed_to(endpoint.feed(owned.slot)) for endpoint in endpoints)
-        out -= sum(self._nacks.put_off_by(endpoint, owned.number) for endpoint in endpoints)
         here = any(not endpoint.is_remote and endpoint.shared_permits() > 0 for endpoint in self._endpoints)
         isolates = self._by_slot or not node or not here or guard is None or guard.is_stalled("")
         return Place(node, out, isolates, new, self._clock.monotonic())

@@ -327,6 +327,7 @@ class Dispatcher:
     def refused(self, owned: OwnedPartition, now_s: float, delay_s: float, offset: int, endpoint: Endpoint) -> None:
         """This consumer refused an entry at `now_s` (monotonic); it is to come again after the delay."""
         self._nacks.add(now_s, delay_s, owned.number, offset, endpoint)
+        owned.in_flight.set_apart((offset,))
         owned.survived((offset,))
 
     def redeliver_due(self) -> None:
@@ -551,6 +552,7 @@ class Dispatcher:
 
     def forget(self, owned: OwnedPartition) -> None:
         """The partition is not ours any more: take its messages out of every inbox, unless what was received stays."""
+        self._read_again.forget(owned)
         if owned.stays_out:
             self._nacks.forget_partition(owned.number)
             self._reading_ahead.forget(owned)

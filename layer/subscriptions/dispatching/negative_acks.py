@@ -89,12 +89,6 @@ class NegativeAcks:
     def offsets(self, partition: int) -> BitMap64:
         return self._waiting.get(partition, BitMap64())
 
-    def put_off_by(self, endpoint: Endpoint, partition: int) -> int:
-        """How many messages of a partition this consumer refused that it is still named the holder of."""
-        return sum(
-            len(holders[partition, endpoint]) for holders in self._due.values() if (partition, endpoint) in holders
-        )
-
     def any_of_nobody(self, partition: int) -> bool:
         return any((partition, None) in holders for holders in self._due.values())
 

@@ -109,8 +109,6 @@ class DeliveryGuard:
         self._isolation = Isolation()
         self._window: dict[int, int] = {}
         """Suspects that went out beside others and are not settled, each with how many may be out with it."""
-        self.before = BitMap64()
-        """What consumers held when the suspects came, and were handed before: no suspect waits for that."""
         self._most: int | None = None
         self._kept = BitMap64()
         self._pending: dict[int, _Pending] = {}
@@ -161,7 +159,7 @@ class DeliveryGuard:
         self._limit = self._new_below = self._undecided_below = self.told_below = 0
         self._window.clear()
         self._isolation.clear()
-        for offsets in (self._suspects, self._kept, self._unparked, self._named, self.before):
+        for offsets in (self._suspects, self._kept, self._unparked, self._named):
             offsets.clear()
         for floors in (self._said, self._floors_before):
             floors.clear()
@@ -194,16 +192,19 @@ class DeliveryGuard:
 
     def lasts(self, offsets: Iterable[int], most: int | None) -> BitMap64:
         """Of these the suspects whose next delivery is the last one: each goes alone."""
-        return BitMap64(offsets) & self._delivered_before_last(most) & self._suspects
-
-    def _delivered_before_last(self, most: int | None) -> BitMap64:
-        """The suspects that were delivered so often that the next delivery is the last one, or beyond that; others may
-        be among them. Looks at no suspect, of which there may be many, but at those that were delivered more often."""
-        before = 1 if most is None else most - 1
+        before, among = 1 if most is None else most - 1, BitMap64(offsets) & self._suspects
+        counts, counted = self._delivered, self._counted(among)
         if before > 1:
-            return BitMap64(offset for offset, count in self._delivered.items() if count >= before)
-        fewer = BitMap64(offset for offset, count in self._delivered.items() if count < before)
-        return self._suspects - fewer - (self._kept if before == 1 else BitMap64())
+            return BitMap64(offset for offset in counted if counts[offset] >= before)
+        fewer = BitMap64(offset for offset in counted if counts[offset] < before)
+        return among - fewer - (self._kept if before == 1 else BitMap64())
+
+    def _counted(self, offsets: BitMap64) -> BitMap64:
+        """Of these the ones that have a number of deliveries of their own. Looks at these or at all such numbers,
+        whichever are fewer."""
+        if len(offsets) < len(self._delivered):
+            return BitMap64(offset for offset in offsets if offset in self._delivered)
+        return offsets & BitMap64(self._delivered)
 
     def room(self, place: Place) -> int:
         """How many messages that were never out may go to this process, while there are suspects."""
@@ -256,7 +257,7 @@ class DeliveryGuard:
         """What this process may get of these: the dead ones, and what its turn allows."""
         self._most = most
         number, wanted = self.next_delivery, BitMap64(lowest)
-        dead = [o for o in wanted & BitMap64(self._delivered) if most is not None and number(o) > most]
+        dead = [] if most is None else [offset for offset in self._counted(wanted) if number(offset) > most]
         lasts = self.lasts(wanted, most) - BitMap64(dead)
         waiting = lasts - BitMap64(self._isolation.alone())
         others = wanted - lasts - BitMap64(dead)
@@ -295,8 +296,6 @@ class DeliveryGuard:
 
     def _leave_window(self, offsets: Collection[int]) -> None:
         self._isolation.ends(offsets)
-        if self.before:
-            self.before -= BitMap64(offsets)
         if self._window:
             for offset in offsets:
                 self._window.pop(offset, None)

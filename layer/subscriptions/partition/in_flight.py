@@ -4,7 +4,7 @@ No I/O, no threads."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -18,13 +18,15 @@ from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings
 class DeliveriesInFlight:
     """Keeps the endpoints' numbers of unacknowledged messages, too.
 
-    Memory: one small entry for each entry in flight, two for a batch.
+    Memory: one small entry for each entry in flight, two for a batch; a bit for each one that is set apart.
     """
 
     def __init__(self) -> None:
         self.holders: dict[int, Feed] = {}
         self.entries: Counter[Feed] = Counter()
         """How many each holds."""
+        self._apart = BitMap64()
+        self._entries_apart: Counter[Feed] = Counter()
         self.unacked_in: dict[int, int] = {}
         """Batch entries in flight, and how many messages of each are unacknowledged; chunked messages, and how many
         chunks they have; one for every other entry."""
@@ -41,6 +43,18 @@ class DeliveriesInFlight:
         self.unacked_in[offset] = messages
         feed.endpoint.unacked += messages
 
+    def set_apart(self, offsets: Iterable[int]) -> None:
+        """No suspect waits for these, as long as their consumers hold them."""
+        for offset in offsets:
+            feed = self.holders.get(offset)
+            if feed is not None and offset not in self._apart:
+                self._apart.add(offset)
+                self._entries_apart[feed] += 1
+
+    def waited_for(self, feed: Feed) -> int:
+        """How many entries this consumer holds that are not set apart."""
+        return self.entries[feed] - self._entries_apart[feed]
+
     def acknowledged_in_batch(self, offset: int, messages: int) -> None:
         feed = self.holders.get(offset)
         if feed is not None and offset in self.unacked_in:
@@ -48,6 +62,8 @@ class DeliveriesInFlight:
             feed.endpoint.unacked -= messages
 
     def let_go(self, offsets: Sequence[int]) -> None:
+        if self._apart:
+            self._not_apart(self._apart & BitMap64(offsets))
         if self.unacked_in:
             for offset in offsets:
                 feed = self.holders.pop(offset, None)
@@ -59,6 +75,13 @@ class DeliveriesInFlight:
             if holder is not None:
                 self._has_less(holder, count)
                 holder.endpoint.unacked -= count
+
+    def _not_apart(self, offsets: BitMap64) -> None:
+        self._apart -= offsets
+        for feed, count in Counter(self.holders[offset] for offset in offsets).items():
+            self._entries_apart[feed] -= count
+            if not self._entries_apart[feed]:
+                del self._entries_apart[feed]
 
     def _has_less(self, feed: Feed, entries: int) -> None:
         self.entries[feed] -= entries
@@ -81,6 +104,8 @@ class DeliveriesInFlight:
 
     def let_go_of_one(self, offset: int) -> None:
         """`let_go` for an entry that somebody holds."""
+        if offset in self._apart:
+            self._not_apart(BitMap64((offset,)))
         feed = self.holders.pop(offset)
         self._has_less(feed, 1)
         feed.endpoint.unacked -= self.unacked_in.pop(offset, 1) if self.unacked_in else 1

@@ -279,9 +279,9 @@ class OwnedPartition:
     # What goes to consumers ---------------------------------------------------------------------------------------
 
     def handed_to(self, feed: Feed) -> int:
-        """How many entries this consumer has in hand, without those that suspects do not wait for."""
-        before = () if self.guard is None else self.guard.before
-        return self.in_flight.entries[feed] - sum(self.holders.get(offset) is feed for offset in before)
+        """How many entries this consumer has in hand, without those that suspects do not wait for: what it held when
+        the suspects came, and what it refused, which its application is done with."""
+        return self.in_flight.waited_for(feed)
 
     def take(self, limit: int, *, after_replay: bool = False) -> tuple[list[int], list[Any]]:
         """Records not handed out before, from one run: up to `limit` messages, beyond it to the end of a batch.
@@ -448,10 +448,10 @@ class OwnedPartition:
         for offset, number in messages.items():
             if number != 1:
                 self.in_flight.hold_batch(offset, feed, number)
+        self.in_flight.set_apart(messages)
         self.replay -= offsets
         if self.guard is not None:
             self.guard.still_held(offsets)
-            self.guard.before |= offsets
 
     def never_received(self, offsets: BitMap64) -> None:
         """A former owner leased these to this process's consumers, which did not get them."""
@@ -532,7 +532,7 @@ class OwnedPartition:
         self.replay.update(back)
         if self.guard is not None:
             if how is Departure.DIED and not self.guard.isolates:
-                self.guard.before = BitMap64(self.holders)
+                self.in_flight.set_apart(self.holders)
             self.guard.departed(back, how)
 
     def not_received(self, taken: Sequence[Delivery]) -> BitMap64:

@@ -17,7 +17,7 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching import counting
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
 from pulsar_on_kafka.subscriptions.partition.isolation import BESIDE
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
 from tests.unit.subscriptions.dispatching.served import Letters, Record, Served, records
 
 
@@ -208,6 +208,39 @@ def test_what_lies_behind_the_suspects_flows_beside_them() -> None:
     held = {*(delivery.offset for delivery in here.queue), *leased}
     assert guard_of(served).suspects == 50
     assert len([offset for offset in held if offset >= 50]) > BESIDE, "in the other process no suspect is alone"
+
+
+def beside_a_death(*, acknowledged: bool) -> tuple[Served, Endpoint]:
+    """A consumer here refused 0, 1 and 2 for a minute; one of another process died with five others."""
+    served, here, _ = counted(3)
+    leaving, leased = served.remote("elsewhere")
+    served.refuse(here, 0, 1, 2, delay_s=60.0)
+    if acknowledged:
+        served.ack(0, 1, 2)
+    here.resize(1)  # its inbox takes none of what follows
+    here.queue.append(Delivery(None, here.feed(served.slots[0]), 0, 0))  # type: ignore[arg-type]
+    served.publish(*records(5))
+    served.turn()
+    assert leased == [3, 4, 5, 6, 7]
+    here.queue.clear()
+    here.resize(1000)
+    served.dispatcher.detach(leaving, Departure.DIED)
+    assert guard_of(served).suspects == 5
+    return served, here
+
+
+@pytest.mark.parametrize("acknowledged", [False, True], ids=["refused", "refused and then acknowledged"])
+def test_what_waits_for_its_time_holds_up_no_suspect_nor_new_message_after_a_death(acknowledged: bool) -> None:
+    """What a living consumer refused is not out, whether or not it was so when the suspects came, and is not counted
+    twice."""
+    served, here = beside_a_death(acknowledged=acknowledged)
+    served.publish(*records(3))
+    seen: list[int] = []
+    for _ in range(30):
+        seen += after_a_save(served, here) or served.received(here, 0.0)
+        served.ack(*[offset for offset in seen if offset >= 3])
+    assert sorted(seen) == [*range(3, 11)]
+    assert served.dispatcher.counting.place(served.owned[0], "", new=True).out == 0
 
 
 def test_where_there_are_no_suspects_what_comes_again_goes_to_whose_turn_it_is() -> None:
