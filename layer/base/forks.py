@@ -7,17 +7,21 @@ by the garbage collector nor when the child ends. Each process opens a `Client` 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import threading
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, TypeVar
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from pulsar_on_kafka.exceptions import AlreadyClosed
 
 _T = TypeVar("_T")
 
-_OPENED: Final[WeakSet[Any]] = WeakSet()
+_log: Final = logging.getLogger(__name__)
+
+_OPENED: Final[dict[int, ref[Any]]] = {}
+"""By `id`: a program's subclass may have `__eq__` and no `__hash__`."""
 _LOCKS: Final[WeakSet[Any]] = WeakSet()
 _AFTER_FORK: Final[list[Callable[[], None]]] = []
 _LEFT_TO_PARENT: Final[dict[type, type]] = {}
@@ -30,7 +34,8 @@ class OfOneProcess:
 
     def __new__(cls: type[_T], *_: Any, **__: Any) -> _T:
         opened = object.__new__(cls)
-        _OPENED.add(opened)
+        key = id(opened)
+        _OPENED[key] = ref(opened, lambda _: _OPENED.pop(key, None))
         return opened
 
 
@@ -54,12 +59,25 @@ def pin(inherited: object) -> None:
 def _leave_to_parent() -> None:
     for lock in list(_LOCKS):
         lock._at_fork_reinit()  # as Python's own modules do
-    for each in list(_OPENED):
-        pin(each)
-        each.__class__ = _class_in_child(type(each))
+    for opened in list(_OPENED.values()):
+        each = opened()
+        if each is not None:
+            pin(each)
+            _refuse_calls(each)
     _OPENED.clear()
     for action in _AFTER_FORK:
         action()
+
+
+def _refuse_calls(inherited: object) -> None:
+    """Have an object refuse everything. A program's subclass that cannot be derived from is passed over."""
+    for opened in type(inherited).__mro__:
+        try:
+            object.__setattr__(inherited, "__class__", _class_in_child(opened))
+        except Exception:  # what the program's class raises
+            _log.exception("an object of %s cannot have that class in a forked child", opened.__name__)
+        else:
+            return
 
 
 def _class_in_child(opened: type) -> type:
@@ -69,6 +87,8 @@ def _class_in_child(opened: type) -> type:
         members: dict[str, Any] = {"__slots__": (), "__getattribute__": _attribute, "__repr__": _text, "__str__": _text}
         if hasattr(opened, "__exit__"):
             members["__exit__"] = _exit
+        if hasattr(opened, "__aexit__"):
+            members["__aexit__"] = _aexit
         found = _LEFT_TO_PARENT[opened] = type(opened.__name__, (opened,), members)
     return found
 
@@ -91,6 +111,11 @@ def _exit(inherited: object, kind: type[BaseException] | None, *_: object) -> No
     """An exception that leaves a `with`, the child's `SystemExit` for one, goes on as it is."""
     if kind is None:
         _refuse(inherited)
+
+
+async def _aexit(inherited: object, kind: type[BaseException] | None, *_: object) -> None:
+    """The same for an `async with`."""
+    _exit(inherited, kind)
 
 
 if hasattr(os, "register_at_fork"):

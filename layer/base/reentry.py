@@ -34,7 +34,8 @@ class Callbacks:
         _callbacks().append(self)
 
     def __exit__(self, *raised: object) -> None:
-        _callbacks().pop()
+        if made := _callbacks():  # none in a child that was forked in a callback
+            made.pop()
 
     def is_own_thread(self) -> bool:
         """The calling thread makes one of them."""
@@ -108,3 +109,4 @@ def check_may_wait() -> None:
 
 
 after_fork_in_child(_GUARDS.clear)
+after_fork_in_child(lambda: _made_here.__dict__.clear())

@@ -21,6 +21,7 @@ from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.exceptions import BrokerMetadataError, UnknownError
 from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing
+from pulsar_on_kafka.gateway.bounds.properties import properties_of
 from pulsar_on_kafka.gateway.entries import NotForPulsarsClients, OutgoingEntries
 from pulsar_on_kafka.gateway.schemas import schema_info
 from pulsar_on_kafka.gateway.traffic import Meter
@@ -605,7 +606,7 @@ def open_consumer(
     check_subscription_name(asked.subscription)
     if asked.read_compacted and not name.is_persistent:
         raise errors.Refused(f"read_compacted: topic {name} is not persistent, so there is nothing to compact")
-    rules = _rules(asked)
+    rules, properties = _rules(asked), properties_of(asked)
     topic = _topic(node, name, deadline, make=asked.force_topic_creation)
     if asked.HasField("schema"):
         admit_schema(node, topic, schema_info(asked.schema), deadline)
@@ -613,7 +614,7 @@ def open_consumer(
         raise errors.Refused(f"topic {name} has {topic.partitions} partitions: clients subscribe to each by its name")
     place = Place(node, topic, name.partition if name.partition >= 0 else None)
     endpoint = WireEndpoint(asked.consumer_name or secrets.token_hex(5), asked.consumer_id, wire, rules)
-    endpoint.metadata = {each.key: each.value for each in asked.metadata}
+    endpoint.metadata = properties
     endpoint.hears_active = TYPES[asked.subType] is SubscriptionType.FAILOVER
     if asked.HasField("consumer_epoch"):
         endpoint.epoch = asked.consumer_epoch

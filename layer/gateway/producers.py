@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -21,6 +21,7 @@ from pulsar_on_kafka.base.errors import (
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, ProducerFenced, PulsarException, Result
 from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing as Frames
+from pulsar_on_kafka.gateway.bounds.properties import properties_of
 from pulsar_on_kafka.gateway.key_schemes import KeyScheme
 from pulsar_on_kafka.gateway.schemas import producers_version, schema_info
 from pulsar_on_kafka.gateway.traffic import Meter
@@ -119,7 +120,7 @@ def open_producer(node: Node, asked: Any, meter: Meter, deadline: Callable[[], D
     """
     mode = access_mode(asked)
     waits = mode is AccessMode.WAIT_FOR_EXCLUSIVE
-    name = TopicName.parse(asked.topic)
+    name, properties = TopicName.parse(asked.topic), properties_of(asked)
     admission = Admission(node, name, deadline)
     schema = schema_info(asked.schema) if asked.HasField("schema") else None
     version = producers_version(node, admission.topic, schema, deadline())
@@ -128,7 +129,6 @@ def open_producer(node: Node, asked: Any, meter: Meter, deadline: Callable[[], D
         node.memberships.create_subscription(name, asked.initial_subscription_name, deadline())
     native = NativeEntries(node, admission.topic, node.limits.of(admission.topic, deadline()))
     native.follow(node.applied_to([name.base], ENTRY_FORMAT, deadline())[name.base], deadline())
-    properties: Mapping[str, str] = {each.key: each.value for each in asked.metadata}
     application = Application(
         name=(asked.producer_name or None) if asked.user_provided_producer_name else None,
         former_name=asked.producer_name or None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager, suppress
@@ -45,8 +45,6 @@ MOST_AT_ONCE: Final = 2_000
 LEARNS_WITHIN_S: Final = 5.0
 """A broker learns so late, at most, of a topic that was made, added to or deleted."""
 _LEARN_RETRY_INTERVAL_S: Final = 0.05
-_TOPICS_ONE_BY_ONE: Final = 4
-"""Of more, metadata is asked for in one request, about all topics."""
 _ASK_S: Final = 0.5  # a login that is refused is heard of between two questions
 
 
@@ -290,7 +288,7 @@ class KafkaAdmin(OfOneProcess):
             answered, without_leader = self._ask_for_offsets(left, deadline)
             found.update({partition: offset for (_, partition), offset in answered.items()})
             if without_leader:
-                self._refresh_leaders(without_leader, deadline)
+                self._refresh_leaders(deadline)
             return len(found) == len(set(partitions))
 
         if partitions and not wait_until(all_answered, deadline):
@@ -345,7 +343,7 @@ class KafkaAdmin(OfOneProcess):
         missing = (errors.NoSuchTopic, *missing)
         found, without_leader = self._ask_for_offsets(specs, deadline, *missing)
         if without_leader:
-            self._refresh_leaders(without_leader, deadline)
+            self._refresh_leaders(deadline)
             left = {where: spec for where, spec in specs.items() if where[0] in without_leader and where not in found}
             found |= self._ask_for_offsets(left, deadline, *missing)[0]
         return found
@@ -369,14 +367,15 @@ class KafkaAdmin(OfOneProcess):
                 pass
         return found, without_leader
 
-    def _refresh_leaders(self, topics: Collection[str], deadline: Deadline) -> None:
-        """Have librdkafka ask who leads these topics. By itself it sends the leader epochs that it knows for minutes
-        after an election (librdkafka 2.16), and brokers refuse each request with FENCED_LEADER_EPOCH."""
+    def _refresh_leaders(self, deadline: Deadline) -> None:
+        """Have librdkafka request the leaders of all topics. By itself librdkafka sends the leader epochs that it knows
+        for minutes after an election (librdkafka 2.16), and brokers refuse each request with FENCED_LEADER_EPOCH.
+
+        The request names no topic: brokers may create a named topic that was deleted meanwhile.
+        """
         timeout_s = max(0.05, min(deadline.remaining_s(), _LONGEST_S))
         with suppress(KafkaException):  # the caller asks again
-            asked: Iterable[str | None] = topics if len(topics) <= _TOPICS_ONE_BY_ONE else [None]
-            for topic in asked:
-                self._handle.list_topics(topic, timeout=timeout_s)
+            self._handle.list_topics(None, timeout=timeout_s)
 
     def offsets_at_time(
         self, partitions: Sequence[tuple[str, int]], timestamp_ms: int, deadline: Deadline

@@ -22,6 +22,9 @@ from pulsar_on_kafka.metadata.removals import Amend, OpenedTopic, is_same
 
 MARK_MS: Final = 10_000
 """A deletion decides within this time whether the topic is used."""
+DECIDE_MARGIN_MS: Final = 3_000
+"""A deletion decides so long before its mark expires: its record must not arrive later. Programs that may not remove
+the mark go on when it has expired."""
 
 
 class DeletionMarks:
@@ -65,9 +68,10 @@ class DeletionMarks:
             if is_same(record, topic) and record.state is LifeState.DELETING:
                 return None  # a time-out had hidden that it was written
             self._require(record, topic)
-            if record.deletion_mark != mark:
+            if record.deletion_mark != mark or self._clock.now_ms() >= mark.until_ms - DECIDE_MARGIN_MS:
+                within_s = (MARK_MS - DECIDE_MARGIN_MS) // 1000
                 raise errors.Refused(
-                    f"topic {topic.name} stays: whether it is used was not found out within {MARK_MS // 1000} s"
+                    f"topic {topic.name} stays: whether it is used was not found out within {within_s} s"
                 )
             return replace(record, state=LifeState.DELETING, deletion_mark=None)
 
@@ -75,10 +79,11 @@ class DeletionMarks:
             raise errors.NoSuchTopic(f"topic {topic.name} does not exist")
         try:
             check()
+            left_ms = max(DECIDE_MARGIN_MS, mark.until_ms - self._clock.now_ms())
+            doomed = self._amend(topic.name.base, decided, deadline.at_most(left_ms / 1000))
         except BaseException:
             self._amend(topic.name.base, unmarked, deadline)
             raise
-        doomed = self._amend(topic.name.base, decided, deadline)
         if doomed is None:
             raise errors.NoSuchTopic(f"topic {topic.name} does not exist")
         return decode_topic(doomed.value)

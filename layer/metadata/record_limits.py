@@ -116,8 +116,11 @@ class TopicLimits:
         try:
             configs = self._admin.topic_configs(name, deadline)
         except errors.NotAuthorized as forbidden:
-            level = logging.WARNING if topic.bound else logging.DEBUG
-            _log.log(level, "topic=%s its cleanup.policy is not to be seen: %s", topic.name, forbidden)
+            _log.warning(
+                "topic=%s is taken for a topic that is not compacted, its configuration cannot be read: %s",
+                topic.name,
+                forbidden,
+            )
             return RecordLimits(name)
         largest = int(configs.get("max.message.bytes", USUAL_BATCH_BYTES))
         small = None if largest >= USUAL_BATCH_BYTES else max(1, largest - FRAMING_BYTES)

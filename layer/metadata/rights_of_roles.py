@@ -18,7 +18,7 @@ from pulsar_on_kafka.mapping.state.instances import EVERYBODYS, Instance
 _ROWS: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
     "Producer": (
         ("Read", "topic", "{state}topics"),
-        ("Write", "topic", "{topic}"),
+        ("Write DescribeConfigs", "topic", "{topic}"),
         ("Read Write Create", "topic", "{state}producers"),
     ),
     "Consumer": (
@@ -69,12 +69,12 @@ _ROWS: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
         ("Read", "group", "{state}__ledger_deletion*"),
     ),
     "Dead letters": (
-        ("Write Create", "topic", "{topic}-{subscription}-DLQ"),
+        ("Write DescribeConfigs Create", "topic", "{topic}-{subscription}-DLQ"),
         ("Write", "topic", "{state}topics"),
         ("Write", "topic", "{state}producers"),
     ),
     "Retry letters": (
-        ("Read Write Create", "topic", "{topic}-{subscription}-RETRY"),
+        ("Read Write DescribeConfigs Create", "topic", "{topic}-{subscription}-RETRY"),
         ("Read", "group", "{topic}-{subscription}-RETRY/{subscription}"),
     ),
     "Administrator": (

@@ -229,8 +229,8 @@ class Batch:
     def _answered(self) -> None:
         in_flight = self.in_flight
         in_flight.release(len(self.callbacks))
-        self.reported = True
         later = any(not is_prompt(callback) for callback in self.callbacks)
+        self.reported = later  # senders wait for callbacks, and for none where there are none
         if later:  # first: a send that returns waits for the callbacks before its own
             in_flight.kafka.call_later(self.call_back)
         if any(self.callbacks) or self._fail is not None:

@@ -51,7 +51,7 @@ class Receipts:
         self._callbacks = Callbacks()
         self._confirmed: QueueWorker[_Confirmed] = QueueWorker(f"pok-confirmed-{name[:_NAME_LENGTH]}", self._give)
         """Receipts for callbacks of programs, which may send and wait for another receipt."""
-        self._stored: QueueWorker[tuple[Receipt, NativeMessageId]] = QueueWorker(
+        self._stored: QueueWorker[_Confirmed] = QueueWorker(
             f"pok-receipts-{name[:_NAME_LENGTH]}",
             self._confirm,
             last=lambda: self._confirmed.close(Deadline.after(0)),
@@ -64,7 +64,7 @@ class Receipts:
 
     def put(self, receipt: Receipt, message_id: NativeMessageId) -> None:
         """The message is stored; its receipt is given when that is confirmed."""
-        if not self._stored.put([(receipt, message_id)]):
+        if not self._stored.put([(receipt, None, message_id)]):
             closed = AlreadyClosed(f"producer {self._name} was closed before this was confirmed")
             self._give_outside((receipt, closed, message_id))
 
@@ -73,14 +73,17 @@ class Receipts:
         self._unsure = True
 
     def put_failed(self, receipt: Receipt, failure: PulsarException) -> None:
+        """The failure is given after the receipts of earlier messages."""
         self.not_stored()
-        self._give_outside((receipt, failure, NO_ID))
+        failed = (receipt, failure, NO_ID)
+        if not self._stored.put([failed]):
+            self._give_outside(failed)
 
     def _give_outside(self, given: _Confirmed) -> None:
-        """Give a receipt outside of librdkafka's `poll` if it is a program's."""
+        """Give a receipt when the workers are closed; outside of librdkafka's `poll` if it is a program's."""
         if given[0].given_at_once:
             self._give([given])
-        elif not self._confirmed.put([given]):
+        else:
             aside(f"pok-receipt-{self._name[:_NAME_LENGTH]}", lambda: self._give([given]))
 
     def confirm(self) -> None:
@@ -111,14 +114,16 @@ class Receipts:
     def close(self) -> None:
         self._stored.close(Deadline.after(0))
 
-    def _confirm(self, stored: Sequence[tuple[Receipt, NativeMessageId]]) -> None:
-        failure = self._failure([message_id for _, message_id in stored])
-        later = [(receipt, failure, message_id) for receipt, message_id in stored if not receipt.given_at_once]
+    def _confirm(self, stored: Sequence[_Confirmed]) -> None:
+        unconfirmed = [message_id for _, failed, message_id in stored if failed is None]
+        failure = self._failure(unconfirmed) if unconfirmed else None
+        known = [(receipt, failed or failure, message_id) for receipt, failed, message_id in stored]
+        later = [each for each in known if not each[0].given_at_once]
         if later:  # first: a send that returns waits for the callbacks before its own
             self._confirmed.put(later)
-        for receipt, message_id in stored:
+        for receipt, failed, message_id in known:
             if receipt.given_at_once:
-                receipt.give(failure, message_id)
+                receipt.give(failed, message_id)
 
     def _give(self, confirmed: Sequence[_Confirmed]) -> None:
         with self._callbacks:

@@ -108,15 +108,29 @@ class ActorsKafka:
         return dict.fromkeys(partitions, 0)
 
 
+class ReadLog(ActorsLog):
+    """The log as a program without the right to write meets it."""
+
+    def append_many(self, *_: object) -> list[int]:
+        raise errors.NotAuthorized("Write")
+
+
 class Process:
-    def __init__(self, history: History, actor: Actor) -> None:
-        log = ActorsLog(history.log, actor, history.rng, history.broker, unknown_share=0.03 if history.steps else 0.0)
+    def __init__(self, history: History, actor: Actor, *, may_write_topics: bool = True, in_time: bool = False) -> None:
+        """`in_time`: records of topics are written at once or never, as a decision's deadline has it."""
+        unknown_share = 0.03 if history.steps else 0.0
+        log = ActorsLog(history.log, actor, history.rng, history.broker, unknown_share)
+        of_topics = log
+        if in_time:
+            of_topics = ActorsLog(history.log, actor, history.rng, history.broker, 0.0, between=0.0)
+        elif not may_write_topics:
+            of_topics = ReadLog(history.log, actor, history.rng, history.broker, 0.0)
         self.kafka = ActorsKafka(history.kafka, actor, history.rng)
         namespaces: Any = SimpleNamespace(
             require=lambda namespace, deadline: None, policies_for_topics=lambda namespace, deadline: {}
         )
         admin: Any = self.kafka
-        topics = Entities(log, history.topic, TOPIC_KEYS, history.clock)
+        topics = Entities(of_topics, history.topic, TOPIC_KEYS, history.clock)
         self.topics = Topics(topics, namespaces, admin, history.clock, Instance(), until=self.kafka.until)
         keeping = Keeping(place_of=SUBSCRIPTION_KEYS.place_of)
         entities = Entities(log, history.topic, SUBSCRIPTION_KEYS, history.clock, keeping)
@@ -190,8 +204,8 @@ class History(ActorsHistory):
 
     # What processes do --------------------------------------------------------------------------------------------
 
-    def _consumer(self, actor: Actor) -> None:
-        process = Process(self, actor)
+    def _consumer(self, actor: Actor, *, may_write_topics: bool = True) -> None:
+        process = Process(self, actor, may_write_topics=may_write_topics)
         while True:
             actor.pause()
             self.sessions += 1
@@ -238,8 +252,8 @@ class History(ActorsHistory):
                 if found is not None:
                     self._attempt("subscription", partial(process.subscriptions.delete, found, NEVER))
 
-    def _topic_deleter(self, actor: Actor) -> None:
-        process = Process(self, actor)
+    def _topic_deleter(self, actor: Actor, *, in_time: bool = False) -> None:
+        process = Process(self, actor, in_time=in_time)
         while True:
             actor.pause()
             with suppress(errors.Refused, errors.StoreError):
@@ -258,6 +272,17 @@ class History(ActorsHistory):
             self.count[f"{what} stays"] += 1
             raise
         self.count[f"{what} goes"] += 1
+
+
+class HistoryWithoutRights(History):
+    """One consumer may only read what topics are: it cannot remove the mark of a deletion that takes too long."""
+
+    def run(self) -> Counter[str]:
+        self.begin(
+            self._consumer, partial(self._consumer, may_write_topics=False), partial(self._topic_deleter, in_time=True)
+        )
+        self.play()
+        return self.count
 
 
 def _incarnation(subscription: Versioned) -> int:
@@ -280,6 +305,19 @@ def test_a_deletion_without_force_takes_nothing_that_a_consumer_has_open(seeds: 
     total = _run(seeds)
     kinds = ("opened", "closed", "subscription goes", "subscription stays", "topic goes", "topic stays")
     assert min(total[kind] for kind in kinds) > len(seeds), total
+
+
+@pytest.mark.long
+@pytest.mark.xfail(
+    strict=True,
+    reason="seed 34: a consumer that may not remove the mark of a slow deletion waits until the mark expires, and the "
+    "deletion's decision is appended later still; the decision needs a version that expires with the mark",
+)
+def test_a_slow_deletion_takes_nothing_from_a_consumer_that_may_not_remove_its_mark() -> None:
+    total: Counter[str] = Counter()
+    for seed in range(60):
+        total += HistoryWithoutRights(seed).run()
+    assert min(total[kind] for kind in ("opened", "closed", "topic goes", "topic stays")) > 60, total
 
 
 @pytest.mark.soak

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
 
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, StoreError
 from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.kafka import handles
@@ -56,10 +57,13 @@ class AssignedReader(OfOneProcess):
     def add(self, starts: Mapping[KafkaPartition, int]) -> None:
         """Read these partitions, too, from these offsets on.
 
-        The first of a topic asks for its leaders: librdkafka alone looks for those of new topics once a second.
+        The first of a topic asks for its leaders, in one second for all topics of a call: librdkafka alone looks for
+        those of new topics once a second.
         """
-        new = sorted({where.topic for where in starts} - self._known)
-        self._known.update(topic for topic in new if self.learn(topic, _LEARN_S))
+        deadline = Deadline.after(_LEARN_S)
+        for topic in sorted({where.topic for where in starts} - self._known):
+            if not deadline.passed() and self.learn(topic, deadline.remaining_s()):
+                self._known.add(topic)
         self.open().incremental_assign([TopicPartition(*where, offset) for where, offset in starts.items()])
         self._note(self._assigned.union(starts))
 

@@ -60,6 +60,9 @@ class _ClientLog(logging.Handler):
         self.logger.addHandler(self)
         self.heard = False
         self.given_up: dict[str, GivenUp] = {}
+        self.changes = 0
+        """Grows with each chunk that was given up."""
+        self._uuids: dict[Position, str] = {}
         self._further = logging.getLogger(self.logger.name)
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -70,6 +73,18 @@ class _ClientLog(logging.Handler):
                 self._further.handle(record)
         elif found[1] in self.given_up or len(self.given_up) < _MOST_GIVEN_UP:
             self.given_up[found[1]] = GivenUp(Position(int(found[3]), int(found[4])), int(found[2]))
+            self._uuids[self.given_up[found[1]].position] = found[1]
+            self.changes += 1
+
+    def forget(self, position: Position) -> None:
+        """Drop the message of which the chunk at this position was given up last, if there is one."""
+        uuid = self._uuids.pop(position, None)
+        if uuid is not None and (found := self.given_up.get(uuid)) is not None and found.position == position:
+            del self.given_up[uuid]
+
+    def forget_all(self) -> None:
+        self.given_up.clear()
+        self._uuids.clear()
 
 
 _CLIENT_LOG: Final = _ClientLog()
@@ -90,6 +105,9 @@ class _Passed:
         self._last: deque[Position] = deque(maxlen=_BACK_ENTRIES)
         self._tried: set[tuple[str, Position]] = set()
         """Chunks for which the client began again, or need not."""
+        self._untried: set[tuple[str, Position]] = set()
+        self._changes = -1
+        """`_ClientLog.changes` at the last look."""
 
     def begin(self) -> Position | None:
         """Where the client begins that is about to be opened."""
@@ -99,8 +117,7 @@ class _Passed:
     def add(self, position: Position) -> None:
         """An entry is about to be yielded. Of a message in chunks, which was perhaps given up before, it is the end."""
         self._last.append(position)
-        for uuid in [uuid for uuid, each in [*_CLIENT_LOG.given_up.items()] if each.position == position]:
-            del _CLIENT_LOG.given_up[uuid]
+        _CLIENT_LOG.forget(position)
 
     def has(self, position: Position) -> bool:
         return bool(self._last) and position <= self._last[-1]
@@ -108,14 +125,17 @@ class _Passed:
     def chunks_expired(self, following: Position | None) -> bool:
         """The client has given up messages, perhaps because they expired, whose chunks lie between the last entry here
         and the `following` one: they come behind `begin`, or are given up again. Once for each chunk."""
-        given_up = {(uuid, each.position) for uuid, each in [*_CLIENT_LOG.given_up.items()]}
-        due = {each for each in given_up - self._tried if following is None or each[1] < following}
+        if (changes := _CLIENT_LOG.changes) != self._changes:
+            self._changes = changes
+            self._untried = {(uuid, each.position) for uuid, each in [*_CLIENT_LOG.given_up.items()]} - self._tried
+        due = {each for each in self._untried if following is None or each[1] < following}
+        self._untried -= due
         self._tried |= due
-        ahead = [uuid for uuid, position in due if not self.has(position)]
+        ahead = [position for _, position in due if not self.has(position)]
         if not ahead or not self._none_expires.passed():
             return False
-        for uuid in ahead:
-            del _CLIENT_LOG.given_up[uuid]
+        for position in ahead:
+            _CLIENT_LOG.forget(position)
         return True
 
 
@@ -184,7 +204,7 @@ class PulsarReading:
         """
         if last.entry_id < 0 or (start is not None and start > last):
             return
-        _CLIENT_LOG.given_up.clear()
+        _CLIENT_LOG.forget_all()
         passed = _Passed(start, self._chunks_expire_s)
         waiting: list[Any] = []
         for message in self._messages(topic, passed, last, more_comes, deadline):

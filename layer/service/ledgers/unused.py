@@ -46,6 +46,10 @@ DeleteSubscription = Callable[[Subscription, Deadline], None]
 DeleteTopic = Callable[[Topic, Sequence[Subscription], Deadline, Callable[[], None]], None]
 
 
+class _UsedAgain(Refused):
+    """The topic was used after it was found unused."""
+
+
 class _Rules(NamedTuple):
     subscription_minutes: int
     inactive: bool
@@ -173,13 +177,13 @@ class UnusedThings:
             ends = self._services.admin.end_offsets(seen.topic.kafka_topic, list(logs.logs), deadline)
             unchanged = ends == {p: log.end for p, log in logs.logs.items()}
             if now is None or now.marks(rules).get(_TOPIC) != mark or not unchanged:
-                raise Refused(f"topic {logs.name} is used again")
+                raise _UsedAgain(f"topic {logs.name} is used again")
             if joined := self._services.producers.connected(seen.topic, deadline):
-                raise Refused(f"topic {logs.name} has producers again: {', '.join(joined)}")
+                raise _UsedAgain(f"topic {logs.name} has producers again: {', '.join(joined)}")
 
         try:
             self._delete_topic(seen.topic, list(seen.subscriptions.values()), deadline, check)
-        except Refused as used:
+        except (_UsedAgain, SubscriptionBusy) as used:
             _log.debug("topic=%s stays: %s", logs.name, used)
             return 0
         _log.info("topic=%s deleted: nobody used it for %d s", seen.topic.name, rules.max_inactive_s)

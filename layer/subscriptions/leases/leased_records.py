@@ -65,7 +65,11 @@ class LeasedRecords:
         """When to stop fetching ahead."""
 
     def read(self) -> bool:
-        """Read some of what is to be read and has room in its inbox, in 2 s at most; True when something was."""
+        """Read some of what is to be read and has room in its inbox, in 2 s at most; True when something was.
+
+        Raises:
+            TooManyHandles: the process has no room for the reader's handle.
+        """
         if self._clock.monotonic() < self._not_before_s:
             return False
         taken = self._lessee.take_to_read(_MOST_AT_ONCE)
@@ -74,6 +78,8 @@ class LeasedRecords:
         self._rest_s = self._clock.monotonic() + _REST_AFTER_S
         try:
             records, read_to = self._records(taken[0].partition, taken)
+        except errors.TooManyHandles:
+            raise  # the member ends, and its owner leases the entries to another one
         except errors.StoreError as failure:
             _log.warning("subscription=%s cannot read what it was leased yet: %s", self._name, failure)
             self._lessee.to_read.extendleft(reversed(taken))

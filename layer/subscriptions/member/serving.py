@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from itertools import islice
+from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
@@ -468,8 +468,7 @@ class Serving:
 
     def _consumers(self) -> tuple[ToldConsumer, ...]:
         own = [endpoint for endpoint in self._endpoints if not endpoint.is_remote][:_MOST_TOLD]
-        size = sum(properties_bytes(endpoint.metadata) for endpoint in own)
-        fits = size <= MAX_PROPERTIES_BYTES
+        told_bytes = list(accumulate(properties_bytes(endpoint.metadata) for endpoint in own))
         now_s = self._clock.monotonic()
         return tuple(
             ToldConsumer(
@@ -481,9 +480,9 @@ class Serving:
                 self._rates.of(endpoint, now_s),
                 -1.0 if self.leasing is None else self.leasing.lessee.lease_age_s(endpoint),
                 endpoint.traffic(),
-                dict(endpoint.metadata) if fits else None,
+                dict(endpoint.metadata) if upto <= MAX_PROPERTIES_BYTES else None,
             )
-            for endpoint in own
+            for endpoint, upto in zip(own, told_bytes, strict=True)
         )
 
     def _log_end(self, partition: int) -> int:

@@ -90,3 +90,11 @@ def test_a_topic_is_asked_for_again_until_a_broker_knows_it(reader: AssignedRead
         "leaders of gone", "leaders of t", "read gone[1]", "read t[1]",
     ]  # fmt: skip
     reader.release()
+
+
+def test_new_topics_of_a_call_share_one_second(reader: AssignedReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = handle_of(reader)
+    monkeypatch.setattr(assigned, "_LEARN_S", 0.0)
+    reader.add({KafkaPartition("t", 0): 3, KafkaPartition("u", 0): 3})
+    assert handle.take_calls() == ["read t[0]", "read u[0]"]
+    reader.release()

@@ -159,6 +159,18 @@ def test_batches_are_waited_for_one_by_one() -> None:
     assert not flight.outstanding
 
 
+def test_no_sender_waits_for_the_callbacks_of_a_batch_without_any() -> None:
+    flight = BatchesInFlight(100, Reports(), lambda error, callback: None)  # type: ignore[arg-type]
+    batch = Batch(flight, ORIGIN, 0, 0)
+    batch.payloads, batch.callbacks = [b"x"], [None]
+    flight.outstanding.add(batch)
+    waiting: list[bool] = []
+    flight.release = lambda count: None  # type: ignore[method-assign]
+    flight.answered = lambda what, count: waiting.append(flight.has_callbacks_waiting())  # type: ignore[method-assign]
+    batch(None, Record(0))
+    assert waiting == [False]
+
+
 def test_a_callback_that_fails_is_logged_and_its_ticket_comes_back(caplog: pytest.LogCaptureFixture) -> None:
     flight = in_flight(1, Reports(), [])
     ticket = take(flight)

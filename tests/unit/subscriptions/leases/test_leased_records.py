@@ -10,7 +10,7 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.errors import OffsetOutOfRange, StoreError
+from pulsar_on_kafka.base.errors import OffsetOutOfRange, StoreError, TooManyHandles
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.records.batch_entry import encode_columns
@@ -59,6 +59,7 @@ class Member:
         self.records = {record.offset(): record for record in records}
         self.start = start
         self.fails = False
+        self.failure: StoreError = StoreError("no broker answers")
         self.clock = SetClock()
         self.slot = PartitionSlot("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
         self.consumer = Endpoint("mine", 100, delivery_type=Message)
@@ -70,7 +71,7 @@ class Member:
 
     def read_at(self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline) -> Iterator[list[Any]]:
         if self.fails:
-            raise StoreError("no broker answers")
+            raise self.failure
         if offsets and offsets[0] < self.start:
             raise OffsetOutOfRange("deleted")
         yield [self.records[offset] for offset in offsets if offset in self.records]
@@ -251,6 +252,14 @@ def test_what_cannot_be_read_just_now_is_tried_again() -> None:
     assert member.received() == []
     member.clock.seconds += 1.0
     assert member.received() == [(4, -1)]
+
+
+def test_a_member_without_room_for_a_handle_ends() -> None:
+    member = Member(Record(4))
+    member.fails, member.failure = True, TooManyHandles("900 handles")
+    member.lease(LeasedEntry(4))
+    with pytest.raises(TooManyHandles):
+        member.received()
 
 
 def test_what_was_refused_before_it_was_read_is_not_handed_out() -> None:
