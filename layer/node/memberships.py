@@ -308,13 +308,13 @@ class Memberships:
             doomed = topics.begin_deletion(topic.name, deadline)
         else:
             doomed = topics.deletions.begin(topic, check, deadline)
-        used = self._are_used(topic, subscriptions, deadline)
-        self._close_consumers_of_deleted(topic, subscriptions)
-        if (
+        at_once = (  # judged while its consumers are connected
             not goes_by_ledgers(doomed)
-            or used
+            or self._are_used(topic, subscriptions, deadline)
             or not self._has_members(deletion_group(self._services.settings.instance), deadline)
-        ):
+        )
+        self._close_consumers_of_deleted(topic, subscriptions)
+        if at_once:
             self._services.topics.finish_deletion(doomed, deadline)
         for subscription, found in cursors:
             try:

@@ -167,7 +167,8 @@ class LiveCursors:
         while left := [(each, members) for each, members in left if _to_close(members, topic_deleted=topic_deleted)]:
             if next_request.passed():
                 wish = CloseConsumers(topic_deleted)
-                self._channel.write([_to_everybody(each, wish) for each, _ in left], deadline)
+                requests = [_to_everybody(each, _request(each, each.incarnation, wish)) for each, _ in left]
+                self._channel.write(requests, deadline)
                 next_request = Deadline.after(_LONGEST_PAUSE_S)
             pause.wait(min(_BUSY_PAUSE_S, deadline.remaining_s()))
             if deadline.passed():
@@ -201,8 +202,7 @@ class LiveCursors:
                 complete.set()
 
         with self._channel.listening(topic, heard, deadline):
-            key = DeliveryKey(topic, EVERYBODY, subscription.name)
-            self._channel.write([(key, encode_request(request))], deadline)
+            self._channel.write([_to_everybody(subscription, request)], deadline)
             complete.wait(min(_TELL_S, deadline.remaining_s()))
         return {member: told.get(member) for member in sorted(members)}
 
@@ -382,9 +382,8 @@ def _request(subscription: Subscription, incarnation: int, wish: Wish) -> Reques
     return Request(secrets.token_bytes(REQUEST_ID_BYTES), life, wish)
 
 
-def _to_everybody(subscription: Subscription, wish: Wish) -> tuple[DeliveryKey, bytes]:
-    key = DeliveryKey(str(subscription.topic.name), EVERYBODY, subscription.name)
-    return key, encode_request(_request(subscription, subscription.incarnation, wish))
+def _to_everybody(subscription: Subscription, request: Request) -> tuple[DeliveryKey, bytes]:
+    return DeliveryKey(str(subscription.topic.name), EVERYBODY, subscription.name), encode_request(request)
 
 
 def _to_close(members: Sequence[GroupMember], *, topic_deleted: bool) -> bool:
