@@ -373,9 +373,8 @@ class KafkaAdmin(OfOneProcess):
 
         The request names no topic: brokers may create a named topic that was deleted meanwhile.
         """
-        timeout_s = max(0.05, min(deadline.remaining_s(), _LONGEST_S))
-        with suppress(KafkaException):  # the caller asks again
-            self._handle.list_topics(None, timeout=timeout_s)
+        with suppress(errors.LayerError):  # the caller asks again
+            self.list_topics(deadline)
 
     def offsets_at_time(
         self, partitions: Sequence[tuple[str, int]], timestamp_ms: int, deadline: Deadline
