@@ -378,7 +378,8 @@ class Consumer(Receiving["Consumer"]):
         """Partitions that the topic got since this consumer was made take some seconds until somebody owns them."""
         new = {partition for partition in partitions if partition >= self._subscription.topic.partitions}
         if new:
-            wait_until(lambda: new.issubset(self._member.owned_partitions()), deadline)
+            wait_until(lambda: self._closed or new.issubset(self._member.owned_partitions()), deadline)
+            self._check_open()
 
     def get_last_message_id(self) -> ReceivedId:
         """Id of the last message of the topic that may be read; equal to `MessageId.earliest` where there is none.

@@ -174,6 +174,7 @@ class Reader(OfOneProcess):
 
         Raises:
             Timeout: Kafka did not say in time.
+            AlreadyClosed: the reader was closed, also by another thread meanwhile.
             TopicNotFound: the topic was deleted.
             UnknownError: the topic is not persistent, as officially.
         """
@@ -190,10 +191,16 @@ class Reader(OfOneProcess):
             since_s = self._node.clock.monotonic()
 
             def known() -> bool:
-                return tail.failure is not None or tail.has_reached(ends, since_s) or tail.has_messages_at_hand()
+                return (
+                    self._closed
+                    or tail.failure is not None
+                    or tail.has_reached(ends, since_s)
+                    or tail.has_messages_at_hand()
+                )
 
             if not wait_until(known, deadline):
                 raise errors.DeadlineExceeded(f"reader of {self._name}: the end of the topic was not read in time")
+            self._check_open()
             if tail.failure is not None:
                 raise tail.failure
         return tail.has_messages_at_hand()
