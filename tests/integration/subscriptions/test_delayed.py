@@ -170,7 +170,7 @@ def test_reading_pauses_while_too_many_are_set_aside(
     monkeypatch.setattr(reading, "MAX_DELAYED", 100)
     consumer = subscribe(client, topic)
     producer = client.create_producer(topic, block_if_queue_full=True)
-    due_ms = now_ms() + 2500
+    due_ms = now_ms() + 6000  # a loaded machine sets a hundred aside before
     for number in range(3000):
         producer.send_async(str(number).encode(), None, deliver_at=due_ms)
     producer.flush()
