@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from pyroaring import BitMap64
@@ -11,7 +12,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher
+from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher, near_ones
 from pulsar_on_kafka.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.chunks import READ_AGAIN_BYTES
@@ -46,6 +47,8 @@ class RedeliveryReads:
         self._looking = looking
         self._ahead: dict[int, dict[int, Any]] = {}
         """By partition and offset."""
+        self._usual_bytes = _MAX_AHEAD_BYTES
+        """A record's average size in the last reading. Before the first one it is not known, and counts as large."""
         self.failed = False
         """The last reading gave nothing of what was wanted."""
 
@@ -59,7 +62,7 @@ class RedeliveryReads:
         made anew.
 
         `soon`: ascending offsets that are wanted next, a few at a time. Those that lie near are read in the same go,
-        because each reading begins with a jump.
+        because each reading begins with a jump: as far as 1 MiB reaches, by the size of the records before.
         """
         chunks = owned.chunks
         if chunks.known:
@@ -86,10 +89,10 @@ class RedeliveryReads:
         """Add to `records` what is `wanted`; gives the offset up to which all of it is, or is gone."""
         at_hand, later = self._ahead.get(owned.number, {}), BitMap64(soon) - BitMap64(wanted)
         ahead = {offset: at_hand[offset] for offset in later & BitMap64(at_hand)}
-        near = [o for o in later if wanted[0] < o < wanted[-1] + READ_THROUGH and o not in records and o not in ahead]
-        apart = BitMap64(near[:_MAX_AHEAD])
+        kept_bytes = sum(len(record.value() or b"") for record in ahead.values())
+        apart = BitMap64() if kept_bytes >= _MAX_AHEAD_BYTES else self._near(wanted, later - BitMap64(ahead))
         self._ahead[owned.number] = ahead
-        size, size_ahead = 0, sum(len(record.value() or b"") for record in ahead.values())
+        size = size_ahead = count = 0
         try:
             offsets = sorted(apart.union(BitMap64(wanted)))
             for batch in self._fetcher.read_at(self._kafka_topic, owned.number, offsets, Deadline.after(_TIMEOUT_S)):
@@ -98,17 +101,31 @@ class RedeliveryReads:
                     if offset not in apart:
                         records[offset] = record
                         size += size_bytes
-                    elif size_ahead < _MAX_AHEAD_BYTES:
-                        ahead[offset] = record
+                    else:
+                        if kept_bytes + size_ahead < _MAX_AHEAD_BYTES:
+                            ahead[offset] = record
                         size_ahead += size_bytes
+                count += len(batch)
+                self._usual_bytes = (size + size_ahead) // count
                 if size >= READ_AGAIN_BYTES and not owned.chunks.known:
                     return int(batch[-1].offset())
+                if kept_bytes + size_ahead >= _MAX_AHEAD_BYTES and batch[-1].offset() >= wanted[-1]:
+                    break
         except errors.OffsetOutOfRange:
             return self._below_log_start(owned, wanted)
         except errors.StoreError as failure:
             _log.warning("cursor=%s cannot read messages again yet: %s", owned.identity, failure)
             return max((offset for offset in wanted if offset in records), default=-1)
         return wanted[-1]
+
+    def _near(self, wanted: Sequence[int], later: BitMap64) -> BitMap64:
+        """Those that are read through anyway, and those behind them that cost 1 MiB."""
+        near = BitMap64()
+        for run in near_ones(wanted):
+            near.add_range(run[0], run[-1] + 1)
+        reach = min(READ_THROUGH - 1, _MAX_AHEAD_BYTES // max(1, self._usual_bytes))
+        near.add_range(wanted[-1], wanted[-1] + reach + 1)
+        return BitMap64(islice(later & near, _MAX_AHEAD))
 
     def _not_committed(self, owned: OwnedPartition, records: dict[int, Any]) -> list[int]:
         """Take out of `records` what may not be delivered; gives what of it never will be.

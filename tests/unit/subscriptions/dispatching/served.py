@@ -129,8 +129,9 @@ class Served:
             raise StoreError("no broker answers")
         if offsets[0] < self.begin:
             raise OffsetOutOfRange("deleted")
-        found = self.log[partition]
-        yield [found[offset] for offset in offsets if offset in found]
+        found = [self.log[partition][offset] for offset in offsets if offset in self.log[partition]]
+        if found:
+            yield found
 
     def slow(self, each_s: float) -> None:
         """Each record takes this long from now on."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import pytest
 
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
+from pulsar_on_kafka.kafka.reading.fetcher import Fetcher, near_ones
 from pulsar_on_kafka.mapping.records.record_headers import TXN
 from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import DelayedPrefetch, RedeliveryReads
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
@@ -72,6 +73,7 @@ def test_what_is_at_hand_is_not_read() -> None:
 def test_what_is_wanted_soon_is_read_in_the_same_go() -> None:
     reading = Reading()
     owned = reading.served.owned[0]
+    reading.read(0)  # how large records are is known from now on
     for offset, reads in ((2, [[2, 4, 5]]), (4, []), (5, []), (7, [[7, 8]]), (8, [])):
         reading.served.reads.clear()
         found = reading.reads.read(owned, (offset,), (2, 4, 5) if offset < 6 else (7, 8))
@@ -177,9 +179,10 @@ def test_of_what_was_read_ahead_nothing_of_aborted_transactions_is_found() -> No
     buffer.entries.put(txn(1), aborted([1], life=owned.committed.where.incarnation), where=owned.committed.where)
     looking = OpenTransactions("test", cast("BufferAccess", buffer), served.clock)
     reads = RedeliveryReads("orders", cast("Fetcher", served), looking, SAME_INCARNATION)
+    reads.read(owned, [0])  # how large records are is known from now on
     assert list(reads.read(owned, [0], range(3)).records) == [0]
     found = reads.read(owned, [1, 2])
-    assert (list(found.records), found.gone, served.reads) == ([2], [1], [[0, 1, 2]])
+    assert (list(found.records), found.gone, served.reads) == ([2], [1], [[0], [0, 1, 2]])
     assert owned.is_acknowledged(1)
 
 
@@ -258,3 +261,70 @@ def test_what_cannot_be_read_ahead_is_read_when_it_is_due() -> None:
     a.queue.clear()
     reading.served.owned[0].in_flight.let_go_of_all()
     assert reading.served.received(a, 6.0) == [1]
+
+
+class ManyBatches:
+    """Each record comes in a batch of its own, and those between the wanted ones are read through."""
+
+    def __init__(self, served: Served, sizes: list[int]) -> None:
+        self.offsets: list[int] = []
+        """Those that came by the last reading."""
+        self._log = served.log[0]
+        served.publish(*records(len(sizes) - len(self._log)))
+        for offset, size in enumerate(sizes):
+            self._log[offset]._value = bytes(size)
+        served.read_at = self.read_at  # type: ignore[method-assign]
+
+    def read_at(self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline) -> Iterator[list[Record]]:
+        self.offsets = []
+        for run in near_ones(offsets):
+            for offset in range(run[0], run[-1] + 1):
+                self.offsets.append(offset)
+                if offset in offsets:
+                    yield [self._log[offset]]
+
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize("apart", [1, 3])
+def test_what_is_wanted_soon_costs_no_more_bytes_than_are_kept(apart: int) -> None:
+    reading = Reading()
+    came = ManyBatches(reading.served, [MIB // 2] * 400)
+    owned = reading.served.owned[0]
+    for place in range(0, 30, apart):
+        found = reading.reads.read(owned, (place,), range(0, 400, apart))
+        assert list(found.records) == [place]
+        assert len(came.offsets) <= 3, "the wanted one, and 1 MiB"
+
+
+def test_what_is_wanted_soon_costs_few_bytes_where_larger_records_follow() -> None:
+    reading = Reading()
+    came = ManyBatches(reading.served, [10] * 20 + [MIB // 2] * 380)
+    owned = reading.served.owned[0]
+    for place in range(15):
+        assert list(reading.reads.read(owned, (place,), range(400)).records) == [place]
+        assert len(came.offsets) <= 23
+    assert list(reading.reads.read(owned, (19,), range(400)).records) == [19]
+    assert sorted(reading.reads._ahead[0])[-1] < 23
+
+
+def test_between_wanted_ones_that_lie_far_apart_only_what_is_wanted_is_read() -> None:
+    reading = Reading()
+    came = ManyBatches(reading.served, [10] * 9000)
+    owned = reading.served.owned[0]
+    reading.read(0)
+    reading.reads.read(owned, (1, 8000), range(0, 9000, 50))
+    assert came.offsets[:2] == [1, 8000]
+
+
+def test_of_small_records_many_that_are_wanted_soon_come_at_once() -> None:
+    reading = Reading()
+    came = ManyBatches(reading.served, [10] * 400)
+    owned = reading.served.owned[0]
+    read: list[int] = []
+    for place in range(131):
+        assert list(reading.reads.read(owned, (place,), range(400)).records) == [place]
+        read += came.offsets
+        came.offsets = []
+    assert read == list(range(131)), "each of them once"
