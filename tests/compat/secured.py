@@ -1,7 +1,7 @@
 """A Pulsar and a Kafka with TLS, logins by token and authorization, for the scenarios about security.
 
 Pulsar has its token and authorization providers, Kafka OAUTHBEARER and ACLs (those of docs/acls.md). What both know of
-each role is `pulsar_on_kafka.compat.secured.ROLES`.
+each role is `tests.compat.harness.secured.ROLES`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pulsar_on_kafka
-from pulsar_on_kafka.compat import secured as roles
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, SecureListeners
 from tests.certificates import Authority, Identity
+from tests.compat.harness import secured as roles
 from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
 from tests.integration.secure_support import SecureCluster, unsecured_token
 

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.compat.scenario import ScenarioError, choose, load
 from pulsar_on_kafka.embedded import EmbeddedBrokerError, open_broker
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from tests.compat.harness.scenario import ScenarioError, choose, load
 from tests.compat.pulsar_standalone import PulsarContainer, PulsarStandalone, PulsarStandaloneError
 from tests.compat.secured import secured_clusters
 

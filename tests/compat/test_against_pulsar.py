@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.compat.compare import ScenarioVerdict
-from pulsar_on_kafka.compat.driver import Target
-from pulsar_on_kafka.compat.history import Side
-from pulsar_on_kafka.compat.java import JavaRuntime, JavaSdk, known_jars
-from pulsar_on_kafka.compat.runner import Session
-from pulsar_on_kafka.compat.scenario import choose, load
+from tests.compat.harness.compare import ScenarioVerdict
+from tests.compat.harness.driver import Target
+from tests.compat.harness.history import Side
+from tests.compat.harness.java import JavaRuntime, JavaSdk, known_jars
+from tests.compat.harness.runner import Session
+from tests.compat.harness.scenario import choose, load
 from tests.compat.pulsar_standalone import PulsarStandalone
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]

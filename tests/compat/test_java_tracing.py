@@ -14,9 +14,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.compat.java.bridge import Bridge
-from pulsar_on_kafka.compat.java.runtime import JavaRuntime
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from tests.compat.harness.java.bridge import Bridge
+from tests.compat.harness.java.runtime import JavaRuntime
 from tests.compat.java_tracing import tracing_jars
 from tests.steps import EARLIEST, PATIENCE_MS, Unique
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pulsar as official
 from cryptography.hazmat.primitives import serialization
 
-from pulsar_on_kafka.compat.java import JavaRuntime, JavaSdk, known_jars
+from tests.compat.harness.java import JavaRuntime, JavaSdk, known_jars
 from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
 from tests.pulsar_entries import FIXTURES, payload_text, private_key
 from tests.pulsar_entries.raw_reader import RawReader

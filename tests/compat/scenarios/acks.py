@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
-from pulsar_on_kafka.compat.scenario import scenario
+from tests.compat.harness.driver import ScenarioRun, numbers
+from tests.compat.harness.scenario import scenario
 
 AREA = "acks"
 

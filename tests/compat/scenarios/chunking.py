@@ -7,8 +7,8 @@ import threading
 from typing import Any
 
 from pulsar_on_kafka.base.clock import SystemClock
-from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.scenario import scenario
+from tests.compat.harness.driver import ScenarioRun
+from tests.compat.harness.scenario import scenario
 
 AREA = "chunking"
 

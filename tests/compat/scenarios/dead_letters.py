@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun, numbers
-from pulsar_on_kafka.compat.scenario import scenario
+from tests.compat.harness.driver import PATIENCE_MS, ScenarioRun, numbers
+from tests.compat.harness.scenario import scenario
 
 AREA = "dead letter"
 SOON: dict[str, Any] = {"negative_ack_redelivery_delay_ms": 200}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 from pulsar_on_kafka.base.clock import SystemClock
-from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.scenario import scenario
+from tests.compat.harness.driver import ScenarioRun
+from tests.compat.harness.scenario import scenario
 
 DELAYED, COMPRESSION, ENCRYPTION = "delayed", "compression", "encryption"
 ACCESS, SCHEMAS = "access modes", "schemas"

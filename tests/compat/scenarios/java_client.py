@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
-from pulsar_on_kafka.compat.scenarios.keyed import by_key, send_keyed
+from tests.compat.harness.driver import ScenarioRun
+from tests.compat.harness.scenario import PulsarClient, scenario
+from tests.compat.scenarios.keyed import by_key, send_keyed
 
 BY_JAVA: dict[str, Any] = {"client": PulsarClient.JAVA}
 

@@ -6,9 +6,9 @@ import threading
 from collections import Counter
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
-from pulsar_on_kafka.compat.scenario import scenario
-from pulsar_on_kafka.compat.scenarios.keyed import by_key, numbered_keys, send_keyed, sticky_consumer
+from tests.compat.harness.driver import ScenarioRun, numbers
+from tests.compat.harness.scenario import scenario
+from tests.compat.scenarios.keyed import by_key, numbered_keys, send_keyed, sticky_consumer
 
 AREA = "key_shared"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.scenario import scenario
-from pulsar_on_kafka.compat.scenarios.keyed import by_key, numbered_keys, send_keyed, sticky_consumer
+from tests.compat.harness.driver import ScenarioRun
+from tests.compat.harness.scenario import scenario
+from tests.compat.scenarios.keyed import by_key, numbered_keys, send_keyed, sticky_consumer
 
 AREA = "key_shared"
 _TWO_CHUNKS = 6_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from tests.compat.harness.driver import ScenarioRun
 
 
 def send_keyed(run: ScenarioRun, topic: str, keys: list[str], turns: int, **options: Any) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.scenario import scenario
+from tests.compat.harness.driver import ScenarioRun
+from tests.compat.harness.scenario import scenario
 
 AREA = "message metadata"
 IDS = "ids"

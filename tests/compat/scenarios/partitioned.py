@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
-from pulsar_on_kafka.compat.scenario import scenario
+from tests.compat.harness.driver import ScenarioRun, numbers
+from tests.compat.harness.scenario import scenario
 
 AREA = "partitioned topics"
 

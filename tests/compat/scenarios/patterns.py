@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
+from tests.compat.harness.driver import ScenarioRun
+from tests.compat.harness.scenario import PulsarClient, scenario
 
 AREA = "pattern"
 BY_JAVA: dict[str, Any] = {"area": AREA, "client": PulsarClient.JAVA}

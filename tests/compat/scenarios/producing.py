@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun
-from pulsar_on_kafka.compat.scenario import scenario
+from tests.compat.harness.driver import PATIENCE_MS, ScenarioRun
+from tests.compat.harness.scenario import scenario
 
 AREA = "producing"
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import PATIENCE_MS, ScenarioRun
-from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
+from tests.compat.harness.driver import PATIENCE_MS, ScenarioRun
+from tests.compat.harness.scenario import PulsarClient, scenario
 
 AREA = "retry letters"
 BY_JAVA: dict[str, Any] = {"area": AREA, "client": PulsarClient.JAVA}

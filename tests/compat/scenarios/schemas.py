@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.scenario import scenario
+from tests.compat.harness.driver import ScenarioRun
+from tests.compat.harness.scenario import scenario
 
 AREA = "schemas"
 

@@ -9,9 +9,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.scenario import scenario
-from pulsar_on_kafka.compat.secured import CONSUMER, EVERYTHING, EXPIRED, FORGED, NOBODY, PRODUCER
+from tests.compat.harness.driver import ScenarioRun
+from tests.compat.harness.scenario import scenario
+from tests.compat.harness.secured import CONSUMER, EVERYTHING, EXPIRED, FORGED, NOBODY, PRODUCER
 
 SECURED: dict[str, Any] = {"area": "security", "secured": True}
 QUICK: dict[str, Any] = {"operation_timeout_seconds": 5}

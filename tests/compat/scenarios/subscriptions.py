@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
-from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
 from pulsar_on_kafka.subscriptions.dispatching.strategy import next_on_ring
+from tests.compat.harness.driver import ScenarioRun, numbers
+from tests.compat.harness.scenario import PulsarClient, scenario
 
 AREA = "subscriptions"
 _TYPES = ("Exclusive", "Shared", "Failover", "KeyShared")

@@ -6,8 +6,8 @@ import threading
 from contextlib import suppress
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
-from pulsar_on_kafka.compat.scenario import scenario
+from tests.compat.harness.driver import ScenarioRun, numbers
+from tests.compat.harness.scenario import scenario
 
 AREA = "surface"
 IDS = "foreign ids"

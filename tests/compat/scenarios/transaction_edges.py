@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.scenario import scenario
-from pulsar_on_kafka.compat.scenarios.transactional import BY_JAVA, Transactions, end, send
+from tests.compat.harness.driver import ScenarioRun
+from tests.compat.harness.scenario import scenario
+from tests.compat.scenarios.transactional import BY_JAVA, Transactions, end, send
 
 AREA: dict[str, Any] = {"area": "transactions: beside", **BY_JAVA}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from pulsar_on_kafka.compat.driver import ScenarioRun, numbers
-from pulsar_on_kafka.compat.scenario import PulsarClient
+from tests.compat.harness.driver import ScenarioRun, numbers
+from tests.compat.harness.scenario import PulsarClient
 
 BY_JAVA: Final[dict[str, Any]] = {"client": PulsarClient.JAVA, "time_limit_s": 120.0}
 """Of Pulsar's clients only Java's has transactions among those that the harness drives."""

@@ -6,9 +6,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.scenario import scenario
-from pulsar_on_kafka.compat.scenarios.transactional import BY_JAVA, Transactions, after, end, send, send_together
+from tests.compat.harness.driver import ScenarioRun
+from tests.compat.harness.scenario import scenario
+from tests.compat.scenarios.transactional import BY_JAVA, Transactions, after, end, send, send_together
 
 AREA: dict[str, Any] = {"area": "transactions", **BY_JAVA}
 

@@ -11,18 +11,18 @@ from typer.testing import CliRunner
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.cli.main import app
-from pulsar_on_kafka.compat.compare import CompatReport, ScenarioVerdict
-from pulsar_on_kafka.compat.driver import Target
-from pulsar_on_kafka.compat.history import Ending, Side
-from pulsar_on_kafka.compat.runner import Session
-from pulsar_on_kafka.compat.scenario import load
+from tests.compat.harness.compare import CompatReport, ScenarioVerdict
+from tests.compat.harness.driver import Target
+from tests.compat.harness.history import Ending, Side
+from tests.compat.harness.runner import Session
+from tests.compat.harness.scenario import load
 from tests.waiting import until
 
 SCENARIOS = """
 import os
 import threading
 
-from pulsar_on_kafka.compat import ScenarioRun, scenario
+from tests.compat.harness import ScenarioRun, scenario
 
 
 @scenario(area="harness", title="Agrees")
@@ -96,7 +96,7 @@ def test_each_scenario_has_its_ending(report: CompatReport) -> None:
 HANGING = """
 import threading
 
-from pulsar_on_kafka.compat import ScenarioRun, scenario
+from tests.compat.harness import ScenarioRun, scenario
 
 
 @scenario(area="hanging", title="Hangs with topics of its own")

@@ -9,9 +9,9 @@ import pytest
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.compat.java import JavaRuntime, JavaSdk, JavaUnavailable, known_jars
 from pulsar_on_kafka.embedded import Broker
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from tests.compat.harness.java import JavaRuntime, JavaSdk, JavaUnavailable, known_jars
 from tests.integration.gateway.wire import Wire
 from tests.steps import Missing
 

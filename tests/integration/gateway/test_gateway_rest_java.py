@@ -9,10 +9,10 @@ import pytest
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.compat.java.bridge import Bridge
-from pulsar_on_kafka.compat.java.runtime import JavaRuntime, JavaUnavailable, known_jars
 from pulsar_on_kafka.gateway.rest.server import RestServer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
+from tests.compat.harness.java.bridge import Bridge
+from tests.compat.harness.java.runtime import JavaRuntime, JavaUnavailable, known_jars
 from tests.steps import Unique
 
 pulsar: Any = pytest.importorskip("pulsar", reason="the official client, pulsar-client, is not installed")

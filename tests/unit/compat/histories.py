@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.compat.compare import Comparison, CompatReport, compare
-from pulsar_on_kafka.compat.history import Ending, Event, SideResult
-from pulsar_on_kafka.compat.scenario import Scenario
+from tests.compat.harness.compare import Comparison, CompatReport, compare
+from tests.compat.harness.history import Ending, Event, SideResult
+from tests.compat.harness.scenario import Scenario
 
 
 def a_scenario(name: str = "acks.single") -> Scenario:

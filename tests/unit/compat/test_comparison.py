@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from pulsar_on_kafka.compat.compare import ScenarioVerdict, compare, stale_explanations
-from pulsar_on_kafka.compat.history import Ending, Event, SideResult, read_result
+from tests.compat.harness.compare import ScenarioVerdict, compare, stale_explanations
+from tests.compat.harness.history import Ending, Event, SideResult, read_result
 from tests.unit.compat.histories import a_scenario, did, every_verdict
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import pulsar_on_kafka
-from pulsar_on_kafka.compat.compare import ScenarioVerdict
-from pulsar_on_kafka.compat.driver import Target
-from pulsar_on_kafka.compat.history import Ending, Side
-from pulsar_on_kafka.compat.java import JavaRuntime, JavaUnavailable, known_jars
-from pulsar_on_kafka.compat.java.bridge import Options, official_name
-from pulsar_on_kafka.compat.runner import Session
-from pulsar_on_kafka.compat.scenario import PulsarClient, load
+from tests.compat.harness.compare import ScenarioVerdict
+from tests.compat.harness.driver import Target
+from tests.compat.harness.history import Ending, Side
+from tests.compat.harness.java import JavaRuntime, JavaUnavailable, known_jars
+from tests.compat.harness.java.bridge import Options, official_name
+from tests.compat.harness.runner import Session
+from tests.compat.harness.scenario import PulsarClient, load
 
 _API = "org.apache.pulsar.client.api."
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import pulsar_on_kafka
-from pulsar_on_kafka.compat.driver import not_supported
-from pulsar_on_kafka.compat.history import LONGEST_TEXT, Normaliser, NotRecordable
 from pulsar_on_kafka.exceptions import NotSupported
+from tests.compat.harness.driver import not_supported
+from tests.compat.harness.history import LONGEST_TEXT, Normaliser, NotRecordable
 
 
 def an_id(ledger: int, entry: int, partition: int = -1, batch_index: int = -1) -> Any:

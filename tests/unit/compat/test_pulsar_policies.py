@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.compat.admin import Request, requests_for
+from tests.compat.harness.admin import Request, requests_for
 
 
 def test_each_policy_has_its_request_and_what_is_not_said_of_an_object_has_its_default() -> None:

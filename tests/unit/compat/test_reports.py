@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pulsar_on_kafka.compat.compare import OURS, BadDifferences, CompatReport, compare, read_differences
-from pulsar_on_kafka.compat.report import html_page, json_report, junit_xml, show_report
-from pulsar_on_kafka.compat.scenario import ScenarioError, choose, load
+from tests.compat.harness.compare import OURS, BadDifferences, CompatReport, compare, read_differences
+from tests.compat.harness.report import html_page, json_report, junit_xml, show_report
+from tests.compat.harness.scenario import ScenarioError, choose, load
 from tests.unit.compat.histories import a_scenario, did, every_verdict
 
 
@@ -114,7 +114,7 @@ def test_our_explanations_are_of_scenarios_that_exist() -> None:
 
 def test_scenarios_of_a_folder_come_beside_the_built_in_ones(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
-        "from pulsar_on_kafka.compat import ScenarioRun, scenario\n\n"
+        "from tests.compat.harness import ScenarioRun, scenario\n\n"
         "@scenario(area='mine_alone', title='Mine')\n"
         "def works(run: ScenarioRun) -> None:\n    run.record('x')\n",
         encoding="utf-8",

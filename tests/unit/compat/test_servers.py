@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_on_kafka.compat.secured import ROLES, BadSecured, read_secured
 from pulsar_on_kafka.embedded.settings import silent
 from tests.compat.__main__ import main
+from tests.compat.harness.secured import ROLES, BadSecured, read_secured
 from tests.compat.pulsar_standalone import PulsarContainer, PulsarOptions, PulsarStandaloneError
 from tests.compat.pulsar_standalone.docker import container_environment
 from tests.compat.servers import start_servers, wants_secured

@@ -134,8 +134,8 @@ class JavaRuntime(Startable):
         ]
 
     def _line(self) -> str:
-        assert self._process is not None  # noqa: S101
-        assert self._process.stdout is not None  # noqa: S101
+        assert self._process is not None
+        assert self._process.stdout is not None
         # A JVM that dies closes the pipe, which is readable, too.
         if not select.select([self._process.stdout], [], [], _START_TIMEOUT_S)[0]:
             raise JavaUnavailable(f"the JVM of the Java client did not listen within {_START_TIMEOUT_S:.0f} s")

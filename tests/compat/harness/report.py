@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pulsar_on_kafka.base.words import counted
-from pulsar_on_kafka.compat.compare import Comparison, CompatReport, ScenarioVerdict
-from pulsar_on_kafka.compat.history import SideResult
-from pulsar_on_kafka.compat.scenario import PulsarClient
+from tests.compat.harness.compare import Comparison, CompatReport, ScenarioVerdict
+from tests.compat.harness.history import SideResult
+from tests.compat.harness.scenario import PulsarClient
 
 _STYLES: Final = {
     ScenarioVerdict.AGREE: "green",

@@ -13,14 +13,14 @@ from enum import Enum
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
+from tests.compat.harness.driver import ScenarioRun
 
 Play: TypeAlias = Callable[[ScenarioRun], None]
 
 TIME_LIMIT_S: Final = 60.0
 """How long one side of a scenario may take, unless it says otherwise."""
 
-_BUILT_IN: Final = "pulsar_on_kafka.compat.scenarios"
+_BUILT_IN: Final = "tests.compat.scenarios"
 
 
 class ScenarioError(Exception):

@@ -11,8 +11,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from pulsar_on_kafka.compat.history import Ending, SideResult
-from pulsar_on_kafka.compat.scenario import Scenario
+from tests.compat.harness.history import Ending, SideResult
+from tests.compat.harness.scenario import Scenario
 
 
 class ScenarioVerdict(str, Enum):

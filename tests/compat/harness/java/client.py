@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from pulsar_on_kafka.compat.java.bridge import Bridge, Handle, Options
-from pulsar_on_kafka.compat.java.runtime import JavaAddress
+from tests.compat.harness.java.bridge import Bridge, Handle, Options
+from tests.compat.harness.java.runtime import JavaAddress
 
 
 class JavaTransaction:

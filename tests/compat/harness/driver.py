@@ -16,10 +16,10 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.client.values.authentication import AuthenticationToken
-from pulsar_on_kafka.compat.admin import Admin, AdminError, LayerAdmin, PulsarRest
-from pulsar_on_kafka.compat.history import Event, Normaliser, Side
-from pulsar_on_kafka.compat.java import JavaAddress, JavaSdk
-from pulsar_on_kafka.compat.secured import ADMIN, EVERYTHING, Logins
+from tests.compat.harness.admin import Admin, AdminError, LayerAdmin, PulsarRest
+from tests.compat.harness.history import Event, Normaliser, Side
+from tests.compat.harness.java import JavaAddress, JavaSdk
+from tests.compat.harness.secured import ADMIN, EVERYTHING, Logins
 
 T = TypeVar("T")
 

@@ -22,16 +22,16 @@ from typing import IO, Final
 import msgspec
 
 from pulsar_on_kafka.base.clock import SystemClock
-from pulsar_on_kafka.compat.admin import Admin, AdminError, LayerAdmin
-from pulsar_on_kafka.compat.compare import Comparison, CompatReport, compare, stale_explanations
-from pulsar_on_kafka.compat.driver import Target, administrator
-from pulsar_on_kafka.compat.history import Ending, Side, SideResult, read_result
-from pulsar_on_kafka.compat.java import JavaAddress, JavaRuntime, JavaUnavailable
-from pulsar_on_kafka.compat.scenario import PulsarClient, Scenario
-from pulsar_on_kafka.compat.secured import NOT_GIVEN
-from pulsar_on_kafka.compat.worker import Job
 from pulsar_on_kafka.exceptions import PulsarException
 from pulsar_on_kafka.kafka.opening import nobody_listens
+from tests.compat.harness.admin import Admin, AdminError, LayerAdmin
+from tests.compat.harness.compare import Comparison, CompatReport, compare, stale_explanations
+from tests.compat.harness.driver import Target, administrator
+from tests.compat.harness.history import Ending, Side, SideResult, read_result
+from tests.compat.harness.java import JavaAddress, JavaRuntime, JavaUnavailable
+from tests.compat.harness.scenario import PulsarClient, Scenario
+from tests.compat.harness.secured import NOT_GIVEN
+from tests.compat.harness.worker import Job
 
 JOBS: Final = 8
 """Workers at a time. They mostly wait; with more of them two cores are late for what has a deadline."""
@@ -234,7 +234,7 @@ class _Workers:
         with self._lock:
             if self._free:
                 return self._free.pop()
-            command = [sys.executable, "-m", "pulsar_on_kafka.compat.worker"]
+            command = [sys.executable, "-m", "tests.compat.harness.worker"]
             worker = subprocess.Popen(command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
             self._all.append(worker)
         _answer(worker)  # it has imported everything
@@ -251,12 +251,12 @@ class _Workers:
 
 
 def _tell(worker: subprocess.Popen[bytes], job: bytes) -> None:
-    assert worker.stdin is not None  # noqa: S101 - a pipe
+    assert worker.stdin is not None
     worker.stdin.write(job + b"\n")
 
 
 def _said(worker: subprocess.Popen[bytes]) -> IO[bytes]:
-    assert worker.stdout is not None  # noqa: S101 - a pipe
+    assert worker.stdout is not None
     return worker.stdout
 
 

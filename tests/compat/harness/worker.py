@@ -21,10 +21,10 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from pulsar_on_kafka.compat.driver import ScenarioRun, Target, not_supported
-from pulsar_on_kafka.compat.history import Ending, Event
-from pulsar_on_kafka.compat.java import JavaAddress
-from pulsar_on_kafka.compat.scenario import Scenario, load
+from tests.compat.harness.driver import ScenarioRun, Target, not_supported
+from tests.compat.harness.history import Ending, Event
+from tests.compat.harness.java import JavaAddress
+from tests.compat.harness.scenario import Scenario, load
 
 _IMPORTED: Final = ("pulsar", "pulsar.asyncio", "pulsar.schema", "pulsar_on_kafka.asyncio", "py4j.java_gateway")
 """What scenarios import, where it is installed."""

@@ -19,14 +19,14 @@ from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import require_listener
 from pulsar_on_kafka.cli.shared.output import EXIT_FAILED, CommandFailed, news, show_list, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.compat.compare import OURS, BadDifferences, CompatReport, read_differences
-from pulsar_on_kafka.compat.driver import Target
-from pulsar_on_kafka.compat.history import Side
-from pulsar_on_kafka.compat.java import known_jars
-from pulsar_on_kafka.compat.report import html_page, json_report, junit_xml, show_report
-from pulsar_on_kafka.compat.runner import JOBS, NoAnswer, Session
-from pulsar_on_kafka.compat.scenario import Scenario, ScenarioError, choose, load
-from pulsar_on_kafka.compat.secured import NOT_GIVEN, BadSecured, SecuredSide, read_secured
+from tests.compat.harness.compare import OURS, BadDifferences, CompatReport, read_differences
+from tests.compat.harness.driver import Target
+from tests.compat.harness.history import Side
+from tests.compat.harness.java import known_jars
+from tests.compat.harness.report import html_page, json_report, junit_xml, show_report
+from tests.compat.harness.runner import JOBS, NoAnswer, Session
+from tests.compat.harness.scenario import Scenario, ScenarioError, choose, load
+from tests.compat.harness.secured import NOT_GIVEN, BadSecured, SecuredSide, read_secured
 
 app = typer.Typer(no_args_is_help=True)
 

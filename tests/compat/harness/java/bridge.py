@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from pulsar_on_kafka.compat.java.runtime import JavaAddress
+from tests.compat.harness.java.runtime import JavaAddress
 
 _NAMES: Final = {
     "BrokerMetadataException": "BrokerMetadataError",

@@ -16,7 +16,6 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.context import methods_within
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.client.values.message_id import MessageId
-from pulsar_on_kafka.compat.secured import ADMIN, Logins
 from pulsar_on_kafka.metadata.policies import (
     BACKLOG_QUOTA_LIMIT_SIZE,
     BACKLOG_QUOTA_LIMIT_SIZE_ACTION,
@@ -32,6 +31,7 @@ from pulsar_on_kafka.metadata.policies import (
 from pulsar_on_kafka.registry.model import StoredSchema
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
+from tests.compat.harness.secured import ADMIN, Logins
 
 
 class Request(NamedTuple):

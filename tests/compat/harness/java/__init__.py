@@ -5,7 +5,7 @@ It runs in a JVM of its own (`JavaRuntime`) that all workers of a session share 
 
 from __future__ import annotations
 
-from pulsar_on_kafka.compat.java.client import JavaSdk
-from pulsar_on_kafka.compat.java.runtime import JavaAddress, JavaRuntime, JavaUnavailable, known_jars
+from tests.compat.harness.java.client import JavaSdk
+from tests.compat.harness.java.runtime import JavaAddress, JavaRuntime, JavaUnavailable, known_jars
 
 __all__ = ["JavaAddress", "JavaRuntime", "JavaSdk", "JavaUnavailable", "known_jars"]

@@ -6,7 +6,7 @@ on one side and `pulsar_on_kafka` on the other. docs/compat.md says how to write
 
 from __future__ import annotations
 
-from pulsar_on_kafka.compat.driver import ScenarioRun
-from pulsar_on_kafka.compat.scenario import Scenario, scenario
+from tests.compat.harness.driver import ScenarioRun
+from tests.compat.harness.scenario import Scenario, scenario
 
 __all__ = ["Scenario", "ScenarioRun", "scenario"]

@@ -40,7 +40,7 @@ def test_two_folders_may_hold_files_of_one_name(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "same.py").write_text(
-            f"from pulsar_on_kafka.compat import scenario\n\n"
+            f"from tests.compat.harness import scenario\n\n"
             f"@scenario(area='folders_{name}', title='x')\ndef works(run):\n    pass\n",
             encoding="utf-8",
         )
