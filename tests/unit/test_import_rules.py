@@ -31,7 +31,7 @@ FLOORS = (
     "base", "mapping", "schema_compat", "kafka", "statelog", "cursor", "metadata", "registry", "schema", "crypto",
     "transactions", "deduplication", "replicated", "ledgers", "subscriptions", "node", "lookup", "sending", "client",
     "asyncio", "functions", "admin", "metrics", "service", "migration", "lookup_service", "gateway", "embedded",
-    "testing", "spark", "compat", "console", "cli",
+    "testing", "spark", "console", "cli",
 )  # fmt: skip
 """A module imports from its own floor and from those before it."""
 ROOMS = {
@@ -71,8 +71,6 @@ READS_MACHINE_TIME: Mapping[str, str] = {
     "service.health": "monotonic time alone",
     "statelog.compare_and_set": "monotonic time alone, and the steps of the machine's clock",
     "transactions.serving.owner": "the default of a test; a node gives its own",
-    "compat.driver": "the harness compares what it published with its own time",
-    "compat.runner": "monotonic time alone",
 }
 """Modules that may, with the reason. All others have a clock given, and a node gives that of the brokers."""
 
@@ -285,7 +283,7 @@ def _circles(between: Mapping[str, Mapping[str, Import]]) -> Iterator[str]:
 def test_folders_hold_few_modules() -> None:
     modules: dict[str, int] = defaultdict(int)
     for module in _files():
-        if _folder(module) != module and not _within(module, f"{NAME}.compat.scenarios"):
+        if _folder(module) != module:
             modules[_folder(module)] += 1
     _none(f"{folder} has {count} modules, more than {MOST_MODULES}" for folder, count in modules.items() if count > 20)
 

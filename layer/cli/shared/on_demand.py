@@ -8,11 +8,16 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
+
+from pulsar_on_kafka.cli.shared.output import CommandFailed
+
+_OF_A_CHECKOUT: Final = "tests"
+"""This package is in the repository, and not in an installed distribution."""
 
 
 class OnDemand(NamedTuple):
@@ -83,7 +88,12 @@ class OnDemandGroup(TyperGroup):
 
 def loaded(name: str, told: OnDemand) -> Any:
     """The command itself. Typer has Click in a module of its own or as a library, by its version."""
-    found = pkgutil.resolve_name(told.where)
+    try:
+        found = pkgutil.resolve_name(told.where)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or missing.name.partition(".")[0] != _OF_A_CHECKOUT:
+            raise
+        raise CommandFailed(f"pok {name} runs in a checkout of the repository only (docs/compat.md)") from missing
     if isinstance(found, typer.Typer):
         group = get_group(found)
         group.name, group.help = name, told.help

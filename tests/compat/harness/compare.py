@@ -127,7 +127,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-OURS: Final = Path(__file__).with_name("scenarios") / "differences.toml"
+OURS: Final = Path(__file__).parents[1] / "scenarios" / "differences.toml"
 """The reasons for the differences that this package has."""
 
 
