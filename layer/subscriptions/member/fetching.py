@@ -175,6 +175,10 @@ class PartitionReader:
         """Stop fetching. pause() throws away what librdkafka fetched ahead, so it is not for a short wait."""
         self._pause(self._owned)
 
+    def pause_undelivered(self) -> None:
+        """Stop fetching partitions of which messages wait for room; as `pause_all`, not for a short wait."""
+        self._pause([number for number, owned in self._owned.items() if owned.buffered])
+
     def _delayed(self) -> int:
         return sum(len(owned.delayed) for owned in self._owned.values() if owned.delayed is not None)
 

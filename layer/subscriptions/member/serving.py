@@ -249,7 +249,8 @@ class Serving:
         return timeout if next_due is None else min(timeout, max(0.0, next_due - now))
 
     def _wait_for_room(self, now: float) -> None:
-        """No inbox takes what is at hand: wait for one to drain, and stop reading when that takes long."""
+        """No inbox takes what is at hand: wait for one to drain, and stop reading when that takes long. Where other
+        partitions' consumers have room, these are read on (Failover)."""
         if self._starved_since_s is None:
             self._starved_since_s = now
         self._commands.prepare_to_wait()
@@ -261,10 +262,14 @@ class Serving:
         self._commands.end_wait()
         for endpoint in self._endpoints:
             endpoint.unwatch()
-        if now - self._starved_since_s > _PAUSE_AFTER_S:
-            self._reader.pause_all()
+        waits_long = now - self._starved_since_s > _PAUSE_AFTER_S
+        if self.dispatcher.other_partition_flows():
+            self._reader.resume_drained()
+            if waits_long:
+                self._reader.pause_undelivered()
             self._reader.read(0.0)
-        elif self.dispatcher.other_partition_flows():
+        elif waits_long:
+            self._reader.pause_all()
             self._reader.read(0.0)
         elif self.ownership.saver.under_way:
             self._reader.read(0.0, limit=1)  # its answer comes out of polling, too

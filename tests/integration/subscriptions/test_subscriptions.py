@@ -221,6 +221,27 @@ def test_a_failover_consumer_whose_name_comes_first_takes_over(
     assert nothing_comes(standby)
 
 
+def test_a_failover_consumer_that_does_not_receive_holds_up_no_other_partition(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 2)
+    options: Any = {"initial_position": EARLIEST, "receiver_queue_size": 1}  # for each partition
+    active = client.subscribe(topic, "s", FAILOVER, consumer_name="a", **options)
+    standing = client.subscribe(topic, "s", FAILOVER, consumer_name="b", **options)
+    send(client, f"{topic}-partition-1", 5)
+    reader = standing._member._serving._reader
+    until(lambda: 1 in reader._paused, "the partition whose consumer does not receive to be read no more")
+    for start in (0, 3):
+        send(client, f"{topic}-partition-0", 3, start=start)
+        assert payloads(receive(active, 3)) == [str(number) for number in range(start, start + 3)]
+    send(client, f"{topic}-partition-0", 2, start=6)
+    until(lambda: 0 in reader._paused, "nothing to be read while both inboxes are full")
+    send(client, f"{topic}-partition-0", 1, start=8)
+    assert payloads(receive(active, 3)) == ["6", "7", "8"]
+    assert payloads(receive(standing, 5)) == ["0", "1", "2", "3", "4"]
+
+
 def test_a_lower_priority_level_gets_what_the_higher_one_does_not_take(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
     low = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=10, priority_level=1)
