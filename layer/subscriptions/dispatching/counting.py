@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 from pyroaring import BitMap64
@@ -26,6 +27,12 @@ _log = logging.getLogger(__name__)
 
 _MAX_DEAD_LETTERS: Final = 1000
 _DEAD_LETTER_AGAIN_S: Final = 1.0
+_SUSPECTS_POLL_S: Final = 0.001
+"""Suspects wait for one another: a save, then an acknowledgement, neither of which ends a poll. librdkafka's least."""
+_HELD_SUSPECTS_POLL_S: Final = 0.01
+"""No save is awaited, and the consumers work for long on what they were handed, or take nothing."""
+_SETTLED_SOON_S: Final = 1.0
+"""What was handed out longer ago is held for long."""
 
 
 class DeadLettering:
@@ -120,8 +127,12 @@ class DeliveryCounting:
     def wants_save(self) -> bool:
         return any(owned.guard is not None and owned.guard.wants_save for owned in self._owned.values())
 
-    def is_gated(self) -> bool:
-        return any(owned.guard is not None and owned.guard.suspects for owned in self._owned.values())
+    def poll_limit(self, since_handed_s: float) -> float:
+        """How long the member may wait for records, in seconds, that long after consumers were handed something."""
+        if not any(owned.guard is not None and owned.guard.suspects for owned in self._owned.values()):
+            return inf
+        soon = since_handed_s < _SETTLED_SOON_S or self.wants_save()
+        return _SUSPECTS_POLL_S if soon else _HELD_SUSPECTS_POLL_S
 
     def begin(self, owned: OwnedPartition) -> None:
         """Count this partition's deliveries, if some consumer has a dead letter policy, or a former owner's had one.

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import accumulate, islice
+from math import inf
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
@@ -108,8 +109,6 @@ class NonPersistentDispatch:
 
 _POLL_S: Final = 0.01
 _AWAITING_SAVE_POLL_S: Final = 0.002
-_GATED_POLL_S: Final = 0.001
-"""Suspects wait for one another: a save, then an acknowledgement, neither of which ends a poll. librdkafka's least."""
 _IDLE_POLL_S: Final = 0.05
 _IDLE_AFTER_S: Final = 5.0
 _MORE_COMMANDS_S: Final = 0.1
@@ -143,6 +142,7 @@ class Serving:
         self._persist_every_s = services.ack_persist_interval_s
         self._last_save_s = 0.0
         self._last_activity_s = 0.0
+        self._last_handed_s = -inf
         self._last_poll_s = 0.0
         self._last_command_s = 0.0
         self._starved_since_s: float | None = None
@@ -199,21 +199,14 @@ class Serving:
         if self._passing_by is not None:
             stuck = not handed and self.dispatcher.has_undelivered()
             self._passing_by.after_dispatch(self._owned.values(), handed=handed, stuck=stuck, now_s=now)
-        if now - self._last_save_s >= self._persist_every_s:
-            self._last_save_s = now
-            self.dispatcher.counting.end_where_over()
-            self.dispatcher.refusals.sweep()
-            self.dispatcher.counting.tell()
-            self._reader.put_late_on_record()
-            self.ownership.saver.sweep()
-            self.ownership.saver.save_in_background()
-            self.ownership.open_late()
-            self._rates.note(self._endpoints, now)
+        self._save_when_due(now)
         awaits_save = self.dispatcher.counting.wants_save() or (leasing is not None and leasing.lessor.awaits_save)
         if awaits_save:
             self.ownership.saver.save_urgently()
         undelivered = self.dispatcher.has_undelivered()
-        if undelivered and not handed:
+        if handed:
+            self._last_handed_s = now
+        elif undelivered:
             self._wait_for_room(now)
             return
         self._starved_since_s = None
@@ -229,6 +222,19 @@ class Serving:
         if self._reader.read(timeout):
             self._last_activity_s = now
 
+    def _save_when_due(self, now: float) -> None:
+        if now - self._last_save_s < self._persist_every_s:
+            return
+        self._last_save_s = now
+        self.dispatcher.counting.end_where_over()
+        self.dispatcher.refusals.sweep()
+        self.dispatcher.counting.tell()
+        self._reader.put_late_on_record()
+        self.ownership.saver.sweep()
+        self.ownership.saver.save_in_background()
+        self.ownership.open_late()
+        self._rates.note(self._endpoints, now)
+
     def _drain(self) -> None:
         try:
             self.dispatcher.drain()
@@ -236,16 +242,16 @@ class Serving:
             _log.warning("subscription=%s acknowledgements have to wait: %s", self._handle, failure)
 
     def _poll_timeout(self, now: float, busy: bool, *, awaits_save: bool) -> float:
-        if self.dispatcher.counting.is_gated():
-            return _GATED_POLL_S
+        suspects = self.dispatcher.counting.poll_limit(now - self._last_handed_s)
         if awaits_save:
-            return _AWAITING_SAVE_POLL_S
-        timeout = min(_POLL_S if busy else _IDLE_POLL_S, self.transactions.poll_limit(now))
+            return min(_AWAITING_SAVE_POLL_S, suspects)
+        timeout = min(_POLL_S if busy else _IDLE_POLL_S, suspects, self.transactions.poll_limit(now))
         if now - self._last_command_s < _MORE_COMMANDS_S:
             timeout = min(timeout, _COMMANDS_POLL_S)
         if self.leasing is not None:
             timeout = min(timeout, self.leasing.poll_limit())
-        next_due = self.dispatcher.next_due()
+        # Beside suspects what is due may have no room for long, and that does not count as a wait for room.
+        next_due = self.dispatcher.next_due() if suspects == inf else None
         return timeout if next_due is None else min(timeout, max(0.0, next_due - now))
 
     def _wait_for_room(self, now: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from math import inf
 
 import pytest
 from pyroaring import BitMap64
@@ -158,7 +159,7 @@ def test_counting_is_for_shared_subscriptions_with_a_policy_only() -> None:
     assert served.owned[0].guard is None
     assert served.owned[0].saves_seen
     assert not served.dispatcher.counting.wants_save()
-    assert not served.dispatcher.counting.is_gated()
+    assert served.dispatcher.counting.poll_limit(0.0) == inf
 
 
 # Taking over ----------------------------------------------------------------------------------------------------------
@@ -168,13 +169,28 @@ def test_what_a_consumer_that_died_may_have_had_comes_one_by_one_at_the_last() -
     served = taken_over(Deliveries(2), written=4)
     a = served.consumer("a", dead_letters=Letters(1))
     served.read_on()
-    assert served.dispatcher.counting.is_gated()
+    assert served.dispatcher.counting.poll_limit(0.0) < inf
     for offset in (0, 1):
         assert after_a_save(served, a) == [offset]
         assert after_a_save(served, a) == [], "one at a time"
         served.ack(offset)
-    assert not served.dispatcher.counting.is_gated()
+    assert served.dispatcher.counting.poll_limit(0.0) == inf
     assert after_a_save(served, a) == [2, 3]
+
+
+def test_the_member_polls_briefly_only_while_a_suspect_may_be_saved_or_settled_soon() -> None:
+    served = taken_over(Deliveries(2))
+    consumer = served.consumer("a", dead_letters=Letters(1))
+    limit = served.dispatcher.counting.poll_limit
+    assert limit(60.0) == 0.001, "no save permits a delivery yet"
+    served.turn()
+    served.save()
+    assert limit(60.0) == 0.01
+    assert served.received(consumer, 0.0) == [0]
+    assert [limit(ago_s) for ago_s in (0.0, 0.9, 1.0, 60.0)] == [0.001, 0.001, 0.01, 0.01]
+    served.ack(0)
+    served.turn()
+    assert limit(60.0) == 0.001, "the next one waits for a save"
 
 
 def test_few_suspects_go_to_a_consumer_of_this_process_that_has_nothing_in_hand() -> None:
