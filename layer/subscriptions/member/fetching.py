@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -201,8 +202,16 @@ class PartitionReader:
         """Nothing is fetched, as no consumer has had room since the partitions were assigned."""
         return bool(self._not_begun) and len(self._not_begun) == len(self._owned)
 
-    def has_begun(self, partition: int) -> bool:
-        return partition not in self._not_begun
+    def log_ends(self) -> dict[int, int]:
+        """The log's end of each owned partition, as its last fetch told it. Kafka is asked for those of which nothing
+        was fetched, for 2 s in all and until it does not answer; -1 is not known."""
+        ends = {number: self._consumer.known_end(number) for number in self._owned}
+        deadline = Deadline.after(_WATERMARKS_TIMEOUT_S)
+        with suppress(errors.StoreError):
+            for number in self._not_begun.intersection(number for number, end in ends.items() if end < 0):
+                deadline.check("asking for the ends of partitions of which nothing was fetched")
+                _, ends[number] = self._consumer.watermarks(number, deadline.remaining_s())
+        return ends
 
     def resume_drained(self) -> None:
         if not self._paused:

@@ -9,7 +9,6 @@ import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from itertools import accumulate, islice
 from math import inf
 from typing import Final, NamedTuple
@@ -496,19 +495,11 @@ class Serving:
             for endpoint, upto in zip(own, told_bytes, strict=True)
         )
 
-    def _log_end(self, partition: int) -> int:
-        """As the last fetch told it; Kafka is asked where there was none."""
-        known = self._consumer.known_end(partition)
-        if known < 0 and not self._reader.has_begun(partition):
-            with suppress(errors.StoreError):
-                return self.dispatcher.log_end(partition)
-        return known
-
     def stats(self) -> list[PartitionStats]:
         self._drain()
+        ends = self._reader.log_ends()
         return [
-            owned.stats(self._log_end(number), self.dispatcher.waiting(owned))
-            for number, owned in sorted(self._owned.items())
+            owned.stats(ends[number], self.dispatcher.waiting(owned)) for number, owned in sorted(self._owned.items())
         ] + [
             PartitionStats(number, -1, 0, 0, 0, 0, 0, 0, reason)
             for number, reason in sorted(self.ownership.unreadable.items())

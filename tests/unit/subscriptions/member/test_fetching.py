@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.kafka.reading.events import Event
 from pulsar_on_kafka.subscriptions.member.fetching import PartitionReader
@@ -21,7 +22,8 @@ class NothingOpen(tuple[()]):
 
 
 class Membership:
-    """A membership whose limits of polls, and whose partitions that go on, are noted. It has no records."""
+    """A membership whose limits of polls, and whose partitions that go on, are noted. It has no records, and knows by
+    `ends` where logs end; `known` is what came with a fetch."""
 
     incarnation = SAME_INCARNATION
     transient = False
@@ -30,20 +32,35 @@ class Membership:
         self.limits: list[int] = []
         self.resumed: list[int] = []
         self.resume = self.resumed.extend
+        self.ends: dict[int, int] = {}
+        self.known: dict[int, int] = {}
+        self.asked: list[int] = []
 
     def poll(self, limit: int, timeout_s: float) -> list[Event]:
         self.limits.append(limit)
         return []
 
+    def known_end(self, partition: int) -> int:
+        return self.known.get(partition, -1)
+
+    def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
+        assert 0 < timeout_s <= 2
+        self.asked.append(partition)
+        if partition not in self.ends:
+            raise StoreError("no broker answers")
+        return 0, self.ends[partition]
+
 
 class Opened:
-    """A reader of partition 3, which a consumer with or without room attends."""
+    """A reader of partition 3, and others, which a consumer with or without room attends."""
 
-    def __init__(self) -> None:
+    def __init__(self, *others: int) -> None:
         self.membership = Membership()
         self.has_room = False
         fake = cast("Any", self.membership)
-        owned: dict[int, OwnedPartition] = {3: owned_by(an_identity(), CursorState(7, 10))}
+        owned: dict[int, OwnedPartition] = {
+            number: owned_by(an_identity(), CursorState(7, 10)) for number in (3, *others)
+        }
         self.reader = PartitionReader(
             fake, ManualClock(), fake, owned, cast("Any", NothingOpen()), lambda: self.has_room
         )
@@ -54,15 +71,12 @@ def test_a_partition_waits_for_the_first_room_and_then_goes_on() -> None:
     reader = opened.reader
     assert not reader.begins(3)
     assert reader.awaits_consumer
-    assert not reader.has_begun(3)
     reader.resume_drained()
     assert opened.membership.resumed == []
     opened.has_room = True
     reader.resume_drained()
     assert opened.membership.resumed == [3]
     assert not reader.awaits_consumer
-    opened.has_room = False
-    assert reader.has_begun(3)
 
 
 def test_a_partition_whose_consumer_has_room_is_fetched_at_once() -> None:
@@ -92,3 +106,22 @@ def test_the_first_poll_takes_one_record() -> None:
     opened.reader.read(0.0)
     opened.reader.read(0.0)
     assert opened.membership.limits == [1, 1]
+
+
+def test_kafka_is_asked_where_logs_end_of_which_nothing_was_fetched() -> None:
+    opened = Opened(4, 5)
+    membership = opened.membership
+    membership.ends, membership.known = {3: 30, 4: 40, 5: 50}, {5: 51}
+    for number in (3, 5):
+        opened.reader.begins(number)
+    assert opened.reader.log_ends() == {3: 30, 4: -1, 5: 51}
+    assert membership.asked == [3], "a fetch of 4 is under way, and tells it"
+
+
+def test_where_kafka_does_not_answer_it_is_asked_for_the_end_of_one_log() -> None:
+    opened = Opened(*range(4, 10))
+    opened.membership.known = {5: 51}
+    for number in range(3, 10):
+        opened.reader.begins(number)
+    assert opened.reader.log_ends() == {number: 51 if number == 5 else -1 for number in range(3, 10)}
+    assert len(opened.membership.asked) == 1
