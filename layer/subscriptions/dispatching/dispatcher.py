@@ -188,6 +188,7 @@ class Dispatcher:
         isolating = [each for each in self._owned.values() if each.guard is not None and each.guard.isolates]
         others = [each for each in self._owned.values() if each not in isolating]
         for owned in others:
+            self._read_again.forget(owned)
             if owned.comes_again:
                 handed = self._dispatch_replays(owned, self._endpoints) or handed
         blocked = self._too_many_unacked()

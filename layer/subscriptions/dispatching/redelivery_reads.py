@@ -36,7 +36,7 @@ class RecordsFound(NamedTuple):
 
 
 class RedeliveryReads:
-    """Memory: for each partition 1 MiB of records that were read on the way and are wanted soon."""
+    """Memory: for each partition with suspects 1 MiB of records that were read on the way and are wanted soon."""
 
     def __init__(
         self, kafka_topic: str, fetcher: Fetcher, looking: OpenTransactions, incarnation: IncarnationCheck

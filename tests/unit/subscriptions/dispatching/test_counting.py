@@ -193,6 +193,19 @@ def test_the_member_polls_briefly_only_while_a_suspect_may_be_saved_or_settled_s
     assert limit(60.0) == 0.001, "the next one waits for a save"
 
 
+def test_nothing_that_was_read_ahead_is_kept_where_there_are_no_suspects_any_more() -> None:
+    served = taken_over(Deliveries(5))
+    consumer = served.consumer("a", dead_letters=Letters(1))
+    for offset in (0, 1, 2):
+        assert after_a_save(served, consumer) == [offset]
+        served.ack(offset)
+    assert sorted(served.dispatcher._read_again._ahead[0]) == [3, 4]
+    served.ack(3, 4)
+    served.save()
+    served.turn()
+    assert served.dispatcher._read_again._ahead == {}
+
+
 def test_few_suspects_go_to_a_consumer_of_this_process_that_has_nothing_in_hand() -> None:
     served = taken_over(Deliveries(3))
     _, leased = served.remote("elsewhere")
