@@ -24,9 +24,12 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_checkpoint
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import decode_ledger_value
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import decode_namespace, decode_subscription, decode_topic
 from pulsar_on_kafka.mapping.state.metadata.producer_records import (
+    decode_bounds,
     decode_claims,
+    decode_fence,
     decode_producer_heartbeat,
     decode_snapshot,
+    decode_take_over,
 )
 from pulsar_on_kafka.mapping.state.metadata.schema_records import decode_schema
 from pulsar_on_kafka.mapping.state.state_topics import ALL, Cleanup, StateTopic
@@ -52,6 +55,9 @@ _DECODERS: Final[Mapping[type, Callable[[bytes], object]]] = {
     keys.ProducerClaimsKey: decode_claims,
     keys.ProducerSessionKey: decode_producer_heartbeat,
     keys.ProducerSequenceKey: decode_snapshot,
+    keys.ProducerKey: decode_fence,
+    keys.ProducerBoundsKey: decode_bounds,
+    keys.TakeOverKey: decode_take_over,
     keys.TransactionLogKey: decode_log_value,
 }
 """Values under other keys are not looked at."""

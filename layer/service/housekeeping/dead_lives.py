@@ -1,4 +1,4 @@
-"""Removes what `producers` says of lives of topics that are over (where exclusive epochs began, highest sequence ids),
+"""Removes what `producers` says of lives of topics that are over (where epochs began, highest sequence ids),
 and the heartbeats of dead processes.
 
 Nobody reads the former: every such record names the life that it speaks of, and no life comes back. Of the latter one
@@ -8,7 +8,7 @@ is left for each topic that a process produced to that was killed; one that ends
 from __future__ import annotations
 
 import logging
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
@@ -20,12 +20,14 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     decode_fence,
     decode_producer_heartbeat,
     decode_snapshot,
+    decode_take_over,
 )
 from pulsar_on_kafka.mapping.state.state_keys import (
     ProducerBoundsKey,
     ProducerKey,
     ProducerSequenceKey,
     ProducerSessionKey,
+    TakeOverKey,
     decode_key,
     encode_key,
 )
@@ -108,6 +110,10 @@ _MOST_FOUND: Final = 50_000
 _TOPIC_S: Final = 10.0
 
 
+_LifeKey: TypeAlias = ProducerKey | ProducerBoundsKey | ProducerSequenceKey | TakeOverKey
+"""Of records that speak of one life of their topic."""
+
+
 class _OfLives:
     """Fold of one partition of `producers`: keys with the incarnation that their record names, by topic; of records
     that were written before `before_ms`. Bounded: at most 50,000, the others after those are gone."""
@@ -119,7 +125,7 @@ class _OfLives:
 
     def apply(self, record: LogRecord) -> None:
         key = decode_key(record.key)
-        if not isinstance(key, ProducerKey | ProducerBoundsKey | ProducerSequenceKey):
+        if not isinstance(key, _LifeKey):
             return
         keys = self.found.get(key.topic, {})
         if keys.pop(record.key, None) is not None:
@@ -164,7 +170,7 @@ class DeadLives:
         return len(keys)
 
 
-def _incarnation(key: ProducerKey | ProducerBoundsKey | ProducerSequenceKey, value: bytes) -> int:
+def _incarnation(key: _LifeKey, value: bytes) -> int:
     match key:
         case ProducerKey():
             return decode_fence(value).topic_incarnation
@@ -172,3 +178,5 @@ def _incarnation(key: ProducerKey | ProducerBoundsKey | ProducerSequenceKey, val
             return decode_bounds(value).topic_incarnation
         case ProducerSequenceKey():
             return decode_snapshot(value).topic_incarnation
+        case TakeOverKey():
+            return decode_take_over(value).topic_incarnation

@@ -27,10 +27,12 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     EpochFence,
     ProducerHeartbeat,
     SequenceSnapshot,
+    TakeOverBound,
     encode_bounds,
     encode_fence,
     encode_producer_heartbeat,
     encode_snapshot,
+    encode_take_over,
 )
 from pulsar_on_kafka.mapping.state.state_keys import (
     CursorCheckpointKey,
@@ -38,6 +40,7 @@ from pulsar_on_kafka.mapping.state.state_keys import (
     ProducerKey,
     ProducerSequenceKey,
     ProducerSessionKey,
+    TakeOverKey,
     decode_key,
     encode_key,
 )
@@ -328,14 +331,15 @@ def test_signs_of_the_dead_go() -> None:
 
 
 def test_of_lives_that_are_over_nothing_is_left_in_producers() -> None:
-    for over, wanted in ((False, 3), (True, 6)):
+    for over, wanted in ((False, 4), (True, 8)):
         cluster = Cluster()
         partition = PRODUCERS.partition_for(NAME)
         for life in (6, 7):
-            records: dict[ProducerKey | ProducerBoundsKey | ProducerSequenceKey, bytes] = {
+            records: dict[ProducerKey | ProducerBoundsKey | ProducerSequenceKey | TakeOverKey, bytes] = {
                 ProducerKey(NAME, 0, "p", life): encode_fence(EpochFence(life, 5)),
                 ProducerBoundsKey(NAME, "p", life): encode_bounds(EpochBounds(life, (1,))),
                 ProducerSequenceKey(NAME, 0, "p", life): encode_snapshot(SequenceSnapshot(life, 9, 10, final=True)),
+                TakeOverKey(NAME, 0, "/p", life): encode_take_over(TakeOverBound(life, 5, exact=True)),
             }
             for key, value in records.items():
                 cluster.log.append(PRODUCERS, partition, encode_key(key), value, NEVER)
