@@ -119,6 +119,7 @@ class Stage:
             when_thrown_out=lambda tell: None,
             leave=lambda deadline, unsettled: self.unsettled.append(unsettled),
             make_sure=lambda timeout_s: None,
+            make_sure_of_report=lambda: None,
             confirm=self.confirm,
             fence=lambda topic, partition, first, deadline: self.fenced.append((partition, first)),
             no_more_records=lambda topic, deadline: self.fenced.append(None),

@@ -91,7 +91,9 @@ class NameFences(Protocol):
         append: Callable[[Sequence[int]], Mapping[int, int]],
         deadline: Deadline,
     ) -> dict[int, int]: ...
-    def fences_of(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, list[Fence]]: ...
+    def fences_of(
+        self, topic: Topic, partitions: Sequence[int], deadline: Deadline, *, name: str | None = None
+    ) -> dict[int, list[Fence]]: ...
 
 
 Append: TypeAlias = Callable[[Sequence[Group], Deadline], Sequence[Sequence[int]]]
@@ -179,7 +181,7 @@ class SequenceJournal:
             recovered[partition] = Recovered(-1, end) if snapshot is None else _before(snapshot, end)
         if left:
             markers = self._take_over(topic, name, epoch, left, deadline)
-            fences = self._fences.fences_of(topic, left, deadline)
+            fences = self._fences.fences_of(topic, left, deadline, name=name)
             starts = self._admin.start_offsets(topic.kafka_topic, left, deadline)
             for p in left:
                 before = _before(newest[p], max(newest[p].upto, starts[p]))
@@ -269,7 +271,7 @@ class SequenceJournal:
         Raises: as `stored`, and DeadlineExceeded.
         """
         found: set[tuple[int, TxnId | None]] = set()
-        fences = self._fences.fences_of(topic, [partition], deadline)[partition]
+        fences = self._fences.fences_of(topic, [partition], deadline, name=name)[partition]
         for wait in (False, True):
             if wait:
                 self._wait_for_stragglers()

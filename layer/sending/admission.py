@@ -67,6 +67,13 @@ class Application:
             limits.refuse(f"{CHUNKS}: open the producer without chunking_enabled")
         return replace(self, options=replace(self.options, batching=None))
 
+    def is_lasting(self, *, deduplicated: bool, is_fenced: Callable[[str], bool]) -> bool:
+        """The producer's name is claimed, and may be opened again. A name that was made up is claimed without
+        deduplication, too, where it was fenced: records under the epoch that unnamed producers share would be void."""
+        if self.name or (self.comes_again and deduplicated):
+            return True
+        return self.comes_again and self.former_name is not None and is_fenced(self.former_name)
+
     def needs_headers(self) -> bool:
         """Its messages can be read by nobody who does not look at headers."""
         return self.options.batching is not None or self.chunked or self.options.sealer is not None
@@ -99,7 +106,10 @@ class Admission:
             )
         made_up = wants.former_name or node.unique_name()
         deduplicated = node.deduplicated([topic.name], self._deadline())[topic.name]
-        lasting = bool(wants.name) or (wants.comes_again and deduplicated)
+        lasting = wants.is_lasting(
+            deduplicated=deduplicated,
+            is_fenced=lambda former: node.producers.is_fenced(topic, former, self._deadline()),
+        )
         name = wants.name or made_up
         claimed = name if lasting or wants.mode is not AccessMode.SHARED else None
         schema = outgoing_schema(wants.schema, topic, node.schemas, self._deadline())

@@ -351,7 +351,7 @@ class Deduplication:
         """The reason for which a record that Kafka has stored may be void: the process was paused, and the next holder
         of the name has fenced it, or may have. None, without a look at Kafka, while the last heartbeat counts."""
         try:
-            self._membership.make_sure(_RECOVER_S)
+            self._membership.make_sure_of_report()
         except LayerError as failure:
             return failure
         return None

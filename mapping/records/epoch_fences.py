@@ -16,16 +16,19 @@ from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
 from pulsar_on_kafka.mapping.records.original_position import EPOCH_MAX, copy_headers
 from pulsar_on_kafka.mapping.records.record_headers import (
     MARKER,
+    ORIGINAL_ID,
+    PRODUCER,
+    REPLICATED_FROM,
     REPLICATOR,
     MarkerType,
     exclusive_epoch,
-    producer_of,
 )
 
 RecordHeaders = Iterable[tuple[str, bytes | None]] | None
 
 _NAME: Final = "/"
 """Begins no name of a cluster."""
+_NAME_BYTES: Final = _NAME.encode()
 
 
 class Fence(NamedTuple):
@@ -38,10 +41,17 @@ class Fence(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """A record was written under this epoch, by producers or replicators of this origin."""
+    """An epoch of producers or replicators of this origin."""
 
     origin: str
     epoch: int
+
+
+class RecordWriter(NamedTuple):
+    """A record was written under this epoch, which counts among those of these origins (UTF-8)."""
+
+    epoch: int
+    origins: tuple[bytes, ...]
 
 
 def name_origin(producer_name: str) -> str:
@@ -49,16 +59,26 @@ def name_origin(producer_name: str) -> str:
     return _NAME + producer_name
 
 
-def claimed_by(headers: RecordHeaders) -> tuple[Claimed, ...]:
-    """The epochs that a record was written under; none for a plain Kafka client's record."""
-    copied = _copied_by(headers)
-    if copied is not None:
-        return (copied,)
-    producer = producer_of(headers)
-    if producer is None:
-        return ()
-    name = producer.name.decode("utf-8", "replace")
-    return Claimed("", producer.epoch), Claimed(name_origin(name), producer.epoch)
+def writer_of(headers: RecordHeaders, below: int) -> RecordWriter | None:
+    """The writer of a record, if its epoch lies below `below`; None for a plain Kafka client's record, too.
+
+    Where a fence is known it is called for each record, so it makes one pass and decodes no text.
+    """
+    producer = cluster = position = None
+    for name, value in headers or ():
+        if name == PRODUCER and producer is None:
+            producer = value
+        elif name == REPLICATED_FROM:
+            cluster = value
+        elif name == ORIGINAL_ID:
+            position = value
+    if cluster is not None and position is not None:
+        epoch = decimal_or_none(position.rpartition(b":")[2], most=EPOCH_MAX)
+        if epoch is not None:
+            return RecordWriter(epoch, (cluster,)) if epoch < below else None
+    parts = [] if producer is None else producer.split(b":", 2)
+    epoch = decimal_or_none(parts[1]) if len(parts) == 3 else None
+    return None if epoch is None or epoch >= below else RecordWriter(epoch, (b"", _NAME_BYTES + parts[2]))
 
 
 def begun_by(headers: RecordHeaders) -> Claimed | None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import pytest
 from pyroaring import BitMap64
 
+from pulsar_on_kafka.base.clock import ClusterClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict, PartitionSequences
 from pulsar_on_kafka.deduplication.journal import Recovered, SequenceJournal
@@ -221,7 +222,7 @@ class History:
 
     def start_process(self) -> None:
         clock = ManualClock()
-        self.registry = ProducerRegistry(self.state, clock, self.log, self.log)
+        self.registry = ProducerRegistry(self.state, ClusterClock(clock), self.log, self.log)
         self.journal = SequenceJournal(
             self.state, self.log, self.log, clock, self.log, lambda txns: None, self.registry, self.log.append_markers
         )

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from pulsar_on_kafka.base.clock import ClusterClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, Refused
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
@@ -69,7 +70,9 @@ class Process:
     def __init__(self, history: History, name: str) -> None:
         self.history, self.name = history, name
         unused: Any = None
-        self.registry = ProducerRegistry(history.log, history.clock, unused, unused)
+        clock = ClusterClock(history.clock)
+        clock.heard(history.clock.now_ms())
+        self.registry = ProducerRegistry(history.log, clock, unused, unused)
         self.registry._process = name
         keeper: Any = SimpleNamespace(start=lambda: None, wake=lambda: None)
         self.registry._keeper = keeper

@@ -206,7 +206,9 @@ class TakeOverFences(_Fences[KnownTakeOvers]):
         life, place, begun = topic.layout.incarnation, str(topic.name), OriginEpoch(origin, epoch)
         log_starts = self._offsets.start_offsets(topic.kafka_topic, partitions, deadline)
         ends = self._offsets.end_offsets(topic.kafka_topic, partitions, deadline)
-        before = self._known(place, lambda all_of: {p: all_of.of(life, p).get(begun) for p in partitions}, deadline)
+        before = self._known(
+            place, lambda all_of: {p: all_of.of(life, p, origin).get(begun) for p in partitions}, deadline
+        )
         bounds = {p: ends[p] if known is None else min(known.offset, ends[p]) for p, known in before.items()}
         self._record(topic, begun, {p: TakeOverBound(life, at, exact=False) for p, at in bounds.items()}, deadline)
         first = dict(append(partitions))
@@ -223,14 +225,26 @@ class TakeOverFences(_Fences[KnownTakeOvers]):
         self._remove(place, gone, deadline)
         return first
 
-    def of_partitions(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, list[Fence]]:
-        """Where these epochs begin in partitions as they are now.
+    def has_begun(self, topic: Topic, origin: str, deadline: Deadline) -> bool:
+        """An epoch of this origin began, or may have, in a partition of the topic."""
+        life = topic.layout.incarnation
+        found = self._known(
+            str(topic.name), lambda known: any(known.of(life, p, origin) for p in range(topic.partitions)), deadline
+        )
+        return bool(found)
+
+    def of_partitions(
+        self, topic: Topic, partitions: Sequence[int], deadline: Deadline, *, origin: str | None = None
+    ) -> dict[int, list[Fence]]:
+        """Where these epochs begin in partitions as they are now; those of one `origin`, or of all.
 
         Costs one reading of `producers` to its end. Where a member of an origin died while it took over, costs a
         reading of the partition too, from where that one found it ending; how far that came is recorded.
         """
         life = topic.layout.incarnation
-        known = self._known(str(topic.name), lambda all_of: {p: all_of.of(life, p) for p in partitions}, deadline)
+        known = self._known(
+            str(topic.name), lambda all_of: {p: all_of.of(life, p, origin) for p in partitions}, deadline
+        )
         found: dict[int, list[Fence]] = {p: [] for p in partitions}
         for partition, fences in known.items():
             for epoch, fence in fences.items():

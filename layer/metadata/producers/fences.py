@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.mapping.records.epoch_fences import Fence, begun_by, claimed_by
+from pulsar_on_kafka.mapping.records.epoch_fences import Fence, RecordWriter, begun_by, writer_of
 
 
 class Fences:
@@ -22,7 +22,10 @@ class Fences:
 
     def __init__(self, known: Iterable[tuple[int, int] | Fence] = ()) -> None:
         """`known`: (where it begins, epoch), or with the origin as a `Fence`."""
-        self._of: dict[str, _Epochs] = {}
+        self._of: dict[bytes, _Epochs] = {}
+        """By origin."""
+        self._highest = 0
+        """The highest epoch of all origins; no record of it, or of a higher one, is void."""
         self.add(known)
 
     def __bool__(self) -> bool:
@@ -36,14 +39,19 @@ class Fences:
                 self._add(Fence(offsets[i], begun.epoch, begun.origin))
 
     def void_in(self, offsets: Sequence[int], records: Sequence[Any]) -> list[int]:
-        void = []
+        void, highest = [], self._highest
         for i, record in enumerate(records):
-            for claimed in claimed_by(headers_of(record)):
-                epochs = self._of.get(claimed.origin)
-                if epochs is not None and claimed.epoch < epochs.before(offsets[i]):
-                    void.append(i)
-                    break
+            writer = writer_of(headers_of(record), highest)
+            if writer is not None and self._is_void(writer, offsets[i]):
+                void.append(i)
         return void
+
+    def _is_void(self, writer: RecordWriter, offset: int) -> bool:
+        for origin in writer.origins:
+            epochs = self._of.get(origin)
+            if epochs is not None and writer.epoch < epochs.before(offset):
+                return True
+        return False
 
     def valid(self, records: list[Any], odd: Iterable[int]) -> list[Any]:
         """`learn`, then a run of records without the void ones."""
@@ -57,7 +65,8 @@ class Fences:
             self._add(Fence(*each))
 
     def _add(self, fence: Fence) -> None:
-        self._of.setdefault(fence.origin, _Epochs()).add(fence.offset, fence.epoch)
+        self._of.setdefault(fence.origin.encode("utf-8"), _Epochs()).add(fence.offset, fence.epoch)
+        self._highest = max(self._highest, fence.epoch)
 
 
 class _Epochs:

@@ -130,26 +130,38 @@ class KnownTakeOvers:
     each epoch and partition that is on record."""
 
     def __init__(self) -> None:
-        self.fences: dict[int, dict[OriginEpoch, TakeOverBound]] = {}
+        self.fences: dict[int, dict[str, dict[int, TakeOverBound]]] = {}
+        """By partition, origin and number of the epoch."""
 
-    def of(self, life: int, partition: int) -> dict[OriginEpoch, TakeOverBound]:
-        """Those of one life of the topic."""
-        found = self.fences.get(partition, {})
-        return {epoch: fence for epoch, fence in found.items() if fence.topic_incarnation == life}
+    def put(self, partition: int, epoch: OriginEpoch, fence: TakeOverBound | None) -> None:
+        """Apply what is on record of an epoch in a partition; None where it was removed."""
+        origins = self.fences.setdefault(partition, {})
+        put(origins.setdefault(epoch.origin, {}), epoch.number, fence)
+        if not origins[epoch.origin]:
+            del origins[epoch.origin]
+
+    def of(self, life: int, partition: int, origin: str | None = None) -> dict[OriginEpoch, TakeOverBound]:
+        """Those of one life of the topic; of one `origin`, or of all."""
+        origins = self.fences.get(partition, {})
+        return {
+            OriginEpoch(each, number): fence
+            for each in (origins if origin is None else (origin,))
+            for number, fence in origins.get(each, {}).items()
+            if fence.topic_incarnation == life
+        }
 
     def superfluous(self, topic: str, life: int, partition: int, log_start: int) -> Iterator[TakeOverKey]:
         """Keys whose records nobody needs: of former lives, behind the marker of a higher epoch of their origin, and
         before the log's start all but each origin's newest."""
-        for epoch, fence in self.fences.get(partition, {}).items():
-            later = (
-                other.number > epoch.number
-                and other.origin == epoch.origin
-                and begun.exact
-                and (begun.offset < log_start or begun.offset <= fence.offset)
-                for other, begun in self.of(life, partition).items()
-            )
-            if fence.topic_incarnation < life or (fence.topic_incarnation == life and any(later)):
-                yield TakeOverKey(topic, partition, epoch.origin, epoch.number)
+        for origin, epochs in self.fences.get(partition, {}).items():
+            begun: int | None = None
+            """Where a higher epoch begins, the first one of these in the log."""
+            for number, fence in sorted(epochs.items(), reverse=True):
+                passed = begun is not None and begun <= max(fence.offset, log_start - 1)
+                if fence.topic_incarnation < life or (fence.topic_incarnation == life and passed):
+                    yield TakeOverKey(topic, partition, origin, number)
+                if fence.exact and fence.topic_incarnation == life:
+                    begun = fence.offset if begun is None else min(begun, fence.offset)
 
 
 class HeartbeatsAndFences:
@@ -176,8 +188,10 @@ class HeartbeatsAndFences:
                 kept = self.fences.setdefault(key.topic, KnownFences()).bounds
                 at, decode = Epoch(key.producer_name, key.epoch), decode_bounds
             case TakeOverKey():
-                kept = self.take_overs.setdefault(key.topic, KnownTakeOvers()).fences.setdefault(key.partition, {})
-                at, decode = OriginEpoch(key.origin, key.epoch), decode_take_over
+                begun = None if record.value is None else decode_take_over(record.value)
+                of_topic = self.take_overs.setdefault(key.topic, KnownTakeOvers())
+                of_topic.put(key.partition, OriginEpoch(key.origin, key.epoch), begun)
+                return
             case _:
                 return
         value: Any = None if record.value is None else decode(record.value)

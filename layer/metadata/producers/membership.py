@@ -18,12 +18,12 @@ from pulsar_on_kafka.metadata.topics import Topic
 class Registry(Protocol):
     """The calls of its process's `ProducerRegistry` that a membership uses."""
 
-    sure_until_ms: dict[str, int]
     fence_records: FenceRecords
 
-    def now_ms(self) -> int: ...
+    def is_sure_of(self, topic: str) -> bool: ...
     def tell_soon(self, topic: str) -> None: ...
     def claims_of(self, topic: str, deadline: Deadline) -> ProducerClaims: ...
+    def claims_for_report(self, topic: str) -> ProducerClaims: ...
     def renew(self, membership: Membership, deadline: Deadline) -> None: ...
     def leave(self, membership: Membership, deadline: Deadline, *, unsettled: int = 0) -> None: ...
 
@@ -101,9 +101,7 @@ class Membership:
         Raises:
             ProducerExcluded: it was thrown out. NoSuchTopic: its topic was deleted.
         """
-        claims = self._registry.claims_of(self.topic, deadline)
-        if not self.stands(claims):
-            raise self.why_out(claims)
+        self._check(self._registry.claims_of(self.topic, deadline))
 
     def make_sure(self, timeout_s: float) -> None:
         """Return at once while the last heartbeat counts, so that nobody can have the name. After it, as when the
@@ -115,9 +113,18 @@ class Membership:
         if not self.is_sure():
             self.confirm(Deadline.after(timeout_s))
 
+    def make_sure_of_report(self) -> None:
+        """`make_sure` of what was stored before this call, for a thread that serves delivery reports."""
+        if not self.is_sure():
+            self._check(self._registry.claims_for_report(self.topic))
+
+    def _check(self, claims: ProducerClaims) -> None:
+        if not self.stands(claims):
+            raise self.why_out(claims)
+
     def is_sure(self) -> bool:
-        """The last heartbeat counts."""
-        return self._registry.sure_until_ms.get(self.topic, 0) > self._registry.now_ms()
+        """The last heartbeat counts. Sends no request: reports of librdkafka are served by threads that call this."""
+        return self._registry.is_sure_of(self.topic)
 
     def fence(self, topic: Topic, partition: int, first: int, deadline: Deadline) -> None:
         """Record where this exclusive producer's records begin in a partition, before their first receipt is given."""

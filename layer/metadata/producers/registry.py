@@ -12,10 +12,10 @@ import secrets
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.clock import ClusterClock, Moment
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.processes import is_dead_process, this_process
 from pulsar_on_kafka.base.worker import Retry, Worker
@@ -68,6 +68,9 @@ LIFE_MS: Final = 10_000
 _HEARTBEAT_EVERY_S: Final = 3.0
 _LOOK_EVERY_S: Final = 1.0
 _TRY_AGAIN_S: Final = 0.1
+_REPORT_S: Final = 5.0
+"""How long a delivery report waits for the claims to be read; librdkafka serves no other report meanwhile."""
+_REPORT_RETRY_INTERVAL_S: Final = 1.0
 _LEAVING_S: Final = 12.0
 _STOPPING_S: Final = 5.0
 """How long all producers that are thrown out together may take to stop. Heartbeats of others wait meanwhile."""
@@ -90,18 +93,24 @@ def claims_in(topic: Topic, known: ProducerClaims | None) -> ProducerClaims:
     return known
 
 
+class _Heartbeat(NamedTuple):
+    """A heartbeat on record counts for so long after this process began to send it."""
+
+    begun: Moment
+    life_ms: int
+
+
 class ProducerRegistry:
     """This process's producers in one cluster. Thread-safe; a thread looks after the claims while there are any.
 
     Memory: one entry per producer, and what is live of the partitions of `producers` that were asked for.
     """
 
-    def __init__(self, log: StateLog, clock: Clock, data: DataLog, offsets: Offsets) -> None:
+    def __init__(self, log: StateLog, clock: ClusterClock, data: DataLog, offsets: Offsets) -> None:
         self._log = log
         self._clock = clock
-        self.now_ms = clock.now_ms
-        self.sure_until_ms: dict[str, int] = {}
-        """By topic, until when this process's last heartbeat counts."""
+        self._heartbeats: dict[str, _Heartbeat] = {}
+        """By topic, the last one of this process after which all its claims stood."""
         self._entities: Entities[str] = Entities(log, PRODUCERS, CLAIMS_KEYS, clock)
         self._session = secrets.token_hex(16)
         self._process = this_process()
@@ -133,6 +142,8 @@ class ProducerRegistry:
         )
         self.hashing_schemes = HashingSchemes(self._entities, claims_in, self._keeper.wake)
         self._rests = HeartbeatRests()
+        self._unread: dict[int, tuple[str, float]] = {}
+        """By partition of `producers`, the last error of `claims_for_report`, and until when it counts."""
         self._gave_up_ms: dict[str, int] = {}
         """By topic, when this process last gave up records of it that may still be stored. Memory: those of the last
         `REQUESTS_ARRIVE_WITHIN_MS`."""
@@ -393,6 +404,23 @@ class ProducerRegistry:
         current = self._entities.read(topic, deadline)
         return ProducerClaims(topic, 0) if current is None else decode_claims(current.value)
 
+    def claims_for_report(self, topic: str) -> ProducerClaims:
+        """`claims_of` for a thread that serves delivery reports. The first one waits 5 s at most for a partition of
+        `producers`; its error counts for the reports of the next second, too, of every producer.
+
+        Raises:
+            StoreError: the claims were not read within the last second.
+        """
+        partition, now_s = PRODUCERS.partition_for(topic), self._clock.monotonic()
+        failure, counts_until_s = self._unread.get(partition, ("", now_s))
+        if now_s < counts_until_s:
+            raise errors.StoreError(failure)
+        try:
+            return self.claims_of(topic, Deadline.after(_REPORT_S))
+        except errors.LayerError as unread:
+            self._unread[partition] = str(unread), self._clock.monotonic() + _REPORT_RETRY_INTERVAL_S
+            raise
+
     def routed_by(self, topic: Topic, deadline: Deadline) -> tuple[str, ...]:
         """The hashing schemes that are on record for a topic's keyed messages, the first one first."""
         claims = self.claims_of(str(topic.name), deadline)
@@ -412,18 +440,26 @@ class ProducerRegistry:
         self.marked(topic, deadline)
         return self.take_overs.begin(topic, name_origin(name), epoch, partitions, append, deadline)
 
+    def is_fenced(self, topic: Topic, name: str, deadline: Deadline) -> bool:
+        """A holder of this producer name began an epoch somewhere in the topic: records of lower ones are void."""
+        return self.take_overs.has_begun(topic, name_origin(name), deadline)
+
     def fences(self, topic: Topic, partition: int, deadline: Deadline) -> list[Fence]:
         """`fences_of` one partition."""
         return self.fences_of(topic, [partition], deadline)[partition]
 
-    def fences_of(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, list[Fence]]:
+    def fences_of(
+        self, topic: Topic, partitions: Sequence[int], deadline: Deadline, *, name: str | None = None
+    ) -> dict[int, list[Fence]]:
         """Where epochs begin in partitions as they are now: of exclusive producers, replicators and producer names.
+        With `name` only those that can make records of this producer name void.
 
         Without the right to read `producers` there are none to be had: then those that are met while reading count.
         """
         try:
             exclusive = self.fence_records.of_partitions(topic, partitions, deadline)
-            taken_over = self.take_overs.of_partitions(topic, partitions, deadline)
+            origin = None if name is None else name_origin(name)
+            taken_over = self.take_overs.of_partitions(topic, partitions, deadline, origin=origin)
             return {p: [*(Fence(*found) for found in exclusive[p]), *taken_over[p]] for p in partitions}
         except errors.NotAuthorized as refused:
             _log.warning("topic=%s void records from before are not known: %s", topic.name, refused)
@@ -440,6 +476,14 @@ class ProducerRegistry:
             self.leave(membership, deadline)
 
     # Who lives ----------------------------------------------------------------------------------------------------
+
+    def is_sure_of(self, topic: str) -> bool:
+        """The last heartbeat counts, so no other process can have a name that this one holds there.
+
+        Sends no request, and is right after a suspension: the wall clock shows it where the monotonic one stood still.
+        """
+        last = self._heartbeats.get(topic)
+        return last is not None and last.begun.seconds_until(Moment.of(self._clock)) * 1000 < last.life_ms
 
     def _holds(self, topic: str) -> bool:
         return any(place == topic for place, _ in self._held)
@@ -478,10 +522,23 @@ class ProducerRegistry:
         held = [membership for (place, _), held in list(self._held.items()) if place == topic for membership in held]
         publishers = [membership.describe() for membership in held if membership.describe is not None]
         self._rests.sent(topic, len(held), self._clock.monotonic())
+        begun = Moment.of(self._clock)
         heartbeat = producer_heartbeat(self._clock.now_ms() + LIFE_MS, self._process, publishers)
         key = encode_key(ProducerSessionKey(topic, self._session))
         self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, encode_producer_heartbeat(heartbeat), deadline)
-        self.sure_until_ms[topic] = heartbeat.deadline_ms
+        # The broker's answer has told when it stored this, at the earliest after `begun`: the clock may have lagged.
+        life_ms = min(LIFE_MS, heartbeat.deadline_ms - self._clock.known_now_ms())
+        if held and not self.is_sure_of(topic) and not self._claims_stand(topic, held, deadline):
+            self._next_look_s = 0.0
+        else:
+            self._heartbeats[topic] = _Heartbeat(begun, life_ms)
+
+    def _claims_stand(self, topic: str, held: Sequence[Membership], deadline: Deadline) -> bool:
+        """Write a topic's claims once more, after a heartbeat that followed a lapse. A process that judged by the lapse
+        loses its compare-and-set, and then sees the heartbeat; where it had won before, a claim does not stand."""
+        found = self._entities.amend(topic, lambda current: current.value, deadline)
+        claims = ProducerClaims(topic, 0) if found is None else decode_claims(found.value)
+        return all(membership.stands(claims) for membership in held)
 
     def _give_up(self, topics: Collection[str]) -> None:
         """Note that records of these topics were given up which may still be stored."""
@@ -494,7 +551,7 @@ class ProducerRegistry:
     def _withdraw_heartbeat(self, topic: str, deadline: Deadline) -> None:
         """Say that this process has no producer on a topic any more. A heartbeat that is over stays where it gave up
         records that may still be stored, so that a deletion of the topic names this session."""
-        self.sure_until_ms.pop(topic, None)
+        self._heartbeats.pop(topic, None)
         self._rests.forget(topic)
         key = encode_key(ProducerSessionKey(topic, self._session))
         gave_up_ms, now_ms = self._gave_up_ms.get(topic), self._clock.now_ms()

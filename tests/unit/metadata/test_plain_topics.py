@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.clock import ClusterClock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -21,7 +21,7 @@ TOPIC = Topic(TopicName.parse("orders"), "orders", "id", 1, False, LedgerLayout(
 
 def registry(log: MemoryStateLog) -> ProducerRegistry:
     nobody = cast("Any", None)
-    return ProducerRegistry(log, SystemClock(), nobody, nobody)
+    return ProducerRegistry(log, ClusterClock(SystemClock()), nobody, nobody)
 
 
 def is_plain(log: MemoryStateLog) -> bool:

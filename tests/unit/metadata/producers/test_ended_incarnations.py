@@ -6,7 +6,7 @@ import threading
 from typing import Any, cast
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.clock import ClusterClock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
@@ -22,7 +22,7 @@ OTHER = Topic(TopicName.parse("invoices"), "invoices", "id2", 1, False, LedgerLa
 
 def _registry(log: MemoryStateLog) -> ProducerRegistry:
     unused = cast("Any", None)
-    return ProducerRegistry(log, SystemClock(), unused, unused)
+    return ProducerRegistry(log, ClusterClock(SystemClock()), unused, unused)
 
 
 def test_other_topics_producers_go_on_while_those_of_a_deleted_topic_stop() -> None:

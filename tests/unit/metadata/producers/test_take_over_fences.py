@@ -3,8 +3,10 @@ not."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, cast
 
 from pulsar_on_kafka.base.clock import SystemClock
@@ -131,6 +133,53 @@ def test_a_marker_whose_answer_was_lost_counts_when_its_epoch_is_begun_once_more
     state.data.records.append(copy(1, 1))
     assert state.begin(2) == {0: 0}
     assert state.on_record() == [(0, True)]
+
+
+def naive_superfluous(known: KnownTakeOvers, life: int, log_start: int) -> set[tuple[str, int]]:
+    found = {(origin, n): fence for origin, epochs in known.fences.get(0, {}).items() for n, fence in epochs.items()}
+    gone = set()
+    for (origin, number), fence in found.items():
+        later = any(
+            other == origin and n > number and one.exact and one.topic_incarnation == life
+            and (one.offset < log_start or one.offset <= fence.offset)
+            for (other, n), one in found.items()
+        )  # fmt: skip
+        if fence.topic_incarnation < life or (fence.topic_incarnation == life and later):
+            gone.add((origin, number))
+    return gone
+
+
+def test_superfluous_fences_are_those_that_the_rule_names() -> None:
+    for seed in range(300):
+        chance, known = random.Random(seed), KnownTakeOvers()
+        for _ in range(30):
+            epoch = OriginEpoch(chance.choice(["/p", "/q", "eu"]), chance.randrange(12))
+            fence = TakeOverBound(chance.choice([3, 4, 4, 4, 5]), chance.randrange(20), exact=chance.random() < 0.7)
+            known.put(0, epoch, None if chance.random() < 0.1 else fence)
+        log_start = chance.randrange(15)
+        keys = list(known.superfluous(PLACE, 4, 0, log_start))
+        assert {(key.origin, key.epoch) for key in keys} == naive_superfluous(known, 4, log_start), f"seed {seed}"
+        assert len(set(keys)) == len(keys)
+
+
+def test_fences_of_many_names_are_looked_through_once() -> None:
+    known = KnownTakeOvers()
+    for number in range(20_000):
+        known.put(0, OriginEpoch(f"/{number}", number), TakeOverBound(4, number, exact=True))
+    assert list(known.superfluous(PLACE, 4, 0, 0)) == []
+    assert known.of(4, 0, "/7") == {OriginEpoch("/7", 7): TakeOverBound(4, 7, exact=True)}
+    known.put(0, OriginEpoch("/7", 7), None)
+    assert "/7" not in known.fences[0]
+
+
+def test_a_name_is_fenced_from_the_bound_on_in_its_life_of_the_topic() -> None:
+    state = State()
+    state.begin(2, name_origin("p"), answered=False)
+    assert state.fences.has_begun(TOPIC, name_origin("p"), SOON)
+    assert not state.fences.has_begun(TOPIC, name_origin("q"), SOON)
+    assert not state.fences.has_begun(replace(TOPIC, layout=LedgerLayout(5, 100)), name_origin("p"), SOON)
+    assert state.fences.of_partitions(TOPIC, [0], SOON, origin="eu") == {0: []}
+    assert state.fences.of_partitions(TOPIC, [0], SOON, origin="/p") == {0: [Fence(0, 2, "/p")]}
 
 
 def test_a_marker_that_never_came_is_looked_for_in_the_same_records_only_once() -> None:
