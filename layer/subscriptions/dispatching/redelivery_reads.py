@@ -87,7 +87,7 @@ class RedeliveryReads:
 
     def _read(self, owned: OwnedPartition, wanted: Sequence[int], soon: Sequence[int], records: dict[int, Any]) -> int:
         """Add to `records` what is `wanted`; gives the offset up to which all of it is, or is gone."""
-        at_hand, later = self._ahead.get(owned.number, {}), BitMap64(soon) - BitMap64(wanted)
+        at_hand, later = self._ahead.get(owned.number, {}), BitMap64(soon) - BitMap64(wanted) - BitMap64(records)
         ahead = {offset: at_hand[offset] for offset in later & BitMap64(at_hand)}
         kept_bytes = sum(len(record.value() or b"") for record in ahead.values())
         apart = BitMap64() if kept_bytes >= _MAX_AHEAD_BYTES else self._near(wanted, later - BitMap64(ahead))

@@ -92,6 +92,15 @@ def test_what_is_wanted_soon_is_read_in_the_same_go() -> None:
     assert reading.served.reads == [[1]]
 
 
+def test_what_is_at_hand_is_not_read_though_it_is_wanted_soon() -> None:
+    reading = Reading()
+    owned = reading.served.owned[0]
+    reading.read(0)
+    owned.delayed_soon.keep(4, 0, reading.served.log[0][4], 0)
+    found = reading.reads.read(owned, (3, 4, 5), (3, 4, 5, 6))
+    assert (sorted(found.records), reading.served.reads) == ([3, 4, 5], [[0], [3, 5, 6]])
+
+
 def test_reading_has_failed_when_nothing_came_that_was_not_at_hand() -> None:
     reading = Reading()
     soon = reading.served.owned[0].delayed_soon
