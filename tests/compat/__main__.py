@@ -4,7 +4,8 @@ Arguments go to that command. With `--pulsar` or `--kafka` among them that clust
 `--docker` starts them in containers. Clusters with TLS, logins and rights are started beside them for the scenarios
 about security.
 
-With `--broker-tests` Pulsar's own tests are run on a gateway instead (`broker_tests`).
+With `--broker-tests` Pulsar's own tests are run on a gateway instead (`broker_tests`). With `--record` scenarios are
+played on Pulsar alone, and what they record becomes the histories of `make test` (`record`).
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from pulsar_on_kafka.embedded import EmbeddedBrokerError
 from tests.compat.broker_tests.run import ARGUMENT
 from tests.compat.broker_tests.run import main as run_broker_tests
 from tests.compat.pulsar_standalone import PulsarStandaloneError
+from tests.compat.record import ARGUMENT as RECORD
+from tests.compat.record import main as record
 from tests.compat.servers import start_servers
 
 
 def main(arguments: Sequence[str]) -> int:
     if ARGUMENT in arguments:
         return run_broker_tests([argument for argument in arguments if argument != ARGUMENT])
+    if RECORD in arguments:
+        return record([argument for argument in arguments if argument != RECORD])
     with ExitStack() as stack:
         try:
             given = start_servers(stack, arguments)

@@ -16,8 +16,9 @@ import ssl
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ import pulsar_on_kafka
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, SecureListeners
 from tests.certificates import Authority, Identity
 from tests.compat.harness import secured as roles
+from tests.compat.harness.secured import Logins, SecuredSide
 from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
 from tests.integration.secure_support import SecureCluster, unsecured_token
 
@@ -33,6 +35,18 @@ _LASTS_S: Final = 6 * 3600.0
 _NAMESPACE: Final = "public/default"
 _ACTIONS: Final = {roles.EVERYTHING: ["produce", "consume"], roles.PRODUCER: ["produce"], roles.CONSUMER: ["consume"]}
 _PAGES: Final = {roles.ADMIN: ["Administrator"], roles.PRODUCER: ["Producer"], roles.CONSUMER: ["Consumer"]}
+
+
+class Authorities:
+    """The authority that signs the servers' certificates, and another one; their files lie in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.trusted = Authority(folder)
+        self._other = Authority(folder, "another authority")
+        self.server = self.trusted.issue("server", address="127.0.0.1")
+
+    def logins(self, tokens: Mapping[str, str]) -> Logins:
+        return Logins(str(self.trusted.file), str(self._other.file), tokens)
 
 
 @contextmanager
@@ -44,50 +58,44 @@ def secured_clusters() -> Iterator[Path]:
     """
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pok-secured-")))
-        authority, stranger = Authority(folder), Authority(folder, "another authority")
-        server = authority.issue("server", address="127.0.0.1")
-        broker = stack.enter_context(_kafka(authority, server))
-        key = secrets.token_bytes(32)
-        pulsar = stack.enter_context(PulsarStandalone(_pulsar_options(key, authority, server)))
-        _grant_on_pulsar(pulsar.admin_url, authority, _signed(key, roles.ADMIN, _LASTS_S))
-        files = {"authority": authority.file.name, "other_authority": stranger.file.name}
-        wrong_key = secrets.token_bytes(32)
-        by_role = {role: _signed(key, role, _LASTS_S) for role in roles.ROLES}
-        of_pulsar = {
-            **by_role,
-            roles.EXPIRED: _signed(key, roles.EVERYTHING, -60),
-            roles.FORGED: _signed(wrong_key, roles.EVERYTHING, _LASTS_S),
-        }
-        of_kafka = {
-            **{role: unsecured_token(role, _LASTS_S) for role in roles.ROLES},
-            roles.EXPIRED: unsecured_token(roles.EVERYTHING, -3600),
-            roles.FORGED: _signed(wrong_key, roles.EVERYTHING, _LASTS_S),  # this broker takes none that is signed
-        }
-        description = {
-            "pulsar": {
-                "url": pulsar.service_url,
-                "admin_url": pulsar.admin_url,
-                "logins": {**files, "tokens": of_pulsar},
-            },
-            "kafka": {
-                "url": f"kafka+ssl://{broker.bootstrap_of('SASL')}",
-                "logins": {**files, "tokens": of_kafka},
-            },
-        }
+        authorities = Authorities(folder)
+        kafka = stack.enter_context(secured_kafka(authorities))
+        pulsar = stack.enter_context(secured_pulsar(authorities))
         file = folder / "secured.json"
-        file.write_text(json.dumps(description, indent=1), encoding="utf-8")
+        file.write_text(json.dumps({"pulsar": asdict(pulsar), "kafka": asdict(kafka)}, indent=1), encoding="utf-8")
         yield file
 
 
 @contextmanager
-def _kafka(authority: Authority, server: Identity) -> Iterator[EmbeddedBroker]:
-    listeners = SecureListeners(server.both, authority.file)
+def secured_pulsar(authorities: Authorities) -> Iterator[SecuredSide]:
+    """Raises PulsarStandaloneError: it cannot be started; one line on why."""
+    key = secrets.token_bytes(32)
+    tokens = {
+        **{role: _signed(key, role, _LASTS_S) for role in roles.ROLES},
+        roles.EXPIRED: _signed(key, roles.EVERYTHING, -60),
+        roles.FORGED: _signed(secrets.token_bytes(32), roles.EVERYTHING, _LASTS_S),
+    }
+    with PulsarStandalone(_pulsar_options(key, authorities.trusted, authorities.server)) as pulsar:
+        _grant_on_pulsar(pulsar.admin_url, authorities.trusted, tokens[roles.ADMIN])
+        yield SecuredSide(pulsar.service_url, authorities.logins(tokens), pulsar.admin_url)
+
+
+@contextmanager
+def secured_kafka(authorities: Authorities) -> Iterator[SecuredSide]:
+    """Raises EmbeddedBrokerError: it cannot be started; one line on why."""
+    tokens = {
+        **{role: unsecured_token(role, _LASTS_S) for role in roles.ROLES},
+        roles.EXPIRED: unsecured_token(roles.EVERYTHING, -3600),
+        # This broker accepts no token that is signed.
+        roles.FORGED: _signed(secrets.token_bytes(32), roles.EVERYTHING, _LASTS_S),
+    }
+    listeners = SecureListeners(authorities.server.both, authorities.trusted.file)
     with EmbeddedBroker(BrokerOptions(heap_mb=512, security=listeners)) as broker:
-        cluster = SecureCluster(broker, authority)
+        cluster = SecureCluster(broker, authorities.trusted)
         for role, pages in {**_PAGES, roles.EVERYTHING: ["Producer", "Consumer", "Administrator"]}.items():
             cluster.grant(role, dict.fromkeys(right for page in pages for right in _rights(page)))
         _make_the_state_topics(f"kafka://{broker.bootstrap}")
-        yield broker
+        yield SecuredSide(f"kafka+ssl://{broker.bootstrap_of('SASL')}", authorities.logins(tokens))
 
 
 def _make_the_state_topics(url: str) -> None:

@@ -47,7 +47,7 @@ def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
             options += ["--kafka", f"kafka://{kafka.result().bootstrap}"]
         if GATEWAY in arguments:
             url = _value_of("--kafka", [*given, *options]) or ""
-            options += [GATEWAY, stack.enter_context(_gateway(url))]
+            options += [GATEWAY, stack.enter_context(gateway_to(url))]
         if pulsar is not None:
             running: Any = pulsar.result()
             options += ["--pulsar", running.service_url, "--pulsar-admin", running.admin_url]
@@ -59,7 +59,7 @@ def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
 
 
 @contextmanager
-def _gateway(kafka: str) -> Iterator[str]:
+def gateway_to(kafka: str) -> Iterator[str]:
     """The address of a gateway in this process."""
     with AdminClient(kafka) as admin:
         gateway = Gateway(admin.node, GatewaySettings(port=0))

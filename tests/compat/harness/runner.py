@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -118,26 +118,20 @@ class Session:
         """Play `scenarios` of the `known` ones; `progress` hears of each as it is finished."""
         started = _CLOCK.monotonic()
         run_id = f"compat-{secrets.token_hex(4)}"
-        with ExitStack() as stack:
-            workers = stack.enter_context(_Workers())
-            java = self._java(stack, scenarios)
-            pool = stack.enter_context(ThreadPoolExecutor(max_workers=self.jobs, thread_name_prefix="compat"))
+        with Stage(self.folders, self.jobs, self.java_jars, scenarios) as stage:
             pairs = [
                 (
                     scenario,
-                    pool.submit(self._play, workers, scenario, Side.PULSAR, f"{run_id}-p{number}", java),
-                    pool.submit(self._play, workers, scenario, Side.KAFKA, f"{run_id}-k{number}", java),
+                    stage.play(scenario, self._target(scenario, Side.PULSAR, stage), f"{run_id}-p{number}"),
+                    stage.play(scenario, self._target(scenario, Side.KAFKA, stage), f"{run_id}-k{number}"),
                 )
-                # What may take longest begins first, or the end of the run is spent waiting for it.
-                for number, scenario in enumerate(sorted(scenarios, key=lambda one: -one.time_limit_s))
+                for number, scenario in enumerate(longest_first(scenarios))
             ]
             try:
                 comparisons = [_settled(pair, explanations, progress) for pair in pairs]
                 comparisons.sort(key=lambda found: found.scenario.name)
             except BaseException:  # no worker is left behind, also when it is interrupted
-                pool.shutdown(wait=False, cancel_futures=True)
-                workers.kill()
-                pool.shutdown()
+                stage.kill()
                 self._remove_what_is_left(run_id)
                 raise
         return CompatReport(
@@ -148,35 +142,81 @@ class Session:
             _CLOCK.monotonic() - started,
         )
 
-    def _java(self, stack: ExitStack, scenarios: Sequence[Scenario]) -> JavaAddress | str:
-        """The JVM for the scenarios that want it; why there is none otherwise."""
-        if not any(scenario.client is PulsarClient.JAVA for scenario in scenarios):
-            return "no scenario wants it"
-        try:
-            return stack.enter_context(JavaRuntime(self.java_jars)).address
-        except JavaUnavailable as error:
-            return f"the Java client is not there: {error}"
-
-    def _play(
-        self, workers: _Workers, scenario: Scenario, side: Side, unique: str, java: JavaAddress | str
-    ) -> SideResult:
-        by_java = scenario.client is PulsarClient.JAVA
-        if by_java and isinstance(java, str):
-            return SideResult(Ending.NOT_PLAYED, reason=java)
+    def _target(self, scenario: Scenario, side: Side, stage: Stage) -> Target | str:
+        """Where a side of it is played, or why it is not."""
+        if scenario.client is PulsarClient.JAVA and isinstance(stage.java, str):
+            return stage.java
         both = self.secured if scenario.secured else (self.pulsar, self.kafka)
-        if isinstance(both, str):
-            return SideResult(Ending.NOT_PLAYED, reason=both)
-        target = both[0] if side is Side.PULSAR else both[1]
+        return both if isinstance(both, str) else both[side is Side.KAFKA]
+
+
+def longest_first(scenarios: Iterable[Scenario]) -> list[Scenario]:
+    """What may take longest begins first, or the end of the run is spent waiting for it."""
+    return sorted(scenarios, key=lambda one: -one.time_limit_s)
+
+
+class Stage:
+    """Plays one side of scenarios in workers, several at a time, for the length of a `with`."""
+
+    def __init__(
+        self,
+        folders: Sequence[Path] = (),
+        jobs: int = JOBS,
+        java_jars: Path | None = None,
+        scenarios: Iterable[Scenario] = (),
+    ) -> None:
+        """`folders` hold scenarios of the user's own. The JVM of the Java client starts only if one of `scenarios`
+        requires it."""
+        self.java: JavaAddress | str = "no scenario wants it"
+        """Where the JVM of the Java client is, or why there is none."""
+        self._folders = [str(folder.resolve()) for folder in folders]
+        self._java_jars = java_jars
+        self._wants_java = any(scenario.client is PulsarClient.JAVA for scenario in scenarios)
+        self._workers = _Workers()
+        self._pool = ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="compat")
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Stage:
+        self._stack.enter_context(self._workers)
+        if self._wants_java:
+            try:
+                self.java = self._stack.enter_context(JavaRuntime(self._java_jars)).address
+            except JavaUnavailable as error:
+                self.java = f"the Java client is not there: {error}"
+        self._stack.enter_context(self._pool)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def play(self, scenario: Scenario, target: Target | str, unique: str) -> Future[SideResult]:
+        """Play it on `target`, with names that begin with `unique`; for a text it is not played, which is why."""
+        return self._pool.submit(self._play, scenario, target, unique)
+
+    def kill(self) -> None:
+        """End what is played; what has not begun is not begun."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._workers.kill()
+        self._pool.shutdown()
+
+    def _play(self, scenario: Scenario, target: Target | str, unique: str) -> SideResult:
+        if isinstance(target, str):
+            return SideResult(Ending.NOT_PLAYED, reason=target)
+        driver = None
+        if scenario.client is PulsarClient.JAVA and target.has_official_clients:
+            if isinstance(self.java, str):
+                return SideResult(Ending.NOT_PLAYED, reason=self.java)
+            driver = self.java
         with tempfile.TemporaryDirectory(prefix="pok-compat-") as directory:
             result = Path(directory) / "result"
             output = Path(directory) / "output"
-            folders = [str(folder.resolve()) for folder in self.folders]
-            driver = java if by_java and target.has_official_clients and isinstance(java, JavaAddress) else None
-            job = Job(scenario.name, target, unique, str(result), str(output), folders, driver)
+            job = Job(scenario.name, target, unique, str(result), str(output), self._folders, driver)
             started = _CLOCK.monotonic()
-            status = workers.run(msgspec.json.encode(job), scenario.time_limit_s)
+            status = self._workers.run(msgspec.json.encode(job), scenario.time_limit_s)
             played = _side_result(status, result, output, scenario.time_limit_s, _CLOCK.monotonic() - started)
-            fallback = (scenario.client.value if target.has_official_clients else side.value,)
+            fallback = (scenario.client.value if target.has_official_clients else target.side.value,)
             return played if played.driven_by else replace(played, driven_by=fallback)
 
 

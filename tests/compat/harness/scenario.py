@@ -98,6 +98,11 @@ def load(folders: Iterable[Path] = ()) -> dict[str, Scenario]:
     return dict(sorted(_registered.items()))
 
 
+def built_in() -> dict[str, Scenario]:
+    """Those of `tests/compat/scenarios` by name, whatever else this process has loaded."""
+    return {name: found for name, found in load().items() if found.play.__module__.startswith(f"{_BUILT_IN}.")}
+
+
 def choose(scenarios: Iterable[Scenario], pattern: str | None) -> list[Scenario]:
     """The one of that name, or those whose name matches the shell pattern or holds it as a part; all for None.
 

@@ -1,0 +1,93 @@
+"""Recorded histories: their files, and that each scenario has one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.compat.harness.compare import ScenarioVerdict, compare
+from tests.compat.harness.history import Ending, Event, SideResult
+from tests.compat.harness.recorded import BadHistories, read_histories, unmatched, write_histories
+from tests.compat.harness.scenario import built_in
+from tests.unit.compat.histories import a_scenario, did
+
+MADE_BY = {"pulsar": "4.0.7"}
+KNOWN = {name: a_scenario(name) for name in ("acks.single", "acks.none", "seek: far.end")}
+
+
+def test_each_scenario_has_a_recorded_history_and_each_history_a_scenario() -> None:
+    assert unmatched(read_histories(), built_in()) == []
+
+
+def test_what_is_missing_says_how_to_record_it() -> None:
+    lines = unmatched({"acks.single": did("a"), "old.one": did("a")}, KNOWN)
+    assert [line.partition(":")[0] for line in lines] == [
+        "acks.none has no recorded history",
+        "seek",
+        "old.one has a recorded history and is no scenario",
+    ]
+    assert all("make compat ARGS=\"--record --scenario '" in line for line in lines)
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    events = (Event("texts", ["ä", "\n", None]), Event("maps", {"b": 1, "a": {"c": [1.5, True]}}))
+    result = SideResult(Ending.DONE, events, driven_by=("java", "rest"))
+    write_histories({"acks.single": result, "acks.none": SideResult(Ending.DONE)}, KNOWN, MADE_BY, tmp_path)
+    found = read_histories(tmp_path)
+    assert found["acks.single"] == result
+    assert found["acks.single"].lines() == result.lines()
+    assert found["acks.none"].events == ()
+    text = (tmp_path / "acks.json").read_text(encoding="utf-8")
+    write_histories({"acks.single": result}, KNOWN, MADE_BY, tmp_path)
+    assert (tmp_path / "acks.json").read_text(encoding="utf-8") == text
+
+
+def test_a_changed_fact_is_a_changed_line_and_differs(tmp_path: Path) -> None:
+    write_histories({"acks.single": did("a", "b", "c")}, KNOWN, MADE_BY, tmp_path)
+    file = tmp_path / "acks.json"
+    file.write_text(file.read_text(encoding="utf-8").replace('["b", 1]', '["b", 2]'), encoding="utf-8")
+    altered = read_histories(tmp_path)["acks.single"]
+    found = compare(KNOWN["acks.single"], altered, did("a", "b", "c"))
+    assert found.verdict is ScenarioVerdict.DIFFER
+    assert [line for line in found.diff if line[:1] in "+-"][2:] == ["-b: 2", "+b: 1"]
+
+
+def test_other_histories_stay_and_those_of_no_scenario_go(tmp_path: Path) -> None:
+    write_histories({"acks.single": did("a"), "seek: far.end": did("b")}, KNOWN, MADE_BY, tmp_path)
+    write_histories({"acks.none": did("c")}, {k: v for k, v in KNOWN.items() if k[:4] == "acks"}, MADE_BY, tmp_path)
+    assert sorted(read_histories(tmp_path)) == ["acks.none", "acks.single"]
+    assert [file.name for file in tmp_path.iterdir()] == ["acks.json"]
+
+
+@pytest.mark.parametrize(
+    ("results", "made_by", "words"),
+    [
+        (
+            {"acks.none": did("a", ending=Ending.TIMED_OUT, reason="late")},
+            MADE_BY,
+            "acks.none cannot be recorded.*late",
+        ),
+        ({"acks.none": did("a")}, {"pulsar": "5.0.1"}, "acks.single was recorded with .*4.0.7.*all of 'acks' anew"),
+    ],
+)
+def test_what_is_not_recorded(
+    results: dict[str, SideResult], made_by: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    write_histories({"acks.single": did("a")}, KNOWN, MADE_BY, tmp_path)
+    before = read_histories(tmp_path)
+    with pytest.raises(BadHistories, match=words):
+        write_histories(results, KNOWN, made_by, tmp_path)
+    assert read_histories(tmp_path) == before
+
+
+def test_areas_of_one_file_name_are_refused(tmp_path: Path) -> None:
+    known = {name: a_scenario(name) for name in ("key shared.a", "key_shared.b")}
+    with pytest.raises(BadHistories, match="has the file of another one"):
+        write_histories(dict.fromkeys(known, did("a")), known, MADE_BY, tmp_path)
+
+
+def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+    (tmp_path / "acks.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(BadHistories, match=r"acks\.json holds no recorded histories"):
+        read_histories(tmp_path)
