@@ -123,6 +123,10 @@ class _Lane:
         self.again += [(packed >> _SLOT_BITS, packed & SLOTS - 1, None) for packed in self.behind[:NEAR]]
         del self.behind[:NEAR]
 
+    def first_fresh(self) -> dict[int, int]:
+        """The lowest offset in `fresh` of each slot."""
+        return {slot: offset for offset, slot, _ in reversed(self.fresh)}
+
     def pop(self) -> Waiting:
         if self.again and (not self.fresh or self.again[0] < self.fresh[0]):
             return heappop(self.again)
@@ -353,7 +357,8 @@ class KeyOrder(Generic[C]):
     def take(self, consumer: C, limit: int, *, only_again: bool = False) -> list[Waiting]:
         """Up to `limit` messages that `consumer` may get now, lowest first. It holds them from now on.
 
-        `only_again` leaves out what was not handed out before and did not wait for another holder.
+        `only_again` leaves out messages that were not handed out before and did not wait for another holder, and what
+        comes behind these in their slots.
         """
         lane = self._lanes[consumer]
         held, in_flight = self._held, self._slots
@@ -361,11 +366,19 @@ class KeyOrder(Generic[C]):
         taken: list[Waiting] = []
         moved_bytes = 0
         behind = lane.behind
+        blocked: list[Waiting] = []
+        first_fresh: dict[int, int] | None = None
         while (lane.again or behind or (not only_again and lane.fresh)) and len(taken) < limit:
             if behind and not lane.again:
                 lane.fetch_again()
             entry = heappop(lane.again) if only_again else lane.pop()
             offset, slot, record = entry
+            if only_again and lane.fresh and offset > lane.fresh[0][0]:
+                if first_fresh is None:
+                    first_fresh = lane.first_fresh()
+                if first_fresh.get(slot, offset) < offset:
+                    blocked.append(entry)
+                    continue
             if keep_order:
                 hold = held.get(slot)
                 if hold is None:
@@ -379,6 +392,8 @@ class KeyOrder(Generic[C]):
             if record is not None:
                 moved_bytes += len(record)
             taken.append(entry)
+        for entry in blocked:
+            self._push(entry)
         self.waiting -= len(taken)
         self.waiting_bytes -= moved_bytes
         return taken

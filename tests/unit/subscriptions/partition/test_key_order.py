@@ -275,6 +275,10 @@ class History:
         """Of what was delayed: it waits for nothing that is parked."""
         self.delayed: set[int] = set()
         """Read, and not due."""
+        self.kept: set[int] = set()
+        """A consumer holds or held these since a former owner handed them out. Reading passes them over."""
+        self.unread: set[int] = set()
+        """Kept ones that came back, and wait until all before them was read."""
         self.delays = self.random.choice((0.0, 0.0, 0.3))
         self.deliveries: dict[int, int] = defaultdict(int)
         self.returns: dict[int, int] = defaultdict(int)
@@ -284,16 +288,27 @@ class History:
         new = range(self.end, self.end + count)
         self.end += count
         for offset in new:
-            self.slot[offset] = self.random.choice(self.slots)
-        delayed = {offset for offset in new if self.random.random() < self.delays}
+            self.slot.setdefault(offset, self.random.choice(self.slots))
+        delayed = {offset for offset in new if offset not in self.kept and self.random.random() < self.delays}
         self.delayed |= delayed
-        admitted = [offset for offset in new if offset not in delayed]
+        apart = delayed.union(self.kept.intersection(new))
+        admitted = [offset for offset in new if offset not in apart]
         slots = [self.slot[offset] for offset in admitted]
-        parked = self.keys.admit(admitted, slots, ["x"] * len(admitted), BitMap64(delayed))
+        parked = self.keys.admit(admitted, slots, ["x"] * len(admitted), BitMap64(apart))
         self.waiting.update(admitted)
         at_hand = set(self.keys.offsets_waiting())
         assert not at_hand.intersection(parked)
         assert len(self.waiting - self.done - at_hand) <= self.keys.parked
+        self.come_again(self.unread.intersection(new))
+
+    def take_over(self) -> None:
+        """The only consumer holds some messages since a former owner handed them out."""
+        for offset in self.random.sample(range(self.total), self.random.choice((0, 0, 5))):
+            self.slot[offset] = self.random.choice(self.slots)
+            self.keys.hold(offset, self.slot[offset], self.consumers[0])
+            self.holder[offset] = self.consumers[0]
+            self.deliveries[offset] = 1
+            self.kept.add(offset)
 
     def become_due(self) -> None:
         due = self.delayed - self.done
@@ -352,7 +367,7 @@ class History:
         self.keys.read_back(name, upto, entries, [(offset, self.slot[offset]) for offset in held])
 
     def look(self, name: str, limit: int) -> Look | None:
-        next_unacked = min(set(range(self.end + 1)) - self.done)
+        next_unacked = min(set(range(self.total + 1)) - self.done)
         return self.keys.look(name, limit, next_unacked, self.done.__contains__)
 
     def abort(self) -> None:
@@ -407,7 +422,10 @@ class History:
         for offset in chosen:
             del self.holder[offset]
             self.returns[offset] += 1
-            if self.keys.returned(offset):
+            if offset >= self.end:
+                self.keys.let_go([offset])
+                self.unread.add(offset)
+            elif self.keys.returned(offset):
                 self.waiting.add(offset)
             else:
                 self.come_again([offset])
@@ -416,6 +434,7 @@ class History:
         steps = (self.read, self.take, self.take, self.take, self.acknowledge, self.acknowledge, self.nack)
         rare = (self.join, self.leave, self.keys.shed, self.abort, self.become_due)
         self.join()
+        self.take_over()
         for _ in range(self.random.randint(20, 120)):
             step = self.random.choice(rare) if self.random.random() < 0.15 else self.random.choice(steps)
             if self.end < self.total or step != self.read:
