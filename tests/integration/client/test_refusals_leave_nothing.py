@@ -92,6 +92,8 @@ def test_what_is_refused_again_and_again_leaves_nothing(
             "publishers": [len(admin.topic_stats(name).publishers) for name in (topic, topic + "-open")],
         }
 
+    holder.send(Count(n=0))
+    assert held.receive(60_000).value().n == 0, "its member has opened the handles that it needs"
     refused()
     before = left()
     for _ in range(REPEATED):
