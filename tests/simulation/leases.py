@@ -25,7 +25,7 @@ from pulsar_on_kafka.cursor.saved import Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorLife
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import CommitMetadata, decode_commit_metadata
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_metadata
 from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     Lease,
     LeaseRecord,
@@ -76,6 +76,8 @@ class World:
         late = random.Random(f"late {rng.getstate()}")
         self.coordinator = SimulatedGroup(SimulatedBroker(late), late)
         """It takes commits late, and of its current generation alone."""
+        self.says_leased = False
+        """What the owner saved last tells the next one to ask."""
         self.now_s = 1000.0
         self.processes: list[Process] = []
         self.group: dict[str, Process] = {}
@@ -245,21 +247,11 @@ class Written(Future[list[int]]):
         return super().result(timeout)
 
 
-def committed_cursor(world: World) -> CommitMetadata | None:
-    commit = world.coordinator.committed.get(0)
-    return None if commit is None else decode_commit_metadata(commit.metadata)
-
-
 def world_version(world: World) -> int:
     """Of the cursor that the group has committed."""
-    metadata = committed_cursor(world)
+    commit = world.coordinator.committed.get(0)
+    metadata = None if commit is None else decode_commit_metadata(commit.metadata)
     return -1 if metadata is None else metadata.lineage.version
-
-
-def says_leased(world: World) -> bool:
-    """The next owner of the partition reads that messages may be leased."""
-    metadata = committed_cursor(world)
-    return metadata is not None and metadata.leased_from is not None
 
 
 class Traffic:
@@ -488,7 +480,7 @@ class Process:
         self.owns_elsewhere = False
         self.out_of_group = False
         self.traffic = Traffic(world)
-        self.traffic.may_lease = lambda: world.owner is not self or says_leased(world)
+        self.traffic.may_lease = lambda: world.owner is not self or world.says_leased
         self.store = CursorStore(world.state_log)
         self.session = new_session()
         self.slot = PartitionSlot(TOPIC, 0, -1, LedgerLayout(1, 10))
@@ -603,6 +595,7 @@ class Process:
             self.member.commit({0: save.commit})
         except CommitOutcomeUnknown:
             return  # it tries again
+        world.says_leased = found.state.leased_from is not None
         owned = OwnedPartition(self.slot, IDENTITY, found.state, saved)
         self.saver.accept({0: (owned, save)}, DEADLINE)
         self.saver.when_saved = self._saved
@@ -653,6 +646,8 @@ class Process:
         self.member.poll()
 
     def _saved(self, owned: OwnedPartition, save: Save) -> None:
+        if self.world.owner is self:  # a former one may hear late that its save was accepted
+            self.world.says_leased = owned.saves.saved.leased_from is not None
         self.leasing.saved(owned)
         if self.world.unsaved_seek is not None and self.holds_seeks == self.world.seeks:
             troubles = self.world.troubles
