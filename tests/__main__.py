@@ -122,7 +122,7 @@ class PhaseRun:
             self._process.wait()
 
 
-_ON_A_BROKER: Final = ("tests/contract", "tests/integration", "tests/clusters", "tests/spark")
+_ON_A_BROKER: Final = ("tests/contract", "tests/integration", "tests/compat", "tests/clusters", "tests/spark")
 
 PURE: Final = "not kafka and not spark"
 _PURE_ALONE: Final = ("tests/unit", "tests/property", "tests/simulation")

@@ -10,6 +10,7 @@ from tests.compat.harness.compare import ScenarioVerdict, compare
 from tests.compat.harness.history import Ending, Event, SideResult
 from tests.compat.harness.recorded import BadHistories, read_histories, unmatched, write_histories
 from tests.compat.harness.scenario import built_in
+from tests.compat.replay import long_ones
 from tests.unit.compat.histories import a_scenario, did
 
 MADE_BY = {"pulsar": "4.0.7"}
@@ -18,6 +19,11 @@ KNOWN = {name: a_scenario(name) for name in ("acks.single", "acks.none", "seek: 
 
 def test_each_scenario_has_a_recorded_history_and_each_history_a_scenario() -> None:
     assert unmatched(read_histories(), built_in()) == []
+
+
+@pytest.mark.parametrize("side", ["sdk", "gateway"])
+def test_what_is_left_to_make_chaos_are_scenarios(side: str) -> None:
+    assert set(long_ones(side)) <= set(built_in())
 
 
 def test_what_is_missing_says_how_to_record_it() -> None:

@@ -1,0 +1,130 @@
+"""Scenarios played here, compared with what a real Pulsar recorded; a test plays those of an area."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import sys
+from collections.abc import Container, Iterable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+import pytest
+
+from tests.compat.harness.compare import OURS, Comparison, ScenarioVerdict, compare, read_differences
+from tests.compat.harness.driver import Target
+from tests.compat.harness.history import Ending, SideResult
+from tests.compat.harness.java import known_jars
+from tests.compat.harness.recorded import HOW_TO_RECORD, read_histories
+from tests.compat.harness.runner import Stage
+from tests.compat.harness.scenario import PulsarClient, Scenario
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LONG: Final = Path(__file__).parent / "long.toml"
+JOBS: Final = 4
+"""Workers of a module at a time, beside those of other modules and other tests."""
+_GROUP: Final = "group"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Scenarios that a test plays."""
+
+    name: str
+    scenarios: tuple[Scenario, ...]
+
+    @property
+    def by_java(self) -> bool:
+        return any(scenario.client is PulsarClient.JAVA for scenario in self.scenarios)
+
+
+def long_ones(side: str) -> Mapping[str, float]:
+    """Scenarios of the `side` "sdk" or "gateway" that are left to `make chaos`, and the seconds that they took."""
+    return cast("Mapping[str, float]", tomllib.loads(LONG.read_text(encoding="utf-8"))[side])
+
+
+def groups(scenarios: Iterable[Scenario], long: Container[str], *, by_client: bool = False) -> list[Any]:
+    """Parameters of a test by area; scenarios of `long` are left to `make chaos`. With `by_client` those of the Java
+    client, which may not be there, are groups of their own."""
+    found: dict[tuple[str, bool], list[Scenario]] = {}
+    for scenario in scenarios:
+        java = f"{scenario.area} by java" if by_client and scenario.client is PulsarClient.JAVA else scenario.area
+        found.setdefault((java, scenario.name in long), []).append(scenario)
+    return [
+        pytest.param(
+            Group(name, tuple(members)),
+            id=f"{name} (long)" if is_long else name,
+            marks=[pytest.mark.long] if is_long else [],
+        )
+        for (name, is_long), members in found.items()
+    ]
+
+
+def chosen(request: pytest.FixtureRequest) -> list[Scenario]:
+    """The scenarios of all chosen tests of the module, in their order."""
+    items = (item for item in request.session.items if isinstance(item, pytest.Function) and item.path == request.path)
+    played = (item.callspec.params[_GROUP] for item in items if hasattr(item, "callspec"))
+    return [scenario for group in played if isinstance(group, Group) for scenario in group.scenarios]
+
+
+class Replay:
+    """Scenarios under way, by name, beside their recorded histories."""
+
+    def __init__(self, stage: Stage, scenarios: Iterable[Scenario], plain: Target, secured: Target | str) -> None:
+        self.java = stage.java
+        """The JVM of the Java client, or why there is none."""
+        self._stage = stage
+        self._plain = plain
+        self._secured = secured
+        self._names = (f"replay-{secrets.token_hex(4)}-{number}" for number in itertools.count())
+        self._explanations = read_differences(OURS, of_gateway=plain.has_official_clients)
+        self._histories = read_histories()
+        self._played = {scenario.name: self._play(scenario) for scenario in scenarios}
+
+    def _play(self, scenario: Scenario) -> Future[SideResult]:
+        return self._stage.play(scenario, self._secured if scenario.secured else self._plain, next(self._names))
+
+    def compare(self, scenario: Scenario) -> Comparison:
+        """Wait until it has been played. Without a history it differs."""
+        missing = SideResult(Ending.NOT_PLAYED, reason=f"no recorded history: {HOW_TO_RECORD.format(scenario.name)}")
+        recorded = self._histories.get(scenario.name, missing)
+        result = self._played[scenario.name].result()
+        if result.ending is Ending.CRASHED and self._plain.has_official_clients:
+            # The C++ client is not ours: 3.13.0 was seen to die when it is closed while it sends a dead letter.
+            result = self._play(scenario).result()
+        return compare(scenario, recorded, result, self._explanations.get(scenario.name))
+
+    def problems(self, group: Group) -> list[str]:
+        """One text for each scenario that does not do what Pulsar did, or is explained without need. What each took is
+        printed (`pytest -rP`)."""
+        found = [self.compare(scenario) for scenario in group.scenarios]
+        print("\n".join(f"{comparison.kafka.seconds:6.2f} s {comparison.scenario.name}" for comparison in found))
+        return [text for comparison in found if (text := self._problem(comparison))]
+
+    def _problem(self, found: Comparison) -> str:
+        name = found.scenario.name
+        if found.verdict is ScenarioVerdict.AGREE and name in self._explanations:
+            return f"{name}: explained in {OURS.name}, and differs no longer"
+        explained = found.verdict is ScenarioVerdict.EXPLAINED and found.kafka.ending is Ending.DONE
+        if found.verdict is ScenarioVerdict.AGREE or explained:
+            return ""
+        return "\n".join([f"{name}: {found.verdict.value}: {found.reason}", *found.diff, found.kafka.detail])
+
+
+@contextmanager
+def replay(scenarios: Iterable[Scenario], plain: Target, secured: Target | str) -> Iterator[Replay]:
+    """Play all of them; those that have not begun at the end are not begun."""
+    ordered = list(scenarios)
+    clients_of = ordered if plain.has_official_clients else ()
+    with Stage(jobs=JOBS, java_jars=known_jars(), scenarios=clients_of) as stage:
+        try:
+            yield Replay(stage, ordered, plain, secured)
+        finally:
+            stage.kill()
