@@ -260,7 +260,7 @@ def switched_while_running(run: ScenarioRun) -> None:
     run.record("without again", [_is_stored(producer, "x", sequence) for sequence in (5, 77)])
     producer.close()
 
-    def reopened() -> int:
+    def reopened() -> Any:
         producer = run.producer(topic, producer_name="p")
         last = producer.last_sequence_id()
         producer.close()
