@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.cli.main import app
-from pulsar_on_kafka.mapping.state.instances import INSTANCE_VARIABLE
+from pulsar_on_kafka_mapping.state.instances import INSTANCE_VARIABLE
 from tests.documents import COMMANDS, ROOT, Block, Command, blocks, commands, prints
 
 _BY_OTHERS = ("make ", "pip ", "docker ", "python3 -m venv ", "kafka-acls ", "POK_BOOTSTRAP=", "python -m pytest ")

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import confluent_kafka
 
-from pulsar_on_kafka.mapping.wire.message_metadata import encode_fields
+from pulsar_on_kafka_mapping.wire.message_metadata import encode_fields
 
 NINES: Final = b"9" * 5000
 NOT_UTF8: Final = b"name-\xff\xfe"

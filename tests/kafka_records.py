@@ -8,8 +8,8 @@ from typing import Any
 from confluent_kafka import Message
 
 from pulsar_on_kafka.kafka.records import headers_of as layers_headers_of
-from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka_mapping.records.message_record import Headers
 
 
 def place_of(record: Message) -> tuple[int, int]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.embedded.settings import VERSION_VARIABLE
-from pulsar_on_kafka.spark.base.connector_jars import CONNECTORS
+from pulsar_on_kafka_spark.base.connector_jars import CONNECTORS
 from tests.__main__ import ANY, PURE, PURE_FOLDERS
 
 PYTHONS: Final = ("3.10", "3.11", "3.12", "3.13")

@@ -11,9 +11,9 @@ from typing import Final
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, OffsetOutOfRange
-from pulsar_on_kafka.mapping.state.instances import EVERYBODYS
-from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import Group, LogRecord, check_partition
+from pulsar_on_kafka_mapping.state.instances import EVERYBODYS
+from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 
 _BATCH: Final = 1000
 _DROPPED_SHARE: Final = 0.5

@@ -14,8 +14,6 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendOutcomeUnknown
 from pulsar_on_kafka.base.reentry import Callbacks
 from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
 from pulsar_on_kafka.metadata.record_limits import RecordLimits
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.sending.batching import Batching, BatchingOptions
@@ -24,6 +22,8 @@ from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
 from pulsar_on_kafka.sending.outlet import Admitted, Limits
 from pulsar_on_kafka.sending.routing import MessageRouter
 from pulsar_on_kafka.sending.sender import Sender, SenderOptions
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.records.record_headers import SCHEMA_VERSION
 from tests.registries import TOPIC
 
 OPENED = Topic(TOPIC, "t", "id", 1, False, LedgerLayout(1), partition_names=(str(TOPIC),))

@@ -6,14 +6,15 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
+
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.registry.model import SchemaPolicies, TopicLife
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.registry.storage import StateLogSchemaStorage
-from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 TOPIC = TopicName.parse("persistent://public/default/orders")
 

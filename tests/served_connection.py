@@ -17,8 +17,8 @@ from pulsar_on_kafka.gateway.connection import Connection, Serving
 from pulsar_on_kafka.gateway.transactions import OpenTransactions
 from pulsar_on_kafka.gateway.waiting import WaitingProducers
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
-from pulsar_on_kafka.mapping.wire.commands import Type, command, parsed
-from pulsar_on_kafka.mapping.wire.frames import FrameCutter, frame
+from pulsar_on_kafka_mapping.wire.commands import Type, command, parsed
+from pulsar_on_kafka_mapping.wire.frames import FrameCutter, frame
 
 ADDRESS: Final = "pulsar://127.0.0.1:6650"
 _SOON_S: Final = 5.0

@@ -7,24 +7,24 @@ from typing import Any, Final, NamedTuple
 
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records.record_headers import MARKER
-from pulsar_on_kafka.mapping.records.subscription_markers import (
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.records.record_headers import MARKER
+from pulsar_on_kafka_mapping.records.subscription_markers import (
     Snapshot,
     SnapshotRequest,
     SnapshotResponse,
     SubscriptionUpdate,
     decode_marker,
 )
-from pulsar_on_kafka.mapping.records.subscription_markers import encode_marker as encode_headers_and_marker
-from pulsar_on_kafka.mapping.state.clusters.cluster_registry import (
+from pulsar_on_kafka_mapping.records.subscription_markers import encode_marker as encode_headers_and_marker
+from pulsar_on_kafka_mapping.state.clusters.cluster_registry import (
     ClusterAddress,
     ClusterListener,
     ClusterRegistry,
     decode_clusters,
     encode_clusters,
 )
-from pulsar_on_kafka.mapping.state.clusters.subscription_progress import (
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import (
     Origin,
     ProgressHead,
     SavedAcks,
@@ -32,9 +32,9 @@ from pulsar_on_kafka.mapping.state.clusters.subscription_progress import (
     decode_head,
     encode_head,
 )
-from pulsar_on_kafka.mapping.state.clusters.subscription_progress import decode_segment as decode_progress_segment
-from pulsar_on_kafka.mapping.state.clusters.subscription_progress import encode_segment as encode_progress_segment
-from pulsar_on_kafka.mapping.state.clusters.tenant_records import (
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import decode_segment as decode_progress_segment
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import encode_segment as encode_progress_segment
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import (
     ImportRecord,
     ImportStep,
     MigrationRecord,
@@ -48,7 +48,7 @@ from pulsar_on_kafka.mapping.state.clusters.tenant_records import (
     encode_migration,
     encode_tenant,
 )
-from pulsar_on_kafka.mapping.state.cursors.cursor_marker import (
+from pulsar_on_kafka_mapping.state.cursors.cursor_marker import (
     LedgerSummary,
     Marker,
     MarkerRef,
@@ -62,7 +62,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_marker import (
     pages_of,
     whole_marker,
 )
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     Acknowledge,
     AcknowledgeUpTo,
     Answer,
@@ -83,9 +83,9 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     encode_request,
     encode_told,
 )
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import decode as decode_request
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import encode_transaction as encode_hold
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import decode as decode_request
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import encode_transaction as encode_hold
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import (
     CommitMetadata,
     CursorCheckpoint,
     Deliveries,
@@ -97,9 +97,9 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
     encode_checkpoint,
     encode_segment,
 )
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_metadata as decode_commit
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import encode_commit_metadata as encode_commit
-from pulsar_on_kafka.mapping.state.cursors.lease_records import (
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import decode_commit_metadata as decode_commit
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import encode_commit_metadata as encode_commit
+from pulsar_on_kafka_mapping.state.cursors.lease_records import (
     Expel,
     Held,
     Lease,
@@ -113,16 +113,16 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     TakeOver,
     Welcome,
 )
-from pulsar_on_kafka.mapping.state.cursors.lease_records import decode as decode_lease
-from pulsar_on_kafka.mapping.state.cursors.lease_records import encode as encode_lease
-from pulsar_on_kafka.mapping.state.metadata.ledger_records import (
+from pulsar_on_kafka_mapping.state.cursors.lease_records import decode as decode_lease
+from pulsar_on_kafka_mapping.state.cursors.lease_records import encode as encode_lease
+from pulsar_on_kafka_mapping.state.metadata.ledger_records import (
     LedgerRecord,
     LedgerState,
     MaintenanceTakenOver,
     decode_ledger_value,
     encode_ledger_value,
 )
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
     BacklogExceeded,
     Claim,
     DeletionMark,
@@ -141,7 +141,7 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
     encode_subscription,
     encode_topic,
 )
-from pulsar_on_kafka.mapping.state.metadata.producer_records import (
+from pulsar_on_kafka_mapping.state.metadata.producer_records import (
     EpochBounds,
     EpochFence,
     ProducerClaim,
@@ -163,9 +163,9 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     encode_snapshot,
     encode_take_over,
 )
-from pulsar_on_kafka.mapping.state.metadata.schema_records import SchemaRecord, decode_schema, deletion, encode_schema
-from pulsar_on_kafka.mapping.state.traffic import Traffic
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
+from pulsar_on_kafka_mapping.state.metadata.schema_records import SchemaRecord, decode_schema, deletion, encode_schema
+from pulsar_on_kafka_mapping.state.traffic import Traffic
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import (
     CumulativeAck,
     CursorIncarnation,
     PendingAck,
@@ -178,7 +178,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     encode_end,
     encode_pending_ack,
 )
-from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
+from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import (
     AbortedEntry,
     OpenEntry,
     VoidEntry,
@@ -187,7 +187,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
     encode_buffer_entry,
     encode_low_water,
 )
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
     Answered,
     NewTransaction,
     PartitionsAdded,
@@ -200,7 +200,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     decode_log_value,
     encode_log_value,
 )
-from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,

@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.records import record_headers
-from pulsar_on_kafka.mapping.records.batch_entry import decode_batch as decode_columns
-from pulsar_on_kafka.mapping.records.message_record import Codec, CompressionInfo
-from pulsar_on_kafka.mapping.wire.column_entries import as_columns_or_none
-from pulsar_on_kafka.mapping.wire.compression import decompress
-from pulsar_on_kafka.mapping.wire.entries import WireEntry, read_entry, write_entry
-from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, decode_metadata, encode_metadata
-from pulsar_on_kafka.mapping.wire.native_messages import taken_apart
-from pulsar_on_kafka.mapping.wire.single_messages import decode_batch
-from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, metadata_of, record_of
+from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.records import record_headers
+from pulsar_on_kafka_mapping.records.batch_entry import decode_batch as decode_columns
+from pulsar_on_kafka_mapping.records.message_record import Codec, CompressionInfo
+from pulsar_on_kafka_mapping.wire.column_entries import as_columns_or_none
+from pulsar_on_kafka_mapping.wire.compression import decompress
+from pulsar_on_kafka_mapping.wire.entries import WireEntry, read_entry, write_entry
+from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata, decode_metadata, encode_metadata
+from pulsar_on_kafka_mapping.wire.native_messages import taken_apart
+from pulsar_on_kafka_mapping.wire.single_messages import decode_batch
+from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, metadata_of, record_of
 from tests.pulsar_sessions import CLIENTS, meaning, recorded
 from tests.served_connection import ServedConnection
 

@@ -11,16 +11,18 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_keys import (
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.transactions.coordinator.state import txn_id
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_keys import (
     CoordinatorTakeoverKey,
     TransactionBufferKey,
     TransactionLogKey,
     encode_key,
 )
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG, StateTopic
-from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import OpenEntry, encode_buffer_entry
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG, StateTopic
+from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import OpenEntry, encode_buffer_entry
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
     LogValue,
     NewTransaction,
     PartitionsAdded,
@@ -29,9 +31,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     TxnStatus,
     encode_log_value,
 )
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition as Participant
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from pulsar_on_kafka.transactions.coordinator.state import txn_id
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition as Participant
 
 _SESSION: Final = "bench"
 _COMPACT_S: Final = 600.0

@@ -18,7 +18,7 @@ from typing import Any, Final
 from confluent_kafka import Producer
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
+from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES
 from tests.benchmarks import machine
 from tests.benchmarks.pacing import STAMP, percentiles, send_paced
 from tests.benchmarks.plan import PENDING

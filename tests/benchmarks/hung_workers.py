@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS, sticky_key_hash
+from pulsar_on_kafka_mapping.routing.sticky_hash import SLOTS, sticky_key_hash
 from tests.benchmarks.pacing import STAMP, send_paced
 from tests.benchmarks.plan import PENDING
 

@@ -13,7 +13,7 @@ import confluent_kafka
 from pulsar_on_kafka.embedded import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.java import find_java
 from pulsar_on_kafka.embedded.settings import kafka_version
-from pulsar_on_kafka.spark.base.connector_jars import connector_of
+from pulsar_on_kafka_spark.base.connector_jars import connector_of
 from tests.compat.pulsar_standalone import PULSAR_VERSION
 
 _TICKS_A_S: Final = os.sysconf("SC_CLK_TCK")

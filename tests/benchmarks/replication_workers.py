@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
 from tests.benchmarks.pacing import Receiver, send_paced
 from tests.benchmarks.second_cluster import THERE, introduce, second_url
 from tests.waiting import until

@@ -20,18 +20,18 @@ from pulsar_on_kafka.admin.overview.gathering import EVERY_S, Gatherer
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.client.values.enums import ConsumerType
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
+from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS
+from pulsar_on_kafka.metadata.topics import DATA_TOPIC_CONFIGS, TOPIC_KEYS
+from pulsar_on_kafka.metrics.overview import MOST_SUBSCRIPTIONS, page_of
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
     LifeState,
     SubscriptionRecord,
     TopicRecord,
     encode_subscription,
     encode_topic,
 )
-from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS, TOPICS, StateTopic
-from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS
-from pulsar_on_kafka.metadata.topics import DATA_TOPIC_CONFIGS, TOPIC_KEYS
-from pulsar_on_kafka.metrics.overview import MOST_SUBSCRIPTIONS, page_of
+from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTIONS, TOPICS, StateTopic
 from tests.benchmarks.sent_requests import COUNTED, SentRequests
 from tests.benchmarks.session import run_worker
 from tests.waiting import until

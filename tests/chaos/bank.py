@@ -21,12 +21,12 @@ from typing import Any, Final
 import psutil
 
 import pulsar_on_kafka as pulsar
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_LOG, TRANSACTION_PENDING_ACK
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_LOG, TRANSACTION_PENDING_ACK
 from tests.chaos.bank_worker import BankOrders
 from tests.integration.transaction_support import Seen, data_of, log_record, read_all
 from tests.steps import Unique

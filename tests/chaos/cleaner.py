@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
-from pulsar_on_kafka.mapping.state import state_topics
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import CURSORS, Cleanup, StateTopic
+from pulsar_on_kafka_mapping.state import state_topics
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_keys import CursorSegmentKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import CURSORS, Cleanup, StateTopic
 from tests.chaos.outside import read_at
 from tests.kafka_records import place_of
 from tests.waiting import until

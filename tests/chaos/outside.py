@@ -11,18 +11,18 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.records.batch_entry import decode_batch
-from pulsar_on_kafka.mapping.records.message_record import batch_info
-from pulsar_on_kafka.mapping.records.transaction_headers import MARKER_KEY
-from pulsar_on_kafka.mapping.state.cursors.cursor_marker import decode_index, open_marker, page_contents
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
+from pulsar_on_kafka_mapping.records.batch_entry import decode_batch
+from pulsar_on_kafka_mapping.records.message_record import batch_info
+from pulsar_on_kafka_mapping.records.transaction_headers import MARKER_KEY
+from pulsar_on_kafka_mapping.state.cursors.cursor_marker import decode_index, open_marker, page_contents
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import (
     CommitMetadata,
     Holes,
     decode_commit_metadata,
     decode_segment,
 )
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_topics import CURSORS
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_topics import CURSORS
 from tests.chaos.evidence import Position
 from tests.foreign_records import UNREADABLE
 from tests.kafka_records import headers_of, place_of

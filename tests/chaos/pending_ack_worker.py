@@ -17,14 +17,14 @@ from pyroaring import BitMap64
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_metadata
-from pulsar_on_kafka.mapping.state.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.statelog.kafka_log import KafkaStateLog
 from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAcks
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import decode_commit_metadata
+from pulsar_on_kafka_mapping.state.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_PENDING_ACK
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 
 BEFORE_THE_ANSWER: Final = ("take-over", "taken over", "mark", "marked", "ack", "acked", "read")
 """What comes next when the process ends: the TAKEOVER; its reading; the commit with the mark; its acceptance; the ack;

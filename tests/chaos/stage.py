@@ -20,13 +20,13 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
-from pulsar_on_kafka.mapping.ids.ledger_ids import DEFAULT_ENTRIES_PER_LEDGER
-from pulsar_on_kafka.mapping.names.subscription_group import group_id
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
-from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
 from pulsar_on_kafka.metadata.subscriptions.subscription import cursor_identity
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups, checkpoint_of
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.ids.ledger_ids import DEFAULT_ENTRIES_PER_LEDGER
+from pulsar_on_kafka_mapping.names.subscription_group import group_id
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka_mapping.state.state_topics import CURSOR_CHECKPOINTS
 from tests.chaos.cleaner import wait_until_compacted
 from tests.chaos.evidence import Position
 from tests.chaos.outside import Entries, Sample, Sampler, read_topic

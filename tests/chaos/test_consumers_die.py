@@ -15,7 +15,7 @@ from pulsar_on_kafka.kafka.groups.good_byes import GoodByes
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.names.subscription_group import group_id
+from pulsar_on_kafka_mapping.names.subscription_group import group_id
 from tests.chaos.evidence import Position
 from tests.chaos.processes import WorkerProcess
 from tests.chaos.stage import Stage

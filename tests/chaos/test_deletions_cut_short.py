@@ -16,9 +16,9 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
+from pulsar_on_kafka_mapping.ids.ledger_ids import unpack_ledger_id
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.state_topics import LEDGERS
 from tests.chaos.deletion_process import MAINTENANCE, MAINTENANCE_CUTS, TOPIC_CUTS, WORKER, WORKER_CUTS, DeletionOrders
 from tests.steps import Unique
 from tests.waiting import until

@@ -14,9 +14,6 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.identity import CursorName
 from pulsar_on_kafka.cursor.leftovers import FoundSegments, SegmentName
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.cursors.cursor_marker import SegmentRef
-from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from pulsar_on_kafka.metadata.producers.registry import LIFE_MS
 from pulsar_on_kafka.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
@@ -25,6 +22,9 @@ from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
 from pulsar_on_kafka.service.housekeeping.dead_lives import HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.cursors.cursor_marker import SegmentRef
+from pulsar_on_kafka_mapping.state.state_topics import CURSORS
 from tests.chaos.stage import Stage, Stand
 from tests.waiting import PATIENCE_S, until
 

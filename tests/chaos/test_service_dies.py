@@ -24,9 +24,9 @@ from pulsar_on_kafka.base.processes import is_over, stands_in
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.settings import SESSION_TIMEOUT_MS
 from pulsar_on_kafka.ledgers.deletion_topics import maintenance_group
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.node import standing_in
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_topics import LEDGERS
 from tests.steps import Unique
 from tests.waiting import PATIENCE_S, until
 

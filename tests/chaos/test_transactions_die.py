@@ -19,13 +19,13 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import process_of
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.transactions.buffer.entries import TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.serving.coordinators import coordinators_group
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.instances import Instance
 from tests.chaos.transaction_worker import TransactionOrders
 from tests.integration.transaction_support import Seen, buffer_of, data_of, on_record
 from tests.steps import Unique

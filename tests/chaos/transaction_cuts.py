@@ -7,22 +7,22 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from pulsar_on_kafka.mapping.state.state_keys import (
+from pulsar_on_kafka.statelog.kafka_log import KafkaStateLog
+from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
+from pulsar_on_kafka_mapping.state.state_keys import (
     PendingAckEndKey,
     PendingAckKey,
     TransactionBufferKey,
     TransactionLogKey,
     decode_key,
 )
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
     NewTransaction,
     PartitionsAdded,
     StatusUpdated,
     SubscriptionsAdded,
     decode_log_value,
 )
-from pulsar_on_kafka.statelog.kafka_log import KafkaStateLog
-from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
 
 STEPS: Final = (
     "NEW", "ADD_PARTITION", "OPEN", "send 1", "send 2", "ADD_SUBSCRIPTION", "ack", "commit", "COMMITTING", "marker",

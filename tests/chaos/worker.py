@@ -51,10 +51,10 @@ from zlib import crc32
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.cursor import commit_metadata
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import MAX_METADATA_CHARS
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.member.ownership import Ownership
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import MAX_METADATA_CHARS
 from tests.chaos.cleaner import hasten
 from tests.chaos.cuts import Cut
 

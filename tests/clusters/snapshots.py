@@ -6,9 +6,9 @@ from typing import Any
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.records.record_headers import MARKER
-from pulsar_on_kafka.mapping.records.subscription_markers import Snapshot, SubscriptionMarker, decode_marker
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.records.record_headers import MARKER
+from pulsar_on_kafka_mapping.records.subscription_markers import Snapshot, SubscriptionMarker, decode_marker
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.waiting import until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 import pulsar_on_kafka as pulsar
-from pulsar_on_kafka.mapping.records.message_record import decode_headers
+from pulsar_on_kafka_mapping.records.message_record import decode_headers
 from tests.clusters.cluster import Cluster
 from tests.clusters.conftest import HUB
 from tests.steps import nothing_comes, receive, receive_rest

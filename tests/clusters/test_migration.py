@@ -9,9 +9,9 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded, Refused
-from pulsar_on_kafka.mapping.state.clusters.tenant_records import MigrationStep
 from pulsar_on_kafka.migration.tenant_sides import TenantSides
 from pulsar_on_kafka.migration.worker import MigrationWorker
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import MigrationStep
 from tests.clusters.cluster import PATIENCE_S, Cluster, refuse_again
 from tests.clusters.program import Program
 from tests.integration.command_line import CommandLine

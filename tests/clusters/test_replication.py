@@ -7,10 +7,10 @@ from typing import Any
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.records.message_record import RecordHeaders, decode_headers
 from pulsar_on_kafka.service.replication.replication import Replication
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.records.message_record import RecordHeaders, decode_headers
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.integration.command_line import CommandLine
 from tests.steps import Unique, nothing_comes, receive

@@ -9,7 +9,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.clusters.snapshots import bodies, sent, wait_for_snapshot
 from tests.integration.command_line import CommandLine

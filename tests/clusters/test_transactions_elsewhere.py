@@ -9,14 +9,14 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.state_topics import (
+from pulsar_on_kafka.transactions.coordinator.state import txn_id
+from pulsar_on_kafka_mapping.state.state_topics import (
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_COORDINATOR_ASSIGN,
     TRANSACTION_LOG,
     TRANSACTION_PENDING_ACK,
     TRANSACTION_REQUESTS,
 )
-from pulsar_on_kafka.transactions.coordinator.state import txn_id
 from tests.clusters.cluster import Cluster
 from tests.integration.command_line import CommandLine
 from tests.integration.transaction_support import PATIENCE_S, on_record

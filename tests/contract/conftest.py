@@ -15,11 +15,11 @@ from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_topics import Cleanup, PartitionedBy, StateTopic
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.followed_log import FollowedLog
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES, KafkaStateLog
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_topics import Cleanup, PartitionedBy, StateTopic
 from tests.memory_log import MemoryStateLog
 from tests.steps import Unique
 

@@ -8,12 +8,12 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_keys import TopicKey, decode_key, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Lost, OutcomeUnknown, Versioned, VersionedKey, Won
 from pulsar_on_kafka.statelog.versioned import Keeping
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_keys import TopicKey, decode_key, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 
 
 class Keys:

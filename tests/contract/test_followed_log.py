@@ -12,10 +12,10 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.embedded import Broker, EmbeddedBroker
-from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.followed_log import FollowedLog
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 from tests.contract.conftest import Connected, a_state_topic, connect, following
 from tests.waiting import until
 

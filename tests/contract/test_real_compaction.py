@@ -8,9 +8,9 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
-from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet
+from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 from tests.brokers import available
 from tests.contract.conftest import Connected, a_state_topic, connect
 from tests.contract.test_compare_and_set_contract import Keys, count_on, live_keys

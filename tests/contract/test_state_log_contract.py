@@ -8,8 +8,8 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
-from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 from tests.contract.conftest import a_state_topic
 from tests.steps import Unique
 

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.mapping.wire.commands import Type
-from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata
+from pulsar_on_kafka_mapping.wire.commands import Type
+from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata
 from tests.compat.harness.java import JavaRuntime, JavaSdk, known_jars
 from tests.from_pulsar.there import There
 from tests.integration.command_line import CommandLine

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.errors import CorruptRecord
 
 
 def main() -> None:
@@ -27,11 +27,11 @@ def main() -> None:
         sys.exit("atheris is missing: pip install atheris")
     for loaded in [name for name in sys.modules if ".mapping" in name and not name.endswith("errors")]:
         del sys.modules[loaded]  # the package's import has loaded some, without counters
-    with atheris.instrument_imports(include=["pulsar_on_kafka.mapping", "pulsar_on_kafka.gateway"]):
+    with atheris.instrument_imports(include=["pulsar_on_kafka_mapping", "pulsar_on_kafka.gateway"]):
         values: Any = importlib.import_module("tests.state_values")
         written: Any = importlib.import_module("tests.written_by_0_2_0")
         decode_key: Callable[[bytes], object] = importlib.import_module(
-            "pulsar_on_kafka.mapping.state.state_keys"
+            "pulsar_on_kafka_mapping.state.state_keys"
         ).decode_key
         wire: Any = importlib.import_module("tests.wire_decoders")
     decoders: dict[str, Callable[[bytes], object]] = {name: case.decode for name, case in values.VALUES.items()}

@@ -10,11 +10,13 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata, encode_headers
-from pulsar_on_kafka.mapping.records.transaction_headers import MARKER_KEY, marker_headers
-from pulsar_on_kafka.mapping.state.state_keys import (
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.transactions.coordinator.state import txn_id
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.records.message_record import Headers, MessageMetadata, encode_headers
+from pulsar_on_kafka_mapping.records.transaction_headers import MARKER_KEY, marker_headers
+from pulsar_on_kafka_mapping.state.state_keys import (
     CoordinatorTakeoverKey,
     CursorTakeoverKey,
     LowWaterKey,
@@ -24,12 +26,12 @@ from pulsar_on_kafka.mapping.state.state_keys import (
     TransactionLogKey,
     encode_key,
 )
-from pulsar_on_kafka.mapping.state.state_topics import (
+from pulsar_on_kafka_mapping.state.state_topics import (
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_LOG,
     TRANSACTION_PENDING_ACK,
 )
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import (
     CursorIncarnation,
     PendingAck,
     TxnAck,
@@ -38,7 +40,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     encode_end,
     encode_pending_ack,
 )
-from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
+from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import (
     AbortedEntry,
     BufferEntry,
     OpenEntry,
@@ -46,7 +48,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
     encode_low_water,
     kind_of,
 )
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
     LogValue,
     NewTransaction,
     PartitionsAdded,
@@ -58,8 +60,6 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     TxnStatus,
     encode_log_value,
 )
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.transactions.coordinator.state import txn_id
 from tests.kafka_records import place_of
 
 PATIENCE_S = 60.0

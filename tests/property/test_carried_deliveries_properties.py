@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
 from pulsar_on_kafka.replicated.carried_deliveries import (
     MOST,
     carried,
@@ -22,6 +20,8 @@ from pulsar_on_kafka.replicated.carried_deliveries import (
 )
 from pulsar_on_kafka.replicated.origin_index import OriginIndex
 from pulsar_on_kafka.replicated.progress import SubscriptionSide
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 
 WEST, EAST, NORTH = Origin("west", 5), Origin("east", 9), Origin("north", 2)
 

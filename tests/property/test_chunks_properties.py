@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.saved import Saved
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
-from pulsar_on_kafka.mapping.records.record_headers import CHUNK
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, ChunkRules
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.records.message_record import ChunkInfo
+from pulsar_on_kafka_mapping.records.record_headers import CHUNK
 from tests.clocks import SetClock
 from tests.seeds import examples
 

@@ -11,18 +11,18 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
-from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
+from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.transactions.serving.owner import Coordinator
+from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,
     End,
     Wish,
 )
-from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
-from pulsar_on_kafka.transactions.serving.owner import Coordinator
-from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
 from tests.memory_log import MemoryStateLog
 from tests.seeds import examples
 from tests.simulation.coordinators import TOPIC, SimulatedOutcomes, Truth, WatchedLog

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping import state as state_records
-from pulsar_on_kafka.mapping.encoding.varint import Reader
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError, NewerFormat
-from pulsar_on_kafka.mapping.state.codecs.layouts import read_bitmap
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import decode as decode_request
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import HOLES
-from pulsar_on_kafka.mapping.state.state_keys import decode_key
+from pulsar_on_kafka_mapping import state as state_records
+from pulsar_on_kafka_mapping.encoding.varint import Reader
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError, NewerFormat
+from pulsar_on_kafka_mapping.state.codecs.layouts import read_bitmap
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import decode as decode_request
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import HOLES
+from pulsar_on_kafka_mapping.state.state_keys import decode_key
 from tests.seeds import examples
 from tests.state_values import VALUES, Case
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping.routing.key_hashes import HASHES, KeyHash
+from pulsar_on_kafka_mapping.routing.key_hashes import HASHES, KeyHash
 
 ANY: Final = st.binary(max_size=70)
 ASCII: Final = ANY.map(lambda key: bytes(byte & 0x7F for byte in key))

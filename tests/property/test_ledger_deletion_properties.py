@@ -8,8 +8,8 @@ from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, PartitionNow, judg
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.trimming import Needs
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
 
 SIZE = 10
 TOPIC = "persistent://public/default/orders"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.state.metadata.ledger_records import (
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka_mapping.state.metadata.ledger_records import (
     LedgerRecord,
     LedgerState,
     LedgerValue,
@@ -15,7 +15,7 @@ from pulsar_on_kafka.mapping.state.metadata.ledger_records import (
     decode_ledger_value,
     encode_ledger_value,
 )
-from pulsar_on_kafka.mapping.state.state_keys import LedgerKey, MaintenanceTakeoverKey, decode_key, encode_key
+from pulsar_on_kafka_mapping.state.state_keys import LedgerKey, MaintenanceTakeoverKey, decode_key, encode_key
 
 NUMBER = st.integers(0, 2**62 - 1) | st.integers(0, 300)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)

@@ -7,8 +7,8 @@ import zlib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping.errors import InvalidMessageId
-from pulsar_on_kafka.mapping.ids.ledger_ids import (
+from pulsar_on_kafka_mapping.errors import InvalidMessageId
+from pulsar_on_kafka_mapping.ids.ledger_ids import (
     MAX_ENTRIES_PER_LEDGER,
     MAX_INCARNATION,
     MAX_PARTITION,
@@ -17,9 +17,9 @@ from pulsar_on_kafka.mapping.ids.ledger_ids import (
     incarnation_of,
     unpack_ledger_id,
 )
-from pulsar_on_kafka.mapping.ids.message_id import MessageIdParts, decode_message_id, encode_message_id
-from pulsar_on_kafka.mapping.routing.key_hashes import partition_for_key
-from pulsar_on_kafka.mapping.routing.sticky_hash import sticky_key_hash
+from pulsar_on_kafka_mapping.ids.message_id import MessageIdParts, decode_message_id, encode_message_id
+from pulsar_on_kafka_mapping.routing.key_hashes import partition_for_key
+from pulsar_on_kafka_mapping.routing.sticky_hash import sticky_key_hash
 
 LAYOUTS = st.builds(LedgerLayout, st.integers(0, MAX_INCARNATION), st.integers(1, MAX_ENTRIES_PER_LEDGER))
 PARTITIONS = st.integers(0, MAX_PARTITION)

@@ -7,17 +7,17 @@ import re
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping.encoding.escaping import Escaper
-from pulsar_on_kafka.mapping.errors import InvalidTopicName
-from pulsar_on_kafka.mapping.names.read_back import parse_group_id, topic_from_kafka, unescape
-from pulsar_on_kafka.mapping.names.subscription_group import (
+from pulsar_on_kafka_mapping.encoding.escaping import Escaper
+from pulsar_on_kafka_mapping.errors import InvalidTopicName
+from pulsar_on_kafka_mapping.names.read_back import parse_group_id, topic_from_kafka, unescape
+from pulsar_on_kafka_mapping.names.subscription_group import (
     MAX_SUBSCRIPTION_CHARS,
     group_id,
     partition_group_id,
 )
-from pulsar_on_kafka.mapping.names.topic_name import MAX_PARTITION, TopicName, kafka_topic
-from pulsar_on_kafka.mapping.state.instances import Instance, holds_state
-from pulsar_on_kafka.mapping.state.state_topics import SYSTEM_NAMESPACE, TOPICS
+from pulsar_on_kafka_mapping.names.topic_name import MAX_PARTITION, TopicName, kafka_topic
+from pulsar_on_kafka_mapping.state.instances import Instance, holds_state
+from pulsar_on_kafka_mapping.state.state_topics import SYSTEM_NAMESPACE, TOPICS
 from tests.seeds import examples
 
 # Letters that the escapes themselves are made of collide soonest.

@@ -9,11 +9,11 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records import record_headers as names
-from pulsar_on_kafka.mapping.records.batch_entry import BatchMessage, decode_batch, encode_batch
-from pulsar_on_kafka.mapping.records.message_record import (
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.records import record_headers as names
+from pulsar_on_kafka_mapping.records.batch_entry import BatchMessage, decode_batch, encode_batch
+from pulsar_on_kafka_mapping.records.message_record import (
     BatchInfo,
     ChunkInfo,
     Codec,
@@ -24,8 +24,8 @@ from pulsar_on_kafka.mapping.records.message_record import (
     is_plain,
     key_text,
 )
-from pulsar_on_kafka.mapping.records.original_position import OriginalPosition
-from pulsar_on_kafka.mapping.records.record_headers import (
+from pulsar_on_kafka_mapping.records.original_position import OriginalPosition
+from pulsar_on_kafka_mapping.records.record_headers import (
     PREFIX,
     PRODUCER,
     SCHEMA_VERSION,
@@ -33,7 +33,7 @@ from pulsar_on_kafka.mapping.records.record_headers import (
     MarkerType,
     producer_suffix,
 )
-from pulsar_on_kafka.mapping.state.state_keys import Key, decode_key, encode_key
+from pulsar_on_kafka_mapping.state.state_keys import Key, decode_key, encode_key
 from tests.seeds import examples
 
 TEXT = st.text(max_size=12)

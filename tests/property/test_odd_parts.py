@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.mapping.encoding.varint import varint
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.records.batch_entry import SCHEMA, decode_batch
-from pulsar_on_kafka.mapping.records.message_record import decode_headers
-from pulsar_on_kafka.mapping.wire.column_entries import UNREADABLE, as_columns
-from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, encode_fields
-from pulsar_on_kafka.mapping.wire.native_messages import taken_apart
-from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, metadata_of, record_of
 from pulsar_on_kafka.subscriptions.records.batches import messages_of
+from pulsar_on_kafka_mapping.encoding.varint import varint
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.records.batch_entry import SCHEMA, decode_batch
+from pulsar_on_kafka_mapping.records.message_record import decode_headers
+from pulsar_on_kafka_mapping.wire.column_entries import UNREADABLE, as_columns
+from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata, encode_fields
+from pulsar_on_kafka_mapping.wire.native_messages import taken_apart
+from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, metadata_of, record_of
 from tests.foreign_records import UNREADABLE as DECISIVE_KEY
 from tests.foreign_records import absurd_records
 from tests.unit.subscriptions.partition.test_batches_of_a_partition import Record, a_consumer, a_partition, fill

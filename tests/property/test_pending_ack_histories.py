@@ -25,9 +25,9 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.errors import Closed, Fenced, TransactionConflict, TransactionNotFound
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck, TxnOutcome
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import State
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import CumulativeAck, TxnAck, TxnOutcome
 from tests.memory_log import MemoryStateLog
 from tests.seeds import examples
 from tests.unit.transactions.pending_ack_owner import COORDINATOR, NEVER, CursorOwner, end, txn

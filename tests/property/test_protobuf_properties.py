@@ -10,8 +10,8 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from google.protobuf.message import DecodeError, Message
 
-from pulsar_on_kafka.schema_compat.base.schema_model import UnreadableSchema
-from pulsar_on_kafka.schema_compat.protobuf.protobuf_checker import FIELD_AWARE, read_protobuf_native
+from pulsar_on_kafka_schema_compat.base.schema_model import UnreadableSchema
+from pulsar_on_kafka_schema_compat.protobuf.protobuf_checker import FIELD_AWARE, read_protobuf_native
 from tests.property.protobuf_generator import Files, descriptor_set, is_map, message_class
 from tests.unit.schema_compat.protobuf.protobuf_files import definition
 

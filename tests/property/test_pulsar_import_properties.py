@@ -8,10 +8,6 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from pulsar_on_kafka.kafka.records import KafkaRecord
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.records.batch_entry import decode_batch
-from pulsar_on_kafka.mapping.records.message_record import decode_headers
-from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin as CopyOrigin
 from pulsar_on_kafka.migration.from_pulsar.admin import LedgerSpan, PulsarPartition
 from pulsar_on_kafka.migration.from_pulsar.copies_here import read_copies
 from pulsar_on_kafka.migration.from_pulsar.entries import Copy, Entry, Origin, PulsarMessage, copies, digest_of
@@ -24,6 +20,10 @@ from pulsar_on_kafka.migration.from_pulsar.places import (
     position_at,
 )
 from pulsar_on_kafka.replicated.origin_index import OriginIndex
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.records.batch_entry import decode_batch
+from pulsar_on_kafka_mapping.records.message_record import decode_headers
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin as CopyOrigin
 
 LEDGERS = {3: 5, 4: 0, 9: 12, 2**33 - 1: 4}
 """Ledgers and their numbers of entries, in order."""

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping.encoding.varint import varint
-from pulsar_on_kafka.mapping.wire.commands import MalformedCommand, Type, command, parsed
-from pulsar_on_kafka.mapping.wire.entries import WireEntry, write_entry
-from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, encode_metadata
-from pulsar_on_kafka.mapping.wire.repeated_sends import MOST_KNOWN, RepeatedEntries, plain_send
-from pulsar_on_kafka.mapping.wire.stored_entries import MOST_CLOCK_DIFFERENCE_MS, record_of
+from pulsar_on_kafka_mapping.encoding.varint import varint
+from pulsar_on_kafka_mapping.wire.commands import MalformedCommand, Type, command, parsed
+from pulsar_on_kafka_mapping.wire.entries import WireEntry, write_entry
+from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata, encode_metadata
+from pulsar_on_kafka_mapping.wire.repeated_sends import MOST_KNOWN, RepeatedEntries, plain_send
+from pulsar_on_kafka_mapping.wire.stored_entries import MOST_CLOCK_DIFFERENCE_MS, record_of
 
 NOW_MS: Final = 1_800_000_000_000
 NUMBERS: Final = st.integers(0, 300) | st.integers(0, 2**64 - 1)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError, NewerFormat
-from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.state.metadata.schema_records import (
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError, NewerFormat
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_mapping.state.metadata.schema_records import (
     MAX_DEFINITION_BYTES,
     MAX_RECORD_BYTES,
     SchemaRecord,

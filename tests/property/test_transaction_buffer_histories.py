@@ -24,10 +24,15 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.state_keys import LowWaterKey, TransactionBufferKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT as TOPIC
-from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.transactions.buffer.buffer_machine import TransactionBuffer
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
+from pulsar_on_kafka.transactions.buffer.verify import compare, rebuild
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.state_keys import LowWaterKey, TransactionBufferKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT as TOPIC
+from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import (
     AbortedEntry,
     BufferEntry,
     OpenEntry,
@@ -36,11 +41,6 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
     encode_low_water,
     kind_of,
 )
-from pulsar_on_kafka.statelog.view import LogView
-from pulsar_on_kafka.transactions.buffer.buffer_machine import TransactionBuffer
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
-from pulsar_on_kafka.transactions.buffer.verify import compare, rebuild
 from tests.memory_log import MemoryStateLog
 from tests.seeds import examples
 

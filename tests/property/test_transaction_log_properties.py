@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
     MAX_RECORD_BYTES,
     Answered,
     LogValue,
@@ -26,7 +26,7 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     decode_log_value,
     encode_log_value,
 )
-from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records.message_record import decode_headers
-from pulsar_on_kafka.mapping.records.record_headers import MarkerType
-from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction, marker_headers
-from pulsar_on_kafka.mapping.state.state_keys import (
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.records.message_record import decode_headers
+from pulsar_on_kafka_mapping.records.record_headers import MarkerType
+from pulsar_on_kafka_mapping.records.transaction_headers import in_transaction, marker_headers
+from pulsar_on_kafka_mapping.state.state_keys import (
     CursorTakeoverKey,
     Key,
     LowWaterKey,
@@ -26,7 +26,7 @@ from pulsar_on_kafka.mapping.state.state_keys import (
     decode_key,
     encode_key,
 )
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import (
     CumulativeAck,
     CursorIncarnation,
     PendingAck,
@@ -40,7 +40,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     encode_pending_ack,
     split_ack,
 )
-from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
+from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import (
     AbortedEntry,
     BufferEntry,
     BufferKind,

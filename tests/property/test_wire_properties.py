@@ -15,14 +15,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping.encoding.varint import varint, write_varint
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.records.message_record import Codec, CompressionInfo, decode_headers
-from pulsar_on_kafka.mapping.wire.commands import Type, command, send_receipt
-from pulsar_on_kafka.mapping.wire.compression import decompress
-from pulsar_on_kafka.mapping.wire.entries import BrokerMetadata, WireEntry, read_entry, write_entry
-from pulsar_on_kafka.mapping.wire.frames import frame
-from pulsar_on_kafka.mapping.wire.message_metadata import (
+from pulsar_on_kafka_mapping.encoding.varint import varint, write_varint
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka_mapping.records.message_record import Codec, CompressionInfo, decode_headers
+from pulsar_on_kafka_mapping.wire.commands import Type, command, send_receipt
+from pulsar_on_kafka_mapping.wire.compression import decompress
+from pulsar_on_kafka_mapping.wire.entries import BrokerMetadata, WireEntry, read_entry, write_entry
+from pulsar_on_kafka_mapping.wire.frames import frame
+from pulsar_on_kafka_mapping.wire.message_metadata import (
     Field,
     PulsarMetadata,
     decode_metadata,
@@ -30,8 +30,8 @@ from pulsar_on_kafka.mapping.wire.message_metadata import (
     encode_fields,
     encode_metadata,
 )
-from pulsar_on_kafka.mapping.wire.single_messages import LEAST_BYTES, MOST_IN_BATCH, decode_batch
-from pulsar_on_kafka.mapping.wire.stored_entries import metadata_of, record_of
+from pulsar_on_kafka_mapping.wire.single_messages import LEAST_BYTES, MOST_IN_BATCH, decode_batch
+from pulsar_on_kafka_mapping.wire.stored_entries import metadata_of, record_of
 from tests.wire_decoders import DECODERS, SEEDS
 
 U64 = st.integers(0, 2**64 - 1)

@@ -6,8 +6,8 @@ import socket
 from types import TracebackType
 from typing import Any, Final
 
-from pulsar_on_kafka.mapping.encoding.varint import Reader
-from pulsar_on_kafka.mapping.wire.message_metadata import Field, encode_fields
+from pulsar_on_kafka_mapping.encoding.varint import Reader
+from pulsar_on_kafka_mapping.wire.message_metadata import Field, encode_fields
 
 _CONNECT, _CONNECTED, _SUBSCRIBE, _MESSAGE, _FLOW, _SUCCESS, _PING, _PONG = 2, 3, 4, 9, 11, 13, 18, 19
 _VERSION: Final = 21

@@ -8,13 +8,13 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records.message_record import Headers
-from pulsar_on_kafka.mapping.wire.entries import MOST_ENTRY_BYTES, read_entry
-from pulsar_on_kafka.mapping.wire.message_metadata import decode_metadata
-from pulsar_on_kafka.mapping.wire.native_messages import NativeMessage, taken_apart
-from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, record_of
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.records.message_record import Headers
+from pulsar_on_kafka_mapping.wire.entries import MOST_ENTRY_BYTES, read_entry
+from pulsar_on_kafka_mapping.wire.message_metadata import decode_metadata
+from pulsar_on_kafka_mapping.wire.native_messages import NativeMessage, taken_apart
+from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, record_of
 from tests.pulsar_entries import Case, payload_text
 
 EPOCH = 3

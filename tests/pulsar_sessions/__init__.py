@@ -13,14 +13,14 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf import text_format
 
-from pulsar_on_kafka.mapping.records.message_record import Codec, CompressionInfo
-from pulsar_on_kafka.mapping.wire.commands import Type, parsed
-from pulsar_on_kafka.mapping.wire.compression import decompress
-from pulsar_on_kafka.mapping.wire.entries import read_entry
-from pulsar_on_kafka.mapping.wire.frames import FrameCutter
-from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, decode_metadata
-from pulsar_on_kafka.mapping.wire.single_messages import SingleMessage, decode_batch
-from pulsar_on_kafka.mapping.wire.stored_entries import record_of
+from pulsar_on_kafka_mapping.records.message_record import Codec, CompressionInfo
+from pulsar_on_kafka_mapping.wire.commands import Type, parsed
+from pulsar_on_kafka_mapping.wire.compression import decompress
+from pulsar_on_kafka_mapping.wire.entries import read_entry
+from pulsar_on_kafka_mapping.wire.frames import FrameCutter
+from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata, decode_metadata
+from pulsar_on_kafka_mapping.wire.single_messages import SingleMessage, decode_batch
+from pulsar_on_kafka_mapping.wire.stored_entries import record_of
 
 FIXTURES: Final = Path(__file__).with_name("fixtures")
 CLIENTS: Final = ("go", "java", "js", "python", "rust")

@@ -16,7 +16,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
-from pulsar_on_kafka.mapping.wire.frames import FrameCutter, frame
+from pulsar_on_kafka_mapping.wire.frames import FrameCutter, frame
 from tests.integration.gateway.languages import program_in
 from tests.pulsar_sessions import CLIENTS, Said, keep
 from tests.tcp_way import TcpWay

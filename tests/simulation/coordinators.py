@@ -11,15 +11,16 @@ from dataclasses import dataclass, field, replace
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.state_keys import (
+from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.state_keys import (
     CoordinatorTakeoverKey,
     TransactionAnswerKey,
     TransactionLogKey,
     decode_key,
 )
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_LOG, StateTopic
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_LOG, StateTopic
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
     NewTransaction,
     PartitionsAdded,
     StatusUpdated,
@@ -30,7 +31,6 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     TxnStatus,
     decode_log_value,
 )
-from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
 from tests.memory_log import MemoryStateLog
 from tests.simulation.turns import COMPACTION_LAG_S, RETENTION_S
 

@@ -14,13 +14,13 @@ from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved
 from pulsar_on_kafka.cursor.segments import MARKER_SEGMENT
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.state.cursors.cursor_marker import MarkerRef, SegmentRef
-from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.state.cursors.cursor_marker import MarkerRef, SegmentRef
+from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 from tests.memory_log import MemoryStateLog
 
 TOPIC = "persistent://public/default/orders"

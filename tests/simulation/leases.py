@@ -23,19 +23,6 @@ from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.cursor.identity import CursorIdentity, new_session
 from pulsar_on_kafka.cursor.saved import Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorLife
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_metadata
-from pulsar_on_kafka.mapping.state.cursors.lease_records import (
-    Lease,
-    LeaseRecord,
-    Recall,
-    Report,
-    TakeOver,
-    decode,
-    encode,
-)
-from pulsar_on_kafka.mapping.state.cursors.lease_records import Saved as SavedNotice
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.leases.acks import Acks
@@ -44,6 +31,19 @@ from pulsar_on_kafka.subscriptions.leases.terms import Heard, HeardAgain, LeaseT
 from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import CursorLife
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import decode_commit_metadata
+from pulsar_on_kafka_mapping.state.cursors.lease_records import (
+    Lease,
+    LeaseRecord,
+    Recall,
+    Report,
+    TakeOver,
+    decode,
+    encode,
+)
+from pulsar_on_kafka_mapping.state.cursors.lease_records import Saved as SavedNotice
 from tests.memory_log import MemoryStateLog
 from tests.same_incarnation import SAME_INCARNATION
 from tests.simulation.broker import SimulatedBroker

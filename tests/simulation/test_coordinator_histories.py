@@ -16,16 +16,6 @@ import pytest
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.state_topics import StateTopic
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
-from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
-    AddPartitions,
-    AddSubscriptions,
-    Begin,
-    End,
-    Wish,
-)
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.statelog.views import LogViews
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
@@ -35,6 +25,16 @@ from pulsar_on_kafka.transactions.records.outcomes import Outcomes
 from pulsar_on_kafka.transactions.serving.access import RemoteCoordinator
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.state_topics import StateTopic
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
+    AddPartitions,
+    AddSubscriptions,
+    Begin,
+    End,
+    Wish,
+)
 from tests.clocks import PacedClock
 from tests.seeds import in_two
 from tests.simulation.broker import SimulatedBroker

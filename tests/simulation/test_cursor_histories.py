@@ -25,10 +25,10 @@ from pulsar_on_kafka.cursor.saved import Unneeded, checkpoint_beside
 from pulsar_on_kafka.cursor.segments import CursorSegments
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state.cursors.cursor_marker import SegmentRef
-from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka_mapping.state.cursors.cursor_marker import SegmentRef
+from pulsar_on_kafka_mapping.state.state_keys import CursorSegmentKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import CURSORS
 from tests.seeds import examples
 from tests.simulation.cursors import (
     TOPIC,

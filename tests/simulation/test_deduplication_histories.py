@@ -20,26 +20,26 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict, PartitionSequences
 from pulsar_on_kafka.deduplication.journal import Recovered, SequenceJournal
 from pulsar_on_kafka.kafka.appends import Group
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.records.epoch_fences import begun_by
-from pulsar_on_kafka.mapping.records.message_record import Headers
-from pulsar_on_kafka.mapping.records.record_headers import HIGHEST_SEQUENCE, PRODUCER, TXN
-from pulsar_on_kafka.mapping.state.state_keys import ProducerSequenceKey, TransactionBufferKey, decode_key, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
-from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
-    AbortedEntry,
-    BufferKind,
-    OpenEntry,
-    buffer_records,
-)
 from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.metadata.producers.registry import ProducerRegistry
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.records.epoch_fences import begun_by
+from pulsar_on_kafka_mapping.records.message_record import Headers
+from pulsar_on_kafka_mapping.records.record_headers import HIGHEST_SEQUENCE, PRODUCER, TXN
+from pulsar_on_kafka_mapping.state.state_keys import ProducerSequenceKey, TransactionBufferKey, decode_key, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import PRODUCERS
+from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import (
+    AbortedEntry,
+    BufferKind,
+    OpenEntry,
+    buffer_records,
+)
 from tests.memory_log import MemoryStateLog
 from tests.seeds import first_of
 from tests.simulation.broker import SimulatedBroker

@@ -24,11 +24,11 @@ from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.ledgers.trimming import Needs, Retention, Rollover
 from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
 from pulsar_on_kafka.service.ledgers.retirement import KeptByRule, Retirement
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerState
 from tests.memory_log import MemoryStateLog
 from tests.seeds import in_two
 from tests.simulation.history import ActorsHistory

@@ -26,7 +26,6 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.saved import Saved
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching import key_shared
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
@@ -36,6 +35,7 @@ from pulsar_on_kafka.subscriptions.partition import key_order
 from pulsar_on_kafka.subscriptions.partition.key_order import KNOWN, NEAR
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.memory_log import MemoryStateLog
 from tests.same_incarnation import SAME_INCARNATION
 from tests.seeds import first_of

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.records.record_headers import FENCE, PRODUCER
-from pulsar_on_kafka.mapping.state.metadata.producer_records import EpochBounds, EpochFence
-from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
 from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, HeartbeatsAndFences, KnownFences
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import put
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.records.record_headers import FENCE, PRODUCER
+from pulsar_on_kafka_mapping.state.metadata.producer_records import EpochBounds, EpochFence
+from pulsar_on_kafka_mapping.state.state_topics import PRODUCERS
 from tests.memory_log import MemoryStateLog
 from tests.seeds import in_two
 from tests.simulation.turns import ManualClock

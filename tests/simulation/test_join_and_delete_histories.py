@@ -20,17 +20,17 @@ import pytest
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember, TopicDescription
-from pulsar_on_kafka.mapping.ids.ledger_ids import incarnation_of
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, decode_subscription, decode_topic
-from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS
 from pulsar_on_kafka.metadata.entities import Entities, Versioned
 from pulsar_on_kafka.metadata.subscriptions.occupants import Claimant
 from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.metadata.topics import TOPIC_KEYS, Topic, Topics
 from pulsar_on_kafka.statelog.versioned import Keeping
+from pulsar_on_kafka_mapping.ids.ledger_ids import incarnation_of
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState, decode_subscription, decode_topic
+from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTIONS
 from tests.seeds import in_two
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog, simulated_topic

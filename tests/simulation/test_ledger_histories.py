@@ -19,12 +19,12 @@ from pulsar_on_kafka.ledgers.following import LogRange, Measured
 from pulsar_on_kafka.ledgers.ledger_machine import FOLLOWS, LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.owner import LedgerOwner, Stretch, TopicLogs
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
-from pulsar_on_kafka.mapping.state.state_keys import LedgerKey, decode_key
-from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerState
+from pulsar_on_kafka_mapping.state.state_keys import LedgerKey, decode_key
+from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 from tests.memory_log import MemoryStateLog
 from tests.seeds import in_two
 from tests.simulation.history import ActorsHistory

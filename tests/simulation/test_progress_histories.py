@@ -13,7 +13,6 @@ import pytest
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.replicated.acks import Acks
 from pulsar_on_kafka.replicated.origin_index import OriginIndex
 from pulsar_on_kafka.replicated.progress import (
@@ -26,6 +25,7 @@ from pulsar_on_kafka.replicated.progress import (
     tell,
     without_acknowledged,
 )
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
 from tests.seeds import in_two
 
 LEDGER = 7

@@ -14,9 +14,9 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Versioned, VersionedEntities
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 from tests.memory_log import MemoryStateLog
 from tests.seeds import in_two
 from tests.simulation.broker import Answer, Request, SimulatedBroker

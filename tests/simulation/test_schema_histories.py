@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 
 from pulsar_on_kafka.base.errors import (
     AppendFailed,
@@ -17,17 +18,16 @@ from pulsar_on_kafka.base.errors import (
     NoSuchSchema,
     UnreadableSchemas,
 )
-from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.metadata.schema_records import decode_schema
-from pulsar_on_kafka.mapping.state.state_keys import SchemaKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
 from pulsar_on_kafka.registry.model import SchemaPolicies, TopicLife
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.registry.storage import SCHEMA_KEYS, StateLogSchemaStorage
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 from pulsar_on_kafka.statelog.compare_and_set import VersionedEntities
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.metadata.schema_records import decode_schema
+from pulsar_on_kafka_mapping.state.state_keys import SchemaKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import SCHEMAS
 from tests.registries import LIFE, life_of
 from tests.seeds import in_two
 from tests.simulation.history import ActorsHistory

@@ -24,14 +24,14 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.saved import AcceptedSave, Save, checkpoint_beside
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.subscriptions.occupants import Claimant
 from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType, cursor_identity
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from tests.seeds import in_two
 from tests.simulation.cursors import every_reference_is_there, prepared, taken_over
 from tests.simulation.history import ActorsHistory

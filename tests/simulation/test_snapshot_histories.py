@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.records.subscription_markers import (
+from pulsar_on_kafka.replicated.snapshot_exchange import SnapshotExchange
+from pulsar_on_kafka_mapping.records.subscription_markers import (
     Snapshot,
     SnapshotResponse,
     SubscriptionMarker,
     SubscriptionUpdate,
 )
-from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
-from pulsar_on_kafka.replicated.snapshot_exchange import SnapshotExchange
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
 from tests.seeds import in_two
 
 LEDGER = 7

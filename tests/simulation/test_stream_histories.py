@@ -15,16 +15,16 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.ledger_acks import of_offsets
-from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
-from pulsar_on_kafka.spark.options.stream_options import parse_stream_options
-from pulsar_on_kafka.spark.planning.batch_plan import BatchPlan, ByTopic, Entries
-from pulsar_on_kafka.spark.planning.chunked_messages import KnownChunks
-from pulsar_on_kafka.spark.planning.excluded_offsets import ExcludedOffsets
-from pulsar_on_kafka.spark.planning.offset_ranges import Range
-from pulsar_on_kafka.spark.planning.visibility import PartitionView, TopicView
-from pulsar_on_kafka.spark.streaming import stream
-from pulsar_on_kafka.spark.streaming.stream import _Batches
-from pulsar_on_kafka.spark.streaming.stream_planner import TopicPlanner
+from pulsar_on_kafka_mapping.records.message_record import ChunkInfo
+from pulsar_on_kafka_spark.options.stream_options import parse_stream_options
+from pulsar_on_kafka_spark.planning.batch_plan import BatchPlan, ByTopic, Entries
+from pulsar_on_kafka_spark.planning.chunked_messages import KnownChunks
+from pulsar_on_kafka_spark.planning.excluded_offsets import ExcludedOffsets
+from pulsar_on_kafka_spark.planning.offset_ranges import Range
+from pulsar_on_kafka_spark.planning.visibility import PartitionView, TopicView
+from pulsar_on_kafka_spark.streaming import stream
+from pulsar_on_kafka_spark.streaming.stream import _Batches
+from pulsar_on_kafka_spark.streaming.stream_planner import TopicPlanner
 from tests.seeds import first_of
 
 TOPIC = "persistent://public/default/t"

@@ -27,10 +27,6 @@ from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, judge
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.trimming import Needs
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, TopicRecord, decode_topic
-from pulsar_on_kafka.mapping.state.state_topics import LEDGERS, StateTopic
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
 from pulsar_on_kafka.metadata.topics import TOPIC_KEYS, Topics
@@ -38,6 +34,10 @@ from pulsar_on_kafka.service.ledgers.partition_look import PartitionLook
 from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion, ledgers_of
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.versioned import VersionedEntities
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState, TopicRecord, decode_topic
+from pulsar_on_kafka_mapping.state.state_topics import LEDGERS, StateTopic
 from tests.memory_log import MemoryStateLog
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.history import ActorsHistory

@@ -15,14 +15,6 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, Fenced
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.state.state_keys import LowWaterKey, PendingAckEndKey, TransactionBufferKey, encode_key
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnOutcome, encode_end
-from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
-    AbortedEntry,
-    BufferKind,
-    OpenEntry,
-    encode_low_water,
-)
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.buffer.buffer_machine import TransactionBuffer
 from pulsar_on_kafka.transactions.buffer.cleaning import BufferCleaning
@@ -31,6 +23,14 @@ from pulsar_on_kafka.transactions.buffer.model import Met
 from pulsar_on_kafka.transactions.buffer.verify import compare, rebuild
 from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, State
+from pulsar_on_kafka_mapping.state.state_keys import LowWaterKey, PendingAckEndKey, TransactionBufferKey, encode_key
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnOutcome, encode_end
+from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import (
+    AbortedEntry,
+    BufferKind,
+    OpenEntry,
+    encode_low_water,
+)
 from tests.seeds import in_two
 from tests.simulation.transaction_world import (
     ACKS,

@@ -13,9 +13,6 @@ from typing import ClassVar
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
@@ -23,6 +20,9 @@ from pulsar_on_kafka.transactions.buffer.verify import Rebuilt, rebuild
 from pulsar_on_kafka.transactions.effects.logged_outcomes import LoggedOutcomes, Look, LookBudget
 from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, Outcomes, PartitionsFailed
 from pulsar_on_kafka.transactions.records.views import TransactionViews
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
 from tests.seeds import in_two
 from tests.simulation.coordinators import SimulatedOutcomes, WatchedLog
 from tests.simulation.test_coordinator_histories import PARTITIONS, SETTINGS, History

@@ -14,15 +14,15 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorName
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.state_keys import TransactionBufferKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import Cleanup, PartitionedBy, StateTopic
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck
-from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import BufferEntry, buffer_records, kind_of
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.state_keys import TransactionBufferKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import Cleanup, PartitionedBy, StateTopic
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck
+from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import BufferEntry, buffer_records, kind_of
 from tests.memory_log import MemoryStateLog
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.turns import (

@@ -13,9 +13,9 @@ from typing import Any
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, StoreError
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_topics import Cleanup, PartitionedBy, StateTopic
 from pulsar_on_kafka.statelog.api import Group, LogRecord, records_stay_s
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_topics import Cleanup, PartitionedBy, StateTopic
 from tests.memory_log import MemoryStateLog
 from tests.simulation.broker import SimulatedBroker
 

@@ -14,7 +14,6 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka.schema import (
     Array,
     AvroSchema,
@@ -36,11 +35,12 @@ from pulsar_on_kafka.schema import (
     StringSchema,
 )
 from pulsar_on_kafka.schema.generic import plain_reader
-from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
-from pulsar_on_kafka.spark.base.errors import InvalidReadOption, NotReadable
-from pulsar_on_kafka.spark.options.read_options import PERMISSIVE
-from pulsar_on_kafka.spark.values.topic_schemas import TopicSchemas
-from pulsar_on_kafka.spark.values.value_decoding import decoded, needs_version
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka_spark.base.errors import InvalidReadOption, NotReadable
+from pulsar_on_kafka_spark.options.read_options import PERMISSIVE
+from pulsar_on_kafka_spark.values.topic_schemas import TopicSchemas
+from pulsar_on_kafka_spark.values.value_decoding import decoded, needs_version
 from tests.seeds import first_of
 
 RAW = "value binary, __recordKey binary, __topic string, __partition int, __offset bigint, __schemaVersion bigint"

@@ -9,9 +9,9 @@ from pyroaring import BitMap, BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from pulsar_on_kafka.spark.planning.excluded_offsets import BLOCK, ExcludedOffsets, block_rows
-from pulsar_on_kafka.spark.reading import record_filters
-from pulsar_on_kafka.spark.reading.record_filters import without_excluded
+from pulsar_on_kafka_spark.planning.excluded_offsets import BLOCK, ExcludedOffsets, block_rows
+from pulsar_on_kafka_spark.reading import record_filters
+from pulsar_on_kafka_spark.reading.record_filters import without_excluded
 from tests.seeds import first_of
 
 

@@ -7,11 +7,11 @@ import random
 import pytest
 from pyspark.sql import SparkSession
 
-from pulsar_on_kafka.mapping.ids.ledger_ids import MAX_INCARNATION, MAX_PARTITION, MAX_RANGE, LedgerLayout
-from pulsar_on_kafka.mapping.ids.message_id import FirstChunk, encode_message_id
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.spark.reading import record_places as places
+from pulsar_on_kafka_mapping.ids.ledger_ids import MAX_INCARNATION, MAX_PARTITION, MAX_RANGE, LedgerLayout
+from pulsar_on_kafka_mapping.ids.message_id import FirstChunk, encode_message_id
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_spark.reading import record_places as places
 
 
 @pytest.mark.parametrize("ledgers", [1, 1000, 1 << 15, MAX_RANGE + 1])

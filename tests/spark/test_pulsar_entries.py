@@ -13,21 +13,21 @@ from typing import Any
 import cramjam
 import psutil
 import pytest
+from pulsar_on_kafka.spark import acknowledge, read_pulsar
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.records.message_record import key_text
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, COMPRESSION
-from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord
-from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
-from pulsar_on_kafka.spark import acknowledge, read_pulsar
-from pulsar_on_kafka.spark.reading.raw_records import RAW, in_columns
-from pulsar_on_kafka.spark.reading.sealed_messages import SEALED
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.records.message_record import key_text
+from pulsar_on_kafka_mapping.records.record_headers import BATCH, COMPRESSION
+from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord
+from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka_spark.reading.raw_records import RAW, in_columns
+from pulsar_on_kafka_spark.reading.sealed_messages import SEALED
 from tests.foreign_records import odd_batch
 from tests.pulsar_entries import Case, cases, private_key
 from tests.pulsar_entries.stored import differences, records_of, write

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.descriptor_pb2 import DescriptorProto
+from pulsar_on_kafka.spark import InvalidReadOption, NotReadable, SparkNotReady, read_pulsar
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -24,9 +25,8 @@ from pulsar_on_kafka.schema import (
     Schema,
     StringSchema,
 )
-from pulsar_on_kafka.spark import InvalidReadOption, NotReadable, SparkNotReady, read_pulsar
-from pulsar_on_kafka.spark.base.connector_jars import package
-from pulsar_on_kafka.spark.values.protobuf_values import has_protobuf_functions
+from pulsar_on_kafka_spark.base.connector_jars import package
+from pulsar_on_kafka_spark.values.protobuf_values import has_protobuf_functions
 from tests.integration.schema_support import set_policies
 from tests.spark.test_decoding import AMOUNT, ITEM, NOTE, PLACE, Everything, as_python, avro, everything, plain
 from tests.steps import Unique

@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.spark.base.errors import NotReadable
-from pulsar_on_kafka.spark.streaming import stream
-from pulsar_on_kafka.spark.streaming.stream import BatchContext
+from pulsar_on_kafka_spark.base.errors import NotReadable
+from pulsar_on_kafka_spark.streaming import stream
+from pulsar_on_kafka_spark.streaming.stream import BatchContext
 from tests.spark.streams import Stream, produce, rest
 from tests.steps import SHARED, Unique
 from tests.waiting import until

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient as KafkaTool
+from pulsar_on_kafka.spark import DataLoss, InvalidReadOption, NotReadable, acknowledge, read_pulsar, stream_pulsar
 from pyspark.sql import DataFrame, SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
-from pulsar_on_kafka.mapping.records.message_record import key_text
-from pulsar_on_kafka.spark import DataLoss, InvalidReadOption, NotReadable, acknowledge, read_pulsar, stream_pulsar
-from pulsar_on_kafka.spark.planning import read_bounds as bounds
-from pulsar_on_kafka.spark.planning import visibility
-from pulsar_on_kafka.spark.reading import record_filters
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka_mapping.records.message_record import key_text
+from pulsar_on_kafka_spark.planning import read_bounds as bounds
+from pulsar_on_kafka_spark.planning import visibility
+from pulsar_on_kafka_spark.reading import record_filters
 from tests.integration.client.test_void_records import a_name_with_a_dead_holder, a_paused_producer_writes
 from tests.spark.streams import receive_all
 from tests.steps import Unique, receive, receive_rest

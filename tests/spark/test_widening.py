@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DataType
 
-from pulsar_on_kafka.spark.values.widening import widens
+from pulsar_on_kafka_spark.values.widening import widens
 
 TYPES = (
     *("tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "string", "binary", "void", "date"),

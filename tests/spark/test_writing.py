@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient as KafkaTool
 from confluent_kafka.admin import NewPartitions, NewTopic
+from pulsar_on_kafka.spark import InvalidWriteOption, write_pulsar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.schema import (
     AutoConsumeSchema,
     AvroSchema,
@@ -31,9 +31,9 @@ from pulsar_on_kafka.schema import (
     String,
     StringSchema,
 )
-from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
-from pulsar_on_kafka.spark import InvalidWriteOption, write_pulsar
-from pulsar_on_kafka.spark.values.value_encoding import encoded
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka_spark.values.value_encoding import encoded
 from tests.integration.schema_support import latest_version, registered
 from tests.steps import Unique
 
@@ -302,8 +302,8 @@ def test_an_incompatible_schema_writes_nothing(
 
 def test_no_python_touches_a_row(spark: SparkSession, service_url: str, unique: Unique) -> None:
     """What is given to Spark's sink is an expression from one end to the other."""
-    from pulsar_on_kafka.spark.options.write_options import parse_write_options
-    from pulsar_on_kafka.spark.writing.record_columns import MessageColumns, sink_columns
+    from pulsar_on_kafka_spark.options.write_options import parse_write_options
+    from pulsar_on_kafka_spark.writing.record_columns import MessageColumns, sink_columns
 
     rows = orders(spark, 1)
     options = parse_write_options({"service.url": service_url, "topic": "t", "keyColumn": "item"})

@@ -13,9 +13,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 NAMES: Final = (
     ("layer", "pulsar_on_kafka"),
     ("layer.admin", "pulsar_on_kafka.admin"),
-    ("mapping.names.topic_name", "pulsar_on_kafka.mapping.names.topic_name"),
-    ("schema_compat.base.schema_model", "pulsar_on_kafka.schema_compat.base.schema_model"),
-    ("spark_connector.reading.reader", "pulsar_on_kafka.spark.reading.reader"),
+    ("mapping.names.topic_name", "pulsar_on_kafka_mapping.names.topic_name"),
+    ("schema_compat.base.schema_model", "pulsar_on_kafka_schema_compat.base.schema_model"),
+    ("spark_connector.reading.reader", "pulsar_on_kafka_spark.reading.reader"),
 )
 SCRIPT: Final = """
 import importlib, sys

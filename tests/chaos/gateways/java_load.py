@@ -18,9 +18,9 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.names.subscription_group import group_id
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.subscription_group import group_id
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
 from tests.builds import Missing
 from tests.chaos.evidence import Position
 from tests.chaos.gateways.fleet import Fleet, Loads, Receipt, check_none_again, longest_gap_s

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.mapping.names.subscription_group import group_id
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka_mapping.names.subscription_group import group_id
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
 from tests.chaos.evidence import Position
 from tests.chaos.gateways.fleet import Fleet, GatewayProcess, Receipt, check_none_again, longest_gap_s
 from tests.chaos.outside import Sampler

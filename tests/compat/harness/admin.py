@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
+
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.context import methods_within
@@ -29,7 +31,6 @@ from pulsar_on_kafka.metadata.policies import (
     Policy,
 )
 from pulsar_on_kafka.registry.model import StoredSchema
-from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.compat.harness.secured import ADMIN, Logins
 

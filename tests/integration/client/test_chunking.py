@@ -22,7 +22,7 @@ import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.asyncio
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.mapping.records.message_record import decode_headers
+from pulsar_on_kafka_mapping.records.message_record import decode_headers
 from tests.integration.client.test_encryption import key_pair
 from tests.kafka_records import headers_of
 from tests.programs import a_program

@@ -17,8 +17,8 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
-from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka_mapping.records.record_headers import PRODUCER
 from tests.clocks import WRONG_CLOCKS
 from tests.programs import a_program
 from tests.steps import EARLIEST, Unique, nothing_comes, payloads, receive

@@ -15,7 +15,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.mapping.records.message_record import decode_headers
+from pulsar_on_kafka_mapping.records.message_record import decode_headers
 from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Unique, payloads, receive, receive_rest, send
 from tests.waiting import until
 

@@ -12,7 +12,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.mapping.records.message_record import decode_headers
+from pulsar_on_kafka_mapping.records.message_record import decode_headers
 from tests.steps import EARLIEST, PATIENCE_MS, Unique, nothing_comes, payloads, receive, receive_rest, send
 
 

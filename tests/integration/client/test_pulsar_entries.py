@@ -13,9 +13,9 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.schema import AutoConsumeSchema
-from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
 from tests.pulsar_entries import Case, cases, payload_text, private_key
 from tests.pulsar_entries.stored import differences, records_of, write
 from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Process, Unique, nothing_comes, receive, receive_rest

@@ -10,7 +10,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.mapping.wire.message_metadata import encode_fields
+from pulsar_on_kafka_mapping.wire.message_metadata import encode_fields
 from tests.foreign_records import Foreign, ForeignProducer
 from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Unique
 from tests.waiting import until

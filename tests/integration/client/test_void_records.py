@@ -8,12 +8,12 @@ from confluent_kafka import Producer as KafkaProducer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
-from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
-from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.known_fences import HeartbeatsAndFences, KnownFences
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka_mapping.records.record_headers import PRODUCER
+from pulsar_on_kafka_mapping.state.state_topics import PRODUCERS
 from tests.programs import a_program
 from tests.steps import Unique, nothing_comes, payloads, receive
 from tests.waiting import until

@@ -12,9 +12,9 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import decode_subscription
 from pulsar_on_kafka.metadata.producers.registry import LIFE_MS
 from pulsar_on_kafka.metadata.subscriptions.occupants import CLAIM_MS
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import decode_subscription
 from tests.steps import Unique
 
 HOUR_MS = 3_600_000

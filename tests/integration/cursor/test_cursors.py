@@ -13,10 +13,10 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.groups import membership as group
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_metadata
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, decode_key
-from pulsar_on_kafka.mapping.state.state_topics import CURSORS
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import decode_commit_metadata
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_keys import CursorSegmentKey, decode_key
+from pulsar_on_kafka_mapping.state.state_topics import CURSORS
 from tests.integration.kafkas_tools import reset_offsets
 from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive, receive_rest, send, send_fast
 from tests.waiting import until

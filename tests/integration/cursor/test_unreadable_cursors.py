@@ -17,15 +17,15 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import (
     METADATA_PREFIX,
     CommitMetadata,
     decode_commit_metadata,
     encode_commit_metadata,
 )
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_topics import CURSORS
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_topics import CURSORS
 from tests.integration.command_line import CommandLine
 from tests.integration.kafkas_tools import reset_offsets
 from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive, send, send_fast

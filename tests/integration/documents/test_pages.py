@@ -13,7 +13,7 @@ from tests.documents import cases_of
 _INSTEAD = {"examples/first_steps.py": "examples/first_steps.py {url} {topic}"}
 _PORTS = ("6650", "6651", "8080", "8081")
 """Of a gateway in the pages; here others are free."""
-_LONG = ("docs/cli.md", "docs/compat.md", "docs/gateway.md", "layer/embedded/README.md")
+_LONG = ("docs/cli.md", "docs/compat.md", "docs/gateway.md", "layer/pulsar_on_kafka/embedded/README.md")
 """Pages with many commands, or with brokers of their own."""
 
 

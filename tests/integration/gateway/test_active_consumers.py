@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.mapping.wire.commands import Type
+from pulsar_on_kafka_mapping.wire.commands import Type
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique
 from tests.waiting import until

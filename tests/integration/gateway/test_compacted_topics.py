@@ -21,11 +21,11 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cli.doctor.cluster import Status
 from pulsar_on_kafka.cli.doctor.data_topics import check_data_topics
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.records.message_record import decode_headers
-from pulsar_on_kafka.mapping.wire.commands import ServerError, Type
-from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, encode_fields
 from pulsar_on_kafka.node.sides.target import Target
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.records.message_record import decode_headers
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
+from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata, encode_fields
 from tests.integration.gateway.wire import Wire, begun
 from tests.steps import EARLIEST, SHARED, Process, Unique, receive
 from tests.waiting import until

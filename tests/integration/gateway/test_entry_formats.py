@@ -14,11 +14,11 @@ from confluent_kafka import Consumer, TopicPartition
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.gateway.server import Gateway
-from pulsar_on_kafka.mapping.records.message_record import Codec
-from pulsar_on_kafka.mapping.wire.commands import Type, command
-from pulsar_on_kafka.mapping.wire.entries import WireEntry, write_entry
-from pulsar_on_kafka.mapping.wire.frames import frame
-from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, encode_fields, encode_metadata
+from pulsar_on_kafka_mapping.records.message_record import Codec
+from pulsar_on_kafka_mapping.wire.commands import Type, command
+from pulsar_on_kafka_mapping.wire.entries import WireEntry, write_entry
+from pulsar_on_kafka_mapping.wire.frames import frame
+from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata, encode_fields, encode_metadata
 from tests.integration.client.test_encryption import key_pair
 from tests.integration.gateway.wire import ABORT, COMMIT, Wire, begun
 from tests.steps import SHARED, Unique, nothing_comes, payloads, receive

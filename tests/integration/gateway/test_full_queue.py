@@ -13,7 +13,7 @@ from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.gateway.producers import USE
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.kafka.producer import KafkaProducer
-from pulsar_on_kafka.mapping.wire.commands import Type
+from pulsar_on_kafka_mapping.wire.commands import Type
 from tests.integration.gateway.test_entry_formats import Batches, in_kafka
 from tests.integration.gateway.wire import Wire
 from tests.waiting import until

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import KafkaError
+from pulsar_on_kafka.schema_compat import SchemaType
 
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
@@ -18,12 +19,11 @@ from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.gateway import connection, consumers
 from pulsar_on_kafka.gateway.producers import USE, WireProducer
 from pulsar_on_kafka.gateway.server import Gateway
-from pulsar_on_kafka.mapping.routing.sticky_hash import sticky_key_hash
-from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
-from pulsar_on_kafka.mapping.wire.entries import read_entry
-from pulsar_on_kafka.mapping.wire.frames import frame
-from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, decode_metadata
-from pulsar_on_kafka.schema_compat import SchemaType
+from pulsar_on_kafka_mapping.routing.sticky_hash import sticky_key_hash
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type, command
+from pulsar_on_kafka_mapping.wire.entries import read_entry
+from pulsar_on_kafka_mapping.wire.frames import frame
+from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata, decode_metadata
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique, payloads, receive
 from tests.waiting import until

@@ -19,7 +19,7 @@ from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.http_server import Tls
 from pulsar_on_kafka.gateway.access import Access, TokenKey
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
-from pulsar_on_kafka.mapping.wire.commands import ServerError, Type
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 from tests.certificates import Authority
 from tests.integration.gateway.wire import ABORT, COMMIT, Wire, begun
 from tests.steps import EARLIEST, Unique, payloads, receive

@@ -18,11 +18,11 @@ from pulsar_on_kafka.gateway.bounds.outgoing import CONGESTED_BYTES
 from pulsar_on_kafka.gateway.consumers import MAX_HASH_RANGES
 from pulsar_on_kafka.gateway.producers import MAX_MESSAGES_IN_BATCH
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
-from pulsar_on_kafka.mapping.wire.ack_sets import words_of
-from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
-from pulsar_on_kafka.mapping.wire.frames import frame
-from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata
-from pulsar_on_kafka.mapping.wire.native_messages import MAX_TAKEN_APART
+from pulsar_on_kafka_mapping.wire.ack_sets import words_of
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type, command
+from pulsar_on_kafka_mapping.wire.frames import frame
+from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata
+from pulsar_on_kafka_mapping.wire.native_messages import MAX_TAKEN_APART
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique
 from tests.waiting import until

@@ -15,9 +15,9 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.gateway.server import Gateway
-from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.wire.commands import Type, parsed
-from pulsar_on_kafka.mapping.wire.frames import FrameCutter, MalformedFrame
+from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.wire.commands import Type, parsed
+from pulsar_on_kafka_mapping.wire.frames import FrameCutter, MalformedFrame
 from tests.integration.gateway.wire import Wire
 from tests.pulsar_sessions import CLIENTS, recorded
 from tests.steps import Unique

@@ -16,9 +16,9 @@ from pulsar_on_kafka.gateway.bounds import keep_alive
 from pulsar_on_kafka.gateway.bounds.outgoing import CONGESTED_BYTES
 from pulsar_on_kafka.gateway.bounds.request_queue import MAX_REQUESTS
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
-from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command
-from pulsar_on_kafka.mapping.wire.frames import MOST_FRAME_BYTES, frame
-from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type, command
+from pulsar_on_kafka_mapping.wire.frames import MOST_FRAME_BYTES, frame
+from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique
 from tests.waiting import until
@@ -118,7 +118,7 @@ def test_nothing_is_done_before_connect(opened: Opened, kind: Type) -> None:
 
 
 def _descriptor(kind: Type) -> Any:
-    from pulsar_on_kafka.mapping.wire.commands import message_class
+    from pulsar_on_kafka_mapping.wire.commands import message_class
 
     return message_class(kind.message).DESCRIPTOR
 

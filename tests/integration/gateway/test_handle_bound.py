@@ -11,8 +11,8 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.exceptions import TooManyLookupRequestException
 from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.mapping.wire.commands import ServerError, Type
 from pulsar_on_kafka.node.metrics.collector import MetricsCollector
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 from tests.integration.gateway.wire import Wire
 from tests.steps import EARLIEST, Unique, receive
 from tests.waiting import until

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.wire.commands import Type
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.wire.commands import Type
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique
 from tests.waiting import never, until

@@ -12,8 +12,8 @@ import pytest
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.gateway.connection import Connection
 from pulsar_on_kafka.gateway.server import Gateway
-from pulsar_on_kafka.mapping.wire.commands import Type
-from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata
+from pulsar_on_kafka_mapping.wire.commands import Type
+from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata
 from tests.integration.gateway.wire import Wire
 from tests.seeds import in_two
 from tests.steps import Unique

@@ -14,7 +14,7 @@ from pulsar_on_kafka.gateway import connection as module
 from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
 from pulsar_on_kafka.gateway.consumers import open_consumer
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
-from pulsar_on_kafka.mapping.wire.commands import Type
+from pulsar_on_kafka_mapping.wire.commands import Type
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique
 from tests.waiting import until

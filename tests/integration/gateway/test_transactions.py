@@ -14,7 +14,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.deduplication.journal import SequenceJournal
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.gateway.transactions import COORDINATORS
-from pulsar_on_kafka.mapping.wire.commands import ServerError, Type
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 from tests.integration.gateway.wire import ABORT, COMMIT, Wire, begun
 from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive
 

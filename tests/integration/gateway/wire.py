@@ -7,10 +7,10 @@ import time
 from collections import deque
 from typing import Any, Protocol
 
-from pulsar_on_kafka.mapping.wire.commands import ServerError, Type, command, parsed
-from pulsar_on_kafka.mapping.wire.entries import WireEntry, read_entry, write_entry
-from pulsar_on_kafka.mapping.wire.frames import Frame, FrameCutter, frame
-from pulsar_on_kafka.mapping.wire.message_metadata import PulsarMetadata, encode_metadata
+from pulsar_on_kafka_mapping.wire.commands import ServerError, Type, command, parsed
+from pulsar_on_kafka_mapping.wire.entries import WireEntry, read_entry, write_entry
+from pulsar_on_kafka_mapping.wire.frames import Frame, FrameCutter, frame
+from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata, encode_metadata
 from tests.waiting import until
 
 COMMIT, ABORT = 0, 1

@@ -8,7 +8,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
 from tests.chaos.outside import read_topic
 from tests.waiting import patience, until
 

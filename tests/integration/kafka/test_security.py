@@ -20,11 +20,11 @@ from pulsar_on_kafka.base.errors import NotAuthorized
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.kafka.acls import Acl
 from pulsar_on_kafka.kafka.groups.good_byes import GoodByes
-from pulsar_on_kafka.mapping.names.subscription_group import group_id
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.migration.acls import carry
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.service.running import LedgerDeletion
+from pulsar_on_kafka_mapping.names.subscription_group import group_id
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
 from tests.brokers import available
 from tests.certificates import Authority, Identity
 from tests.integration.secure_support import (

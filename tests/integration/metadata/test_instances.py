@@ -15,9 +15,9 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from pulsar_on_kafka.mapping.state.instances import INSTANCE_VARIABLE, Instance
-from pulsar_on_kafka.mapping.state.state_topics import ALL
 from pulsar_on_kafka.service.running import RunningRoles
+from pulsar_on_kafka_mapping.state.instances import INSTANCE_VARIABLE, Instance
+from pulsar_on_kafka_mapping.state.state_topics import ALL
 from tests.integration.command_line import CommandLine
 from tests.steps import PATIENCE_MS, payloads, receive, send, send_fast
 from tests.waiting import until

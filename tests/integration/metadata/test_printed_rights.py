@@ -23,10 +23,10 @@ from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.ledgers.deletion_topics import maintenance_group
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_topics import ALL, TOPICS
 from pulsar_on_kafka.service.running import RunningRoles
 from pulsar_on_kafka.transactions.serving.coordinators import coordinators_group
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_topics import ALL, TOPICS
 from tests.brokers import available
 from tests.certificates import Authority
 from tests.integration.secure_support import SecureCluster, secure_cluster

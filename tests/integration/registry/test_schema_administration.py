@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
 from typer.testing import CliRunner
 
 import pulsar_on_kafka as pulsar
@@ -16,12 +17,11 @@ from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cli.main import app
-from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
 from pulsar_on_kafka.registry.judging import policies_when_opened
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_topics import SCHEMAS
 from tests.integration.command_line import CommandLine
 from tests.registries import avro
 from tests.steps import Unique

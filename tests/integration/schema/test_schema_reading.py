@@ -10,7 +10,6 @@ from confluent_kafka import Consumer as KafkaConsumer
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.schema import (
     AutoConsumeSchema,
     AvroSchema,
@@ -21,6 +20,7 @@ from pulsar_on_kafka.schema import (
     KeyValueSchema,
     StringSchema,
 )
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from tests.integration.schema_support import (
     Order,
     receive_one,

@@ -13,7 +13,6 @@ from google.protobuf import struct_pb2
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.schema import (
     AutoConsumeSchema,
     AutoProduceBytesSchema,
@@ -29,6 +28,7 @@ from pulsar_on_kafka.schema import (
     Schema,
     StringSchema,
 )
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from tests.integration.schema_support import (
     Order,
     OrderByText,
@@ -406,7 +406,7 @@ def test_messages_outlive_the_deletion_of_their_schema(
 
 def latest_after(admin: AdminClient, topic: str) -> Any:
     """The deletion's own version."""
-    from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+    from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 
     assert latest_version(admin, topic) is None
     return SchemaVersion(1)

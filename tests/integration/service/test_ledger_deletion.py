@@ -22,14 +22,14 @@ from pulsar_on_kafka.ledgers.deletion_topics import (
 )
 from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import LedgerPlace
-from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState
-from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import DATA_TOPIC_CONFIGS
 from pulsar_on_kafka.service.running import LedgerDeletion
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.ids.ledger_ids import unpack_ledger_id
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState
+from pulsar_on_kafka_mapping.state.state_topics import LEDGERS
 from tests.clocks import WRONG_CLOCKS
 from tests.integration.command_line import CommandLine
 from tests.steps import EARLIEST, Unique

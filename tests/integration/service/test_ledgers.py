@@ -15,9 +15,9 @@ from pulsar_on_kafka.admin import AdminClient, LedgerInfo
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
-from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
-from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerState
+from pulsar_on_kafka_mapping.state.state_topics import LEDGERS
 from tests.brokers import available
 from tests.integration.command_line import CommandLine
 from tests.steps import Missing, Unique

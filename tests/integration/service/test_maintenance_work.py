@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from tests.clocks import WRONG_CLOCKS
 from tests.integration.command_line import CommandLine
 from tests.steps import Unique, payloads, receive, receive_rest

@@ -12,19 +12,19 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cli.main import app
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     AcknowledgeUpTo,
     CursorLife,
     Request,
     Seek,
     encode_request,
 )
-from pulsar_on_kafka.mapping.state.cursors.lease_records import TakeOver
-from pulsar_on_kafka.mapping.state.cursors.lease_records import encode as encode_lease
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, TopicKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES, PRODUCERS, SUBSCRIPTIONS, TOPICS, StateTopic
+from pulsar_on_kafka_mapping.state.cursors.lease_records import TakeOver
+from pulsar_on_kafka_mapping.state.cursors.lease_records import encode as encode_lease
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_keys import DeliveryKey, TopicKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES, PRODUCERS, SUBSCRIPTIONS, TOPICS, StateTopic
 from tests.steps import PATIENCE_MS, Unique
 from tests.waiting import until
 

@@ -14,7 +14,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
 from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive, send
 from tests.waiting import until
 

@@ -12,13 +12,13 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.ledger_acks import of_offsets
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import Acknowledge, Request, encode_request
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes
-from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.metadata.subscriptions.subscription import cursor_identity
 from pulsar_on_kafka.subscriptions.member.requests import life_of
 from pulsar_on_kafka.subscriptions.requests import live_cursors
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import Acknowledge, Request, encode_request
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import Holes
+from pulsar_on_kafka_mapping.state.state_keys import DeliveryKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES
 from tests.steps import EARLIEST, SHARED, Unique, nothing_comes, payloads, receive, receive_rest, send, send_fast
 from tests.waiting import until
 

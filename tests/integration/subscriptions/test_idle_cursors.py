@@ -20,9 +20,9 @@ from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.ledger_acks import of_offsets
 from pulsar_on_kafka.kafka.groups.offset_writer import OffsetWriter
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.state_topics import CURSOR_CHECKPOINTS
 from tests.steps import Unique, payloads, receive
 
 pytestmark = pytest.mark.kafka

@@ -15,7 +15,10 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.subscriptions.member.requests import life_of
+from pulsar_on_kafka.subscriptions.member.serving import Serving
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     CursorLife,
     Request,
     SaveNow,
@@ -23,11 +26,8 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Skip,
     encode_request,
 )
-from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.subscriptions.member.requests import life_of
-from pulsar_on_kafka.subscriptions.member.serving import Serving
+from pulsar_on_kafka_mapping.state.state_keys import DeliveryKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES
 from tests.programs import a_program
 from tests.steps import (
     EARLIEST,

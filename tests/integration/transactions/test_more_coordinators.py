@@ -14,10 +14,10 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition
-from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, Begin, End
 from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import AddPartitions, Begin, End
 from tests.integration.transaction_support import PATIENCE_S
 from tests.waiting import until
 

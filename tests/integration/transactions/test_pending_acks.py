@@ -9,7 +9,7 @@ import pytest
 import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.asyncio as pulsar_asyncio
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.mapping.state.state_keys import CursorTakeoverKey
+from pulsar_on_kafka_mapping.state.state_keys import CursorTakeoverKey
 from tests.integration.pending_ack_support import begin, pending_acks_on_record
 from tests.integration.transaction_support import PATIENCE_S
 from tests.steps import EARLIEST, EXCLUSIVE, KEY_SHARED, SHARED, Unique, counted, nothing_comes, payloads, receive, send

@@ -10,11 +10,11 @@ from confluent_kafka import Producer as KafkaProducer
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
-from pulsar_on_kafka.mapping.records.record_headers import TXN
 from pulsar_on_kafka.subscriptions.records import read_committed
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka_mapping.records.record_headers import TXN
 from tests.integration.transaction_support import read_all
 from tests.integration.transactions_by_hand import WrittenByHand
 from tests.kafka_records import headers_of, place_of

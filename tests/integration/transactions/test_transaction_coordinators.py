@@ -12,9 +12,6 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidTxnStatus
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.records.record_headers import TXN
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_COORDINATOR_ASSIGN
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.transactions.buffer.entries import TxnEntryStatus
@@ -24,6 +21,9 @@ from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataParti
 from pulsar_on_kafka.transactions.serving.access import ClusterAccess, RemoteCoordinator
 from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.records.record_headers import TXN
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_COORDINATOR_ASSIGN
 from tests.clocks import PacedClock
 from tests.integration.transaction_support import (
     PATIENCE_S,

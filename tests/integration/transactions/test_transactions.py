@@ -12,7 +12,7 @@ import pytest
 import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.asyncio
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from tests.integration.transaction_support import PATIENCE_S, Seen, data_of, markers_of, on_record, read_all
 from tests.kafka_records import headers_of
 from tests.steps import Unique

@@ -11,7 +11,7 @@ from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
 from pulsar_on_kafka.cli.shared.cursors import drawn, save_png
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.saved import Recovered
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.seeds import for_each_seed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap
 
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import (
     CommitMetadata,
     Holes,
     Lineage,

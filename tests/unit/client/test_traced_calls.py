@@ -14,7 +14,7 @@ from pulsar_on_kafka.client import tracing
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import MessageId
-from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 
 TOPIC = "persistent://public/default/orders"
 

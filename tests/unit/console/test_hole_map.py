@@ -10,7 +10,7 @@ from pulsar_on_kafka.base.words import eighths
 from pulsar_on_kafka.console.hole_map import CELLS, COLUMNS, hole_map
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.saved import Recovered
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.seeds import for_each_seed
 
 

@@ -17,8 +17,8 @@ from pulsar_on_kafka.base.errors import CryptoFailed
 from pulsar_on_kafka.crypto import decryptor, encryptor
 from pulsar_on_kafka.crypto.decryptor import Decryptor
 from pulsar_on_kafka.crypto.encryptor import Encryptor
-from pulsar_on_kafka.mapping.records.encryption_header import EncryptedKey, EncryptionInfo, decode_encryption
-from pulsar_on_kafka.mapping.records.record_headers import ENCRYPTION
+from pulsar_on_kafka_mapping.records.encryption_header import EncryptedKey, EncryptionInfo, decode_encryption
+from pulsar_on_kafka_mapping.records.record_headers import ENCRYPTION
 
 VECTOR = Path(__file__).with_name("pulsar_client_vector.json")
 

@@ -9,7 +9,7 @@ import pytest
 from pulsar_on_kafka.base.errors import Corrupt
 from pulsar_on_kafka.cursor.saved import Candidate, checkpoint_beside, newest
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import CommitMetadata, Lineage
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import CommitMetadata, Lineage
 
 
 def _state(version: int, save: int = 0, source: str = "commit") -> Candidate:

@@ -6,9 +6,9 @@ from itertools import count
 
 from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
 from pulsar_on_kafka.cursor.identity import CursorName
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import CursorCheckpoint, encode_checkpoint
-from pulsar_on_kafka.mapping.state.state_keys import CursorCheckpointKey, encode_key
 from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import CursorCheckpoint, encode_checkpoint
+from pulsar_on_kafka_mapping.state.state_keys import CursorCheckpointKey, encode_key
 
 CURSOR = CursorName("persistent://public/default/orders", 0, "audit")
 OTHER = CURSOR._replace(subscription="billing")

@@ -7,7 +7,7 @@ from pyroaring import BitMap
 
 from pulsar_on_kafka.cursor.commit_metadata import metadata
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import (
     Deliveries,
     Holes,
     Lineage,

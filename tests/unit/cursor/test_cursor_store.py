@@ -16,11 +16,11 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity, new_session
 from pulsar_on_kafka.cursor.saved import AcceptedSave, Recovered, Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, decode_key
-from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_keys import CursorSegmentKey, decode_key
+from pulsar_on_kafka_mapping.state.state_topics import CURSORS
 from tests.memory_log import MemoryStateLog
 from tests.seeds import first_of
 from tests.simulation.cursors import (

@@ -9,7 +9,7 @@ from pyroaring import BitMap, BitMap64
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.ledger_acks import below, of_offsets, pieces
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import Holes
 
 SIZE = 50
 OFFSETS = st.one_of(

@@ -10,7 +10,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.ledger_acks import of_offsets
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import Holes
 from tests.seeds import for_each_seed
 
 END = 80

@@ -12,9 +12,9 @@ from pulsar_on_kafka.cursor.saved import Save, Saved
 from pulsar_on_kafka.cursor.segments import MARKER_SEGMENT, CursorSegments
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka_mapping.state.state_keys import CursorSegmentKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import CURSORS
 from tests.memory_log import MemoryStateLog
 from tests.simulation.cursors import an_identity
 

@@ -15,7 +15,7 @@ from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.saved import Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
-from pulsar_on_kafka.mapping.state.state_topics import CURSORS
+from pulsar_on_kafka_mapping.state.state_topics import CURSORS
 from tests.memory_log import MemoryStateLog
 
 TOPIC = "persistent://public/default/orders"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsar_on_kafka.deduplication import deduplication_machine
 from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict, PartitionSequences
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
 NEW, DUPLICATE, PENDING, UNKNOWN = (
     DeduplicationVerdict.NEW,

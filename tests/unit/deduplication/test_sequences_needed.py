@@ -10,9 +10,9 @@ import pytest
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.deduplication.journal import FORGOTTEN_AFTER_MS, NOTED_EVERY_MS, Recovered, SequenceJournal
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from tests.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()

@@ -16,9 +16,9 @@ from pulsar_on_kafka.cli.shared.gateway_options import GATEWAY_PORT, REST_PORT
 from pulsar_on_kafka.cli.shared.http_options import CONSOLE_PORT
 from pulsar_on_kafka.embedded.docker import IMAGE
 from pulsar_on_kafka.embedded.settings import DEFAULT_VERSION
-from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.service.health import LIVE, READY
+from pulsar_on_kafka_mapping.state.state_topics import LEDGERS
 from tests.command_lines import unknown
 from tests.unit.docker.test_kubernetes import STOPS_S, understood
 
@@ -61,7 +61,7 @@ def test_the_compose_file_names_what_is_there(services: dict[str, Any]) -> None:
 
 def test_a_service_has_longer_to_stop_than_it_takes(services: dict[str, Any]) -> None:
     takes = float(re.findall(r'--stop-timeout".*?\n\s*\] = ([0-9.]+)', Path(serve.__file__).read_text())[0])
-    closing = 10.0  # layer/node/node.py
+    closing = 10.0  # layer/pulsar_on_kafka/node/node.py
     assert float(services["serve"]["stop_grace_period"].removesuffix("s")) > takes + closing
 
 

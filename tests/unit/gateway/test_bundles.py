@@ -17,7 +17,7 @@ from pulsar_on_kafka.gateway.bundles import (
     url_of,
 )
 from pulsar_on_kafka.gateway.lookups import addressed
-from pulsar_on_kafka.mapping.errors import InvalidTopicName
+from pulsar_on_kafka_mapping.errors import InvalidTopicName
 
 HERE, THERE = "pulsar://here:6650", "pulsar+ssl://there:6651"
 ALL = range(BUNDLES)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping.wire.commands import Type, command, parsed
-from pulsar_on_kafka.mapping.wire.frames import FrameCutter, frame
+from pulsar_on_kafka_mapping.wire.commands import Type, command, parsed
+from pulsar_on_kafka_mapping.wire.frames import FrameCutter, frame
 from tests.pulsar_sessions import CLIENTS, recorded
 from tests.served_connection import CONNECT, ServedConnection
 

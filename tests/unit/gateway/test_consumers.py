@@ -9,8 +9,8 @@ import pytest
 
 from pulsar_on_kafka.gateway.consumers import SubscriptionConsumer, Wire, WireEndpoint
 from pulsar_on_kafka.gateway.entries import OutgoingEntries
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.subscriptions.records.endpoint import DeliveryRules, PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 
 TOPIC = "persistent://public/default/orders"
 

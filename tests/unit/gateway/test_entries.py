@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka.gateway.entries import MAX_MESSAGE_ENTRY_BYTES, NotForPulsarsClients, OutgoingEntries
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.records.batch_entry import BatchMessage, encode_batch
-from pulsar_on_kafka.mapping.records.message_record import Headers
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, ENCRYPTION, PRODUCER
-from pulsar_on_kafka.mapping.wire.entries import MOST_ENTRY_BYTES, read_entry
-from pulsar_on_kafka.mapping.wire.message_metadata import decode_metadata
-from pulsar_on_kafka.mapping.wire.single_messages import decode_batch
-from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.records.batch_entry import BatchMessage, encode_batch
+from pulsar_on_kafka_mapping.records.message_record import Headers
+from pulsar_on_kafka_mapping.records.record_headers import BATCH, CHUNK, ENCRYPTION, PRODUCER
+from pulsar_on_kafka_mapping.wire.entries import MOST_ENTRY_BYTES, read_entry
+from pulsar_on_kafka_mapping.wire.message_metadata import decode_metadata
+from pulsar_on_kafka_mapping.wire.single_messages import decode_batch
+from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord
 from tests.pulsar_entries.stored import PlacedRecord
 
 TOPIC = "persistent://public/default/t"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from pulsar_on_kafka.gateway.key_schemes import KeyScheme
-from pulsar_on_kafka.mapping.routing.key_hashes import KeyHash, partition_for_key
+from pulsar_on_kafka_mapping.routing.key_hashes import KeyHash, partition_for_key
 
 
 def keys_of(scheme: KeyHash, partition: int, partitions: int) -> list[bytes]:

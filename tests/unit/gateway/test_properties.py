@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.gateway.bounds.properties import properties_of
-from pulsar_on_kafka.mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES
+from pulsar_on_kafka_mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES
 
 
 def _command(value: str) -> Any:

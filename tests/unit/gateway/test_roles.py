@@ -13,7 +13,7 @@ from pulsar_on_kafka.gateway.rest.asked import Asked, Cluster, RestError
 from pulsar_on_kafka.gateway.rest.clusters import make_tenant
 from pulsar_on_kafka.gateway.rest.server import Rest
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, RoleTransactions
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
 NOTHING: Any = None
 TXN = TxnId(0, 1)

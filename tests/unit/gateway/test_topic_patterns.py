@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka.gateway.topic_patterns import MOST_CHARACTERS, TopicPattern
-from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.client.connection.connection import peer_settings
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
+from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddress
 
 NOT_TEXT = {"logger"}
 OF_ONE = {"queued.min.messages", "retry.backoff.ms", "retry.backoff.max.ms"}

@@ -16,7 +16,7 @@ from pulsar_on_kafka.ledgers.expiry import (
     topic_expired,
     unused_since,
 )
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import Unused
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import Unused
 
 NO_SUBSCRIPTIONS = InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS
 CAUGHT_UP = InactiveTopicDeleteMode.DELETE_WHEN_SUBSCRIPTIONS_CAUGHT_UP

@@ -6,8 +6,8 @@ import pytest
 
 from pulsar_on_kafka.ledgers.first_left import first_kept
 from pulsar_on_kafka.ledgers.model import Ledger
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
 
 LAYOUT = LedgerLayout(7, 10)
 OPEN, CLOSED, DELETING = LedgerState.OPEN, LedgerState.CLOSED, LedgerState.DELETING

@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_on_kafka.ledgers.following import NOTHING, LogRange, Measured, changes
 from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 
 PLACE = LedgerPlace("persistent://public/default/quiet", 7, 0)
 LAYOUT = LedgerLayout(7, 1000)

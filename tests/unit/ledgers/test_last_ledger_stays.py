@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pulsar_on_kafka.ledgers.model import Ledger
 from pulsar_on_kafka.ledgers.trimming import Needs, Retention, trimmable
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
 
 
 def test_the_last_ledger_of_a_list_stays_also_when_it_is_closed() -> None:

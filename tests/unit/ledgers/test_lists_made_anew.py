@@ -13,8 +13,8 @@ from pulsar_on_kafka.ledgers.following import LogRange, Measured
 from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
 from pulsar_on_kafka.ledgers.owner import LedgerOwner, Stretch, TopicLogs
 from pulsar_on_kafka.ledgers.trimming import Needs
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerState
 from tests.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()

@@ -10,8 +10,8 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.lookup.copies import Copies
-from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, encode_original
-from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
+from pulsar_on_kafka_mapping.records.original_position import OriginalPosition, encode_original
+from pulsar_on_kafka_mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
 
 LATER = Deadline.after(1000)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.clock import SystemClock
@@ -23,17 +24,16 @@ from pulsar_on_kafka.lookup.listeners import Asker, url_for
 from pulsar_on_kafka.lookup.places import FileDirectory, LookupFailed, TenantPlace, decode_place
 from pulsar_on_kafka.lookup_service.answers import LookupAnswers
 from pulsar_on_kafka.lookup_service.followed_map import FollowedMap
-from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.state.clusters.cluster_registry import (
+from pulsar_on_kafka.registry.model import StoredSchema
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_mapping.state.clusters.cluster_registry import (
     ClusterAddress,
     ClusterListener,
     ClusterRegistry,
     decode_clusters,
     encode_clusters,
 )
-from pulsar_on_kafka.mapping.state.clusters.tenant_records import TenantRecord, TenantState
-from pulsar_on_kafka.registry.model import StoredSchema
-from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import TenantRecord, TenantState
 from tests.certificates import Authority
 from tests.waiting import until
 

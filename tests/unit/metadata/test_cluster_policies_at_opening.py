@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.state_topics import NAMESPACES
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.namespaces import CLUSTER_POLICIES_S, NAMESPACE_KEYS, Namespaces
 from pulsar_on_kafka.metadata.policies import CLUSTER
+from pulsar_on_kafka_mapping.state.state_topics import NAMESPACES
 from tests.memory_log import MemoryStateLog
 from tests.simulation.turns import ManualClock
 

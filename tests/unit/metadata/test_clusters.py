@@ -7,17 +7,17 @@ import pytest
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.clusters.cluster_registry import (
+from pulsar_on_kafka.metadata.clusters import REGISTRY_KEYS, Clusters, check_replication_clusters
+from pulsar_on_kafka.metadata.entities import Entities
+from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, applied, with_policy
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.state.clusters.cluster_registry import (
     ClusterAddress,
     ClusterRegistry,
     decode_clusters,
     encode_clusters,
 )
-from pulsar_on_kafka.mapping.state.state_topics import NAMESPACES
-from pulsar_on_kafka.metadata.clusters import REGISTRY_KEYS, Clusters, check_replication_clusters
-from pulsar_on_kafka.metadata.entities import Entities
-from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, applied, with_policy
+from pulsar_on_kafka_mapping.state.state_topics import NAMESPACES
 from tests.memory_log import MemoryStateLog
 
 US = ClusterAddress("kafka://us:9092", {"client.rack": "a"})

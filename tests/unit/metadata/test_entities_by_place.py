@@ -6,10 +6,10 @@ import random
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS
 from pulsar_on_kafka.statelog.versioned import Keeping
+from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTIONS
 from tests.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.metadata.policies import (
@@ -19,7 +20,6 @@ from pulsar_on_kafka.metadata.policies import (
     with_policy,
     without_policy,
 )
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 
 
 def test_setting_and_removing() -> None:

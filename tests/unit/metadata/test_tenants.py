@@ -9,16 +9,16 @@ import pytest
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption, Refused
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.clusters.tenant_records import (
+from pulsar_on_kafka.metadata.entities import Entities
+from pulsar_on_kafka.metadata.tenants import TENANT_KEYS, TRANSITIONS, TenantMove, Tenants, moved
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import (
     TenantRecord,
     TenantState,
     decode_tenant,
     encode_tenant,
 )
-from pulsar_on_kafka.mapping.state.state_topics import TENANTS
-from pulsar_on_kafka.metadata.entities import Entities
-from pulsar_on_kafka.metadata.tenants import TENANT_KEYS, TRANSITIONS, TenantMove, Tenants, moved
+from pulsar_on_kafka_mapping.state.state_topics import TENANTS
 from tests.memory_log import MemoryStateLog
 
 RECORDS = {

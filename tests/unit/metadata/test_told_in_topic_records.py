@@ -8,10 +8,11 @@ import orjson
 import pytest
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
+from pulsar_on_kafka.metadata.topics import Topic, check_backlog
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
     BacklogExceeded,
     LifeState,
     TopicRecord,
@@ -19,7 +20,6 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
     decode_topic,
     encode_topic,
 )
-from pulsar_on_kafka.metadata.topics import Topic, check_backlog
 
 RECORD = TopicRecord("persistent://a/b/c", LifeState.ACTIVE, "a.b.c", 0, 100)
 TOPIC = Topic(TopicName.parse("persistent://a/b/c"), "a.b.c", "id", 1, False, LedgerLayout(1, 100))

@@ -12,11 +12,11 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded, Refused
-from pulsar_on_kafka.mapping.records.epoch_fences import take_over_marker
-from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, encode_original
-from pulsar_on_kafka.mapping.records.record_headers import MARKER, ORIGINAL_ID, REPLICATE_TO, REPLICATED_FROM, TXN
 from pulsar_on_kafka.migration.both_sides import BothSides, Compared, SideBySide
 from pulsar_on_kafka.migration.inventory import Inventory, SubscriptionEntry, TopicEntry, lacking
+from pulsar_on_kafka_mapping.records.epoch_fences import take_over_marker
+from pulsar_on_kafka_mapping.records.original_position import OriginalPosition, encode_original
+from pulsar_on_kafka_mapping.records.record_headers import MARKER, ORIGINAL_ID, REPLICATE_TO, REPLICATED_FROM, TXN
 
 LIFE = 5
 

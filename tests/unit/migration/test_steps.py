@@ -10,16 +10,16 @@ import pytest
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Refused
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.clusters.tenant_records import (
+from pulsar_on_kafka.metadata.entities import Entities
+from pulsar_on_kafka.metadata.steps import MIGRATION_KEYS, OVER, TRANSITIONS, Event, Migrations, after, begun
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import (
     MigrationRecord,
     MigrationStep,
     decode_migration,
     encode_migration,
 )
-from pulsar_on_kafka.mapping.state.state_topics import TENANTS
-from pulsar_on_kafka.metadata.entities import Entities
-from pulsar_on_kafka.metadata.steps import MIGRATION_KEYS, OVER, TRANSITIONS, Event, Migrations, after, begun
+from pulsar_on_kafka_mapping.state.state_topics import TENANTS
 from tests.memory_log import MemoryStateLog
 from tests.seeds import for_each_seed
 

@@ -8,8 +8,11 @@ import pytest
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.state_keys import CoordinatorTakeoverKey, TransactionLogKey, encode_key
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
+from pulsar_on_kafka.node.abandoned import HELD_UP_S, Abandoned
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, txn_id
+from pulsar_on_kafka_mapping.state.state_keys import CoordinatorTakeoverKey, TransactionLogKey, encode_key
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
     LogValue,
     NewTransaction,
     StatusUpdated,
@@ -17,9 +20,6 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     TxnStatus,
     encode_log_value,
 )
-from pulsar_on_kafka.node.abandoned import HELD_UP_S, Abandoned
-from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, txn_id
 from tests.clocks import PacedClock
 
 TXN = txn_id(3, 1)

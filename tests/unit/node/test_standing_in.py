@@ -17,8 +17,6 @@ from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.client.connection.connection import STAND_IN_VARIABLE
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.node import standing_in
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.node.standing_in import (
@@ -33,6 +31,8 @@ from pulsar_on_kafka.node.standing_in import (
     move,
 )
 from pulsar_on_kafka.service.running import ROLES_OF_STAND_INS
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_topics import LEDGERS
 from tests.clocks import SetClock
 
 ALL = frozenset({"Read", "Write", "Describe"})

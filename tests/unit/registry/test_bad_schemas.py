@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.state.metadata.schema_records import MAX_DEFINITION_BYTES
 from pulsar_on_kafka.registry.model import SchemaPolicies
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_mapping.state.metadata.schema_records import MAX_DEFINITION_BYTES
 from tests.memory_log import MemoryStateLog
 from tests.registries import TOPIC, avro, process, soon
 
@@ -137,7 +137,7 @@ def check(what: str, strategies: Sequence[str]) -> str:
 
 
 def _place() -> tuple[Any, int]:
-    from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
+    from pulsar_on_kafka_mapping.state.state_topics import SCHEMAS
 
     return SCHEMAS, SCHEMAS.partition_for(str(TOPIC))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
+
 from pulsar_on_kafka.registry.known import BoundedCache, SchemaQuestion
 from pulsar_on_kafka.registry.model import TopicLife
-from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from tests.registries import LIFE
 
 

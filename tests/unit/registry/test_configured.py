@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from pulsar_on_kafka.schema_compat import BUILT_IN, CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import SystemClock
@@ -21,7 +22,6 @@ from pulsar_on_kafka.registry.configured import (
 from pulsar_on_kafka.registry.model import SchemaPolicies
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.registry.storage import StateLogSchemaStorage
-from pulsar_on_kafka.schema_compat import BUILT_IN, CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 from tests.memory_log import MemoryStateLog
 from tests.registries import TOPIC, avro, install_word_lists, life_of, soon
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy as Strategy
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.registry.judging import policies_when_opened, schema_policies
 from pulsar_on_kafka.registry.model import SchemaPolicies
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy as Strategy
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 BACKWARD = {"schema_compatibility_strategy": "BACKWARD"}
 FORWARD = {"schema_compatibility_strategy": "FORWARD"}

@@ -8,24 +8,24 @@ import logging
 from typing import Any
 
 import pytest
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
 
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.metadata.schema_records import (
+from pulsar_on_kafka.registry.model import SchemaPolicies
+from pulsar_on_kafka.registry.registry import SchemaRegistry
+from pulsar_on_kafka.registry.storage import StateLogSchemaStorage
+from pulsar_on_kafka.sending.official_errors import as_pulsar
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.metadata.schema_records import (
     MAX_DEFINITION_BYTES,
     MAX_RECORD_BYTES,
     SchemaRecord,
     encode_schema,
 )
-from pulsar_on_kafka.mapping.state.state_keys import SchemaKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
-from pulsar_on_kafka.registry.model import SchemaPolicies
-from pulsar_on_kafka.registry.registry import SchemaRegistry
-from pulsar_on_kafka.registry.storage import StateLogSchemaStorage
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
-from pulsar_on_kafka.sending.official_errors import as_pulsar
+from pulsar_on_kafka_mapping.state.state_keys import SchemaKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import SCHEMAS
 from tests.clocks import SetClock
 from tests.memory_log import MemoryStateLog
 from tests.registries import LIFE, TOPIC, avro, life_of, process, soon

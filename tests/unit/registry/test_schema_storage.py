@@ -9,22 +9,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.metadata import schema_records
-from pulsar_on_kafka.mapping.state.state_keys import SchemaKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
 from pulsar_on_kafka.registry import judging, storage
 from pulsar_on_kafka.registry.model import SchemaPolicies, TopicLife
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.registry.storage import StateLogSchemaStorage, summarized
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, identity
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.versioned import VersionedEntities
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.metadata import schema_records
+from pulsar_on_kafka_mapping.state.state_keys import SchemaKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import SCHEMAS
+from pulsar_on_kafka_schema_compat import identity
 from tests.memory_log import MemoryStateLog
 from tests.registries import LIFE, TOPIC, avro, process, soon
 

@@ -11,7 +11,12 @@ from pyroaring import BitMap, BitMap64
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Fenced
-from pulsar_on_kafka.mapping.state.clusters.subscription_progress import (
+from pulsar_on_kafka.replicated.acks import Acks
+from pulsar_on_kafka.replicated.progress import Progress
+from pulsar_on_kafka.replicated.progress_heads import Subject
+from pulsar_on_kafka.replicated.progress_log import ProgressLog, ProgressWriter
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import (
     BLOCK,
     SAYS,
     Origin,
@@ -21,14 +26,9 @@ from pulsar_on_kafka.mapping.state.clusters.subscription_progress import (
     decode_head,
     encode_head,
 )
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
-from pulsar_on_kafka.mapping.state.state_keys import ProgressSegmentKey, decode_key
-from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTION_PROGRESS
-from pulsar_on_kafka.replicated.acks import Acks
-from pulsar_on_kafka.replicated.progress import Progress
-from pulsar_on_kafka.replicated.progress_heads import Subject
-from pulsar_on_kafka.replicated.progress_log import ProgressLog, ProgressWriter
-from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
+from pulsar_on_kafka_mapping.state.state_keys import ProgressSegmentKey, decode_key
+from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 from tests.memory_log import MemoryStateLog
 
 SUBJECT = Subject("persistent://public/default/orders", 3, "billing", "eu", SAYS)

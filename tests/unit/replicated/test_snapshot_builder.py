@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.mapping.records.subscription_markers import Snapshot, SnapshotRequest, SnapshotResponse
-from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.replicated.snapshot_exchange import TIMEOUT_MS, SnapshotBuilder
+from pulsar_on_kafka_mapping.records.subscription_markers import Snapshot, SnapshotRequest, SnapshotResponse
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
 
 EAST, SOUTH = Origin("east", 1), Origin("south", 2)
 

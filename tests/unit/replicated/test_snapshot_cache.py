@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.mapping.records.subscription_markers import Snapshot
 from pulsar_on_kafka.replicated.snapshot_exchange import SnapshotCache
+from pulsar_on_kafka_mapping.records.subscription_markers import Snapshot
 
 
 def snapshot(local: int) -> Snapshot:

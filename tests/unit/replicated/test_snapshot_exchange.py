@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pulsar_on_kafka.mapping.records.epoch_fences import take_over_marker
-from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata, encode_headers
-from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, encode_original
-from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
-from pulsar_on_kafka.mapping.records.subscription_markers import (
+from pulsar_on_kafka.metadata.producers.fences import Fences
+from pulsar_on_kafka.replicated.snapshot_exchange import EVERY_MS, SnapshotExchange, Wished
+from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import hear
+from pulsar_on_kafka_mapping.records.epoch_fences import take_over_marker
+from pulsar_on_kafka_mapping.records.message_record import Headers, MessageMetadata, encode_headers
+from pulsar_on_kafka_mapping.records.original_position import OriginalPosition, encode_original
+from pulsar_on_kafka_mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
+from pulsar_on_kafka_mapping.records.subscription_markers import (
     Snapshot,
     SnapshotRequest,
     SnapshotResponse,
@@ -16,10 +19,7 @@ from pulsar_on_kafka.mapping.records.subscription_markers import (
     SubscriptionUpdate,
     encode_marker,
 )
-from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
-from pulsar_on_kafka.metadata.producers.fences import Fences
-from pulsar_on_kafka.replicated.snapshot_exchange import EVERY_MS, SnapshotExchange, Wished
-from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import hear
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
 
 WEST, EAST = Origin("west", 5), Origin("east", 6)
 LIFE = (6, 9)

@@ -14,7 +14,7 @@ from hypothesis import given
 import pulsar_on_kafka.schema
 from pulsar_on_kafka.schema import AutoConsumeSchema, AvroSchema
 from pulsar_on_kafka.schema.avro_bounds import MAX_DEPTH, MAX_EMPTY, PayloadBounds
-from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
 from tests.unit.schema.record_pairs import Maker, RecordSpec
 from tests.unit.schema.test_official_records import classes_and_values
 

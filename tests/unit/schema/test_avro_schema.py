@@ -12,7 +12,7 @@ from fastavro.read import SchemaResolutionError
 
 from pulsar_on_kafka.schema import Array, AvroSchema, CustomEnum, Integer, JsonSchema, Long, Record, String
 from pulsar_on_kafka.schema.avro import WRITERS
-from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
 from tests.unit.schema.record_pairs import Color
 
 

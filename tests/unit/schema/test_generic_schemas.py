@@ -27,7 +27,7 @@ from pulsar_on_kafka.schema import (
     Schema,
     StringSchema,
 )
-from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
 from tests.unit.schema.protobuf_messages import made
 from tests.unit.schema.record_pairs import Color
 

@@ -21,8 +21,8 @@ from pulsar_on_kafka.schema import (
     Record,
     StringSchema,
 )
-from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
-from pulsar_on_kafka.schema_compat.key_value import split
+from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka_schema_compat.key_value import split
 
 SEPARATED = KeyValueEncodingType.SEPARATED
 

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import pulsar_on_kafka.schema
-from pulsar_on_kafka.schema_compat.base.schema_model import SchemaType
+from pulsar_on_kafka_schema_compat.base.schema_model import SchemaType
 from tests.seeds import examples
 from tests.unit.schema.record_pairs import Color, FieldSpec, Maker, RecordSpec, record_specs, record_values
 

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from pulsar_on_kafka.schema import AutoConsumeSchema, ProtobufNativeSchema, ProtobufSchema
 from pulsar_on_kafka.schema.protobuf import message_class
-from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
 
 CLASSES = [
     any_pb2.Any, api_pb2.Api, api_pb2.Method, descriptor_pb2.FileDescriptorProto,

@@ -9,14 +9,14 @@ import pytest
 
 from pulsar_on_kafka.base.clock import ClusterClock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.metadata.producers.registry import ProducerRegistry
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.sending.admission import Application
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.records.record_headers import PRODUCER
 from tests.kafka_records import ReadRecord
 from tests.memory_log import MemoryStateLog
 

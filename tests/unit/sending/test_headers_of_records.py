@@ -8,10 +8,6 @@ import pytest
 
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.exceptions import InvalidMessage
-from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.records.batch_entry import decode_batch
-from pulsar_on_kafka.mapping.records.message_record import decode_headers
-from pulsar_on_kafka.mapping.records.record_headers import FENCE
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.schema import (
     AutoProduceBytesSchema,
@@ -24,6 +20,10 @@ from pulsar_on_kafka.schema import (
 from pulsar_on_kafka.sending.batching import Batching
 from pulsar_on_kafka.sending.in_flight import SendsInFlight
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema, TopicsLatest, outgoing_schema
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_mapping.records.batch_entry import decode_batch
+from pulsar_on_kafka_mapping.records.message_record import decode_headers
+from pulsar_on_kafka_mapping.records.record_headers import FENCE
 from tests.memory_log import MemoryStateLog
 from tests.producer_stage import OPENED, Kafka, Kind, Produced, Stage, hand_over_batches, sender_of
 from tests.registries import TOPIC, process, soon

@@ -12,9 +12,9 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.reentry import Callbacks
 from pulsar_on_kafka.exceptions import Result
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.sending.batches import Batch, BatchesInFlight
 from pulsar_on_kafka.sending.in_flight import NO_ID, PartitionOut, SendsInFlight, Ticket
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.seeds import for_each_seed
 
 ORIGIN = PartitionOut(LedgerLayout(incarnation=1, entries_per_ledger=100), -1, "t", -1)

@@ -12,8 +12,6 @@ import pytest
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.exceptions import InvalidMessage
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.schema import (
@@ -37,6 +35,8 @@ from pulsar_on_kafka.sending.outgoing_schema import (
     TopicsLatest,
     outgoing_schema,
 )
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.records.record_headers import SCHEMA_VERSION
 from tests.memory_log import MemoryStateLog
 from tests.registries import TOPIC, process, soon
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerBlockedQuotaExceededException, ProducerQueueIsFull, Result
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.schema import BytesSchema
 from pulsar_on_kafka.sending.batching import Batching
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import BacklogExceeded
 from tests.producer_stage import Kind, Stage, hand_over_batches, sender_of
 
 KINDS = list(Kind)

@@ -7,10 +7,10 @@ from typing import Any
 from pulsar_on_kafka.base.clock import ClusterClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed, LayerError
-from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.metadata.producers.registry import ProducerRegistry
 from pulsar_on_kafka.sending.deduplication import Deduplication
+from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 from tests.clocks import SetClock
 from tests.memory_log import MemoryStateLog
 from tests.producer_stage import OPENED

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.mapping.routing.key_hashes import KeyHash, partition_for_key
 from pulsar_on_kafka.sending.routing import Routing
+from pulsar_on_kafka_mapping.routing.key_hashes import KeyHash, partition_for_key
 
 
 def routing(hashing: KeyHash, told: list[KeyHash], *, partitions: int = 5, fixed: int | None = None) -> Routing:

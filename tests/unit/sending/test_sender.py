@@ -13,11 +13,11 @@ from pulsar_on_kafka.base.errors import ProducerExcluded
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, MessageTooBig, ProducerFenced, Result
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records.message_record import decode_headers
 from pulsar_on_kafka.schema import BytesSchema, StringSchema
 from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
 from pulsar_on_kafka.sending.transactional_sends import Transaction
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.records.message_record import decode_headers
 from tests.producer_stage import Kind, Stage, sender_of
 
 KINDS = list(Kind)

@@ -12,9 +12,9 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
 from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, Records
-from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS, TOPICS, StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.followed_log import FollowedLog
+from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTIONS, TOPICS, StateTopic
 from tests.clocks import PacedClock
 from tests.kafka_records import LoggedRecord
 from tests.memory_log import CountedLog, MemoryStateLog

@@ -13,11 +13,11 @@ import pytest
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Corrupt, DeadlineExceeded
-from pulsar_on_kafka.mapping.errors import UnreadableKey
-from pulsar_on_kafka.mapping.state.state_keys import TopicKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES, TOPICS, StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.view import LogView, unreadable
+from pulsar_on_kafka_mapping.errors import UnreadableKey
+from pulsar_on_kafka_mapping.state.state_keys import TopicKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES, TOPICS, StateTopic
 from tests.clocks import PacedClock
 from tests.memory_log import CountedLog, MemoryStateLog
 from tests.waiting import until

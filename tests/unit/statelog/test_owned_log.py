@@ -9,11 +9,11 @@ import pytest
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.state_topics import LEDGERS, StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.owned import OwnedLog
 from pulsar_on_kafka.statelog.take_over import Owner, TakeOverFence
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.state.state_topics import LEDGERS, StateTopic
 from tests.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()

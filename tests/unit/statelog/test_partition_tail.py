@@ -6,9 +6,9 @@ import threading
 from collections.abc import Sequence
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.tail import PartitionTail
+from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES
 from tests.memory_log import MemoryStateLog
 from tests.memory_reader import memory_reader
 from tests.waiting import never, until

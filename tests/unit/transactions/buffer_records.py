@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.state_keys import LowWaterKey, TransactionBufferKey, encode_key
-from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.state_keys import LowWaterKey, TransactionBufferKey, encode_key
+from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import (
     AbortedEntry,
     BufferEntry,
     OpenEntry,
@@ -15,9 +18,6 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
     encode_low_water,
     kind_of,
 )
-from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
 
 HERE = DataPartition("persistent://public/default/orders", 0, 7)
 COORDINATOR = 2

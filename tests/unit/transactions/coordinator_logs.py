@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.mapping.state.state_keys import (
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
+from pulsar_on_kafka_mapping.state.state_keys import (
     CoordinatorTakeoverKey,
     TransactionAnswerKey,
     TransactionLogKey,
     encode_key,
 )
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
     Answered,
     LogValue,
     NewTransaction,
     TakenOver,
     encode_log_value,
 )
-from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 
 
 class OwnedLog:

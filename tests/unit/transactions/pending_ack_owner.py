@@ -10,20 +10,20 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorName
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.state_keys import PendingAckEndKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
+from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
+from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, Settled
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.state_keys import PendingAckEndKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import (
     CumulativeAck,
     CursorIncarnation,
     TxnAck,
     TxnOutcome,
     encode_end,
 )
-from pulsar_on_kafka.statelog.api import StateLog
-from pulsar_on_kafka.statelog.view import LogView
-from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
-from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, Settled
 from tests.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()

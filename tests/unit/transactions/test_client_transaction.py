@@ -17,9 +17,6 @@ from pulsar_on_kafka.exceptions import (
     TransactionCoordinatorNotFoundError,
     TransactionNotFound,
 )
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition
-from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, Begin, End, Wish
 from pulsar_on_kafka.sending.official_errors import as_pulsar
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
@@ -27,6 +24,9 @@ from pulsar_on_kafka.transactions.serving.access import ClusterAccess, RemoteCoo
 from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import AddPartitions, Begin, End, Wish
 from tests.memory_log import MemoryStateLog
 from tests.state_log_requests import StateLogRequests, coordinator_logs
 from tests.unit.transactions.serving.test_coordinator import Effects

@@ -8,7 +8,7 @@ import typer
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.cli.commands.clusters import _listeners, _written
 from pulsar_on_kafka.lookup.listeners import check_listeners
-from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterListener
+from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterListener
 
 
 def test_listeners_are_read_and_written() -> None:

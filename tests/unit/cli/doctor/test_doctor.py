@@ -22,8 +22,8 @@ from pulsar_on_kafka.cli.doctor.probe import Sent, judge_clock
 from pulsar_on_kafka.cli.doctor.state import format_of
 from pulsar_on_kafka.embedded.settings import common_properties
 from pulsar_on_kafka.kafka.errors import translate
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_topics import SCHEMAS
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.asyncio
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.client.consumer.consumer_opening import inbox_capacity
-from pulsar_on_kafka.mapping.state.instances import INSTANCE_VARIABLE
+from pulsar_on_kafka_mapping.state.instances import INSTANCE_VARIABLE
 
 NOWHERE = "kafka://127.0.0.1:1"
 

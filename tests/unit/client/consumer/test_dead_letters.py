@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka.client.consumer.letters import java_text
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.ids.native_message_id import ChunkedMessageId, NativeMessageId, PartitionOrigin
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.ids.native_message_id import ChunkedMessageId, NativeMessageId, PartitionOrigin
 
 LAYOUT = LedgerLayout(incarnation=1, entries_per_ledger=100)
 

@@ -10,8 +10,8 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, NoSuchTopic
 from pulsar_on_kafka.client.consumer.merged_inbox import TURN, MergedInbox
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.waiting import until
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from pulsar_on_kafka.client.consumer.consumer_opening import TopicPattern
 from pulsar_on_kafka.client.values.enums import RegexSubscriptionMode
-from pulsar_on_kafka.mapping.errors import InvalidTopicName
+from pulsar_on_kafka_mapping.errors import InvalidTopicName
 
 P = "persistent://public/default/"
 TOPICS = [P + "x-a", P + "x-b", P + "x-new", "persistent://other/ns/x-a", "non-persistent://public/default/x-a"]

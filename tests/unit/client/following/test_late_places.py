@@ -9,8 +9,8 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.following.late_acks import Extent, Late, Log, Named, named
-from pulsar_on_kafka.mapping.records.message_record import ChunkInfo, Headers, MessageMetadata, encode_headers
-from pulsar_on_kafka.mapping.records.original_position import OriginalPosition
+from pulsar_on_kafka_mapping.records.message_record import ChunkInfo, Headers, MessageMetadata, encode_headers
+from pulsar_on_kafka_mapping.records.original_position import OriginalPosition
 from tests.kafka_records import ReadRecord
 
 WEST_LIFE, EAST_LIFE = 5, 6

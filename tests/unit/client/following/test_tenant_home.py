@@ -16,7 +16,7 @@ from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.homes import Homes
 from pulsar_on_kafka.lookup.places import LookupFailed, TenantPlace
-from pulsar_on_kafka.mapping.state.clusters.tenant_records import TenantState
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import TenantState
 from tests.waiting import until
 
 SOON_S = 20.0

@@ -8,8 +8,8 @@ import pytest
 
 from pulsar_on_kafka.client.receiving.start_position import start_offset
 from pulsar_on_kafka.client.values.message_id import MessageId
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 
 SIZE = 10
 LAYOUT = LedgerLayout(7, SIZE)

@@ -10,10 +10,10 @@ import pulsar
 import pytest
 
 import pulsar_on_kafka
-from pulsar_on_kafka.mapping.encoding.varint import write_varint
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
-from pulsar_on_kafka.mapping.wire.single_messages import decode_batch
+from pulsar_on_kafka_mapping.encoding.varint import write_varint
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka_mapping.wire.single_messages import decode_batch
 
 ACCESSORS = (
     "data",

@@ -10,8 +10,8 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.client.values.message_id import native
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId, PartitionOrigin, StoredMessageId
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId, PartitionOrigin, StoredMessageId
 
 LATEST = 9223372036854775807
 

@@ -21,8 +21,8 @@ from pulsar_on_kafka.client.values.texts import (
     ranges_text,
     time_text,
 )
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 
 NOW_MS = 1_750_000_000_000
 

@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import FieldExhausted, ForeignLedger, InvalidMessageId, MappingError
-from pulsar_on_kafka.mapping.ids.ledger_ids import MAX_INCARNATION, LedgerLayout, incarnation_of, unpack_ledger_id
+from pulsar_on_kafka_mapping.errors import FieldExhausted, ForeignLedger, InvalidMessageId, MappingError
+from pulsar_on_kafka_mapping.ids.ledger_ids import MAX_INCARNATION, LedgerLayout, incarnation_of, unpack_ledger_id
 
 LAYOUT = LedgerLayout(incarnation=5, entries_per_ledger=100)
 

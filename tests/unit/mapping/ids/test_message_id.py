@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import InvalidMessageId
-from pulsar_on_kafka.mapping.ids.message_id import (
+from pulsar_on_kafka_mapping.errors import InvalidMessageId
+from pulsar_on_kafka_mapping.ids.message_id import (
     EARLIEST,
     LATEST,
     FirstChunk,
@@ -15,7 +15,7 @@ from pulsar_on_kafka.mapping.ids.message_id import (
     decode_message_id,
     encode_message_id,
 )
-from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 
 NUMBERS = [
     EARLIEST,

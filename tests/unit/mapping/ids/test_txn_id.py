@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
 LARGEST = 2**64 - 1
 

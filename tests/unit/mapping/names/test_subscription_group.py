@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import InvalidSubscriptionName, InvalidTopicName
-from pulsar_on_kafka.mapping.names.read_back import parse_group_id
-from pulsar_on_kafka.mapping.names.subscription_group import MAX_SUBSCRIPTION_CHARS, group_id
+from pulsar_on_kafka_mapping.errors import InvalidSubscriptionName, InvalidTopicName
+from pulsar_on_kafka_mapping.names.read_back import parse_group_id
+from pulsar_on_kafka_mapping.names.subscription_group import MAX_SUBSCRIPTION_CHARS, group_id
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from pulsar_on_kafka.mapping.encoding.escaping import units
-from pulsar_on_kafka.mapping.errors import InvalidTopicName
-from pulsar_on_kafka.mapping.names.read_back import topic_from_kafka
-from pulsar_on_kafka.mapping.names.topic_name import MAX_KAFKA_TOPIC_CHARS, TopicName, kafka_topic, other_kafka_topic
+from pulsar_on_kafka_mapping.encoding.escaping import units
+from pulsar_on_kafka_mapping.errors import InvalidTopicName
+from pulsar_on_kafka_mapping.names.read_back import topic_from_kafka
+from pulsar_on_kafka_mapping.names.topic_name import MAX_KAFKA_TOPIC_CHARS, TopicName, kafka_topic, other_kafka_topic
 
 
 def persistent(local_name: str, partition: int = -1) -> TopicName:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fastavro import schemaless_reader, schemaless_writer
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.records.batch_entry import SCHEMA, BatchMessage, decode_batch, encode_batch
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka_mapping.records.batch_entry import SCHEMA, BatchMessage, decode_batch, encode_batch
 
 EMPTY: dict[str, Any] = {field["name"]: None for field in SCHEMA["fields"]}
 

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.records.encryption_header import (
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.records.encryption_header import (
     EncryptedKey,
     EncryptionInfo,
     decode_encryption,
     encode_encryption,
     encode_keys,
 )
-from pulsar_on_kafka.mapping.records.message_record import MessageMetadata, decode_headers, encode_headers, is_plain
-from pulsar_on_kafka.mapping.records.record_headers import ENCRYPTION
+from pulsar_on_kafka_mapping.records.message_record import MessageMetadata, decode_headers, encode_headers, is_plain
+from pulsar_on_kafka_mapping.records.record_headers import ENCRYPTION
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 KEYS = st.builds(EncryptedKey, TEXT, st.binary(max_size=300), st.dictionaries(TEXT, TEXT, max_size=3))

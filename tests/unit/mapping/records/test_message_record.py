@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records import record_headers as headers
-from pulsar_on_kafka.mapping.records.message_record import (
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.records import record_headers as headers
+from pulsar_on_kafka_mapping.records.message_record import (
     BatchInfo,
     ChunkInfo,
     MessageMetadata,
@@ -20,8 +20,8 @@ from pulsar_on_kafka.mapping.records.message_record import (
     is_plain,
     key_text,
 )
-from pulsar_on_kafka.mapping.records.original_position import OriginalPosition
-from pulsar_on_kafka.mapping.records.record_headers import PRODUCER, MarkerType, producer_suffix
+from pulsar_on_kafka_mapping.records.original_position import OriginalPosition
+from pulsar_on_kafka_mapping.records.record_headers import PRODUCER, MarkerType, producer_suffix
 
 
 @pytest.mark.parametrize("nothing", [None, []])

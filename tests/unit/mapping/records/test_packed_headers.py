@@ -9,11 +9,11 @@ import pytest
 from confluent_kafka import Message
 
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records.message_record import Headers, decode_headers, is_plain
-from pulsar_on_kafka.mapping.records.record_headers import EVENT_TIME, PRODUCER, SCHEMA_VERSION, TXN
-from pulsar_on_kafka.mapping.records.transaction_headers import marker_headers
 from pulsar_on_kafka.transactions.buffer.model import look_over
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.records.message_record import Headers, decode_headers, is_plain
+from pulsar_on_kafka_mapping.records.record_headers import EVENT_TIME, PRODUCER, SCHEMA_VERSION, TXN
+from pulsar_on_kafka_mapping.records.transaction_headers import marker_headers
 
 TXN_1 = TxnId(1, 7).to_bytes()
 OF_A_PRODUCER = (PRODUCER, b"12:3:name \x00 with everything")

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.records.message_record import BatchInfo, decode_headers
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, HIGHEST_SEQUENCE, PRODUCER
-from pulsar_on_kafka.mapping.records.stored_sequence import StoredSequence, stored_sequence
-from pulsar_on_kafka.mapping.state.metadata.producer_records import SequenceSnapshot, decode_snapshot, encode_snapshot
-from pulsar_on_kafka.mapping.state.state_keys import ProducerSequenceKey, decode_key, encode_key
 from pulsar_on_kafka.sending.batches import Batch
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.records.message_record import BatchInfo, decode_headers
+from pulsar_on_kafka_mapping.records.record_headers import BATCH, CHUNK, HIGHEST_SEQUENCE, PRODUCER
+from pulsar_on_kafka_mapping.records.stored_sequence import StoredSequence, stored_sequence
+from pulsar_on_kafka_mapping.state.metadata.producer_records import SequenceSnapshot, decode_snapshot, encode_snapshot
+from pulsar_on_kafka_mapping.state.state_keys import ProducerSequenceKey, decode_key, encode_key
 
 MINE = (PRODUCER, b"7:3:a:b")
 

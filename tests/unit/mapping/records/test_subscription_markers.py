@@ -5,10 +5,10 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.records.message_record import MessageMetadata, encode_headers, is_plain
-from pulsar_on_kafka.mapping.records.record_headers import MARKER, REPLICATE_TO, MarkerType
-from pulsar_on_kafka.mapping.records.subscription_markers import (
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka_mapping.records.message_record import MessageMetadata, encode_headers, is_plain
+from pulsar_on_kafka_mapping.records.record_headers import MARKER, REPLICATE_TO, MarkerType
+from pulsar_on_kafka_mapping.records.subscription_markers import (
     Snapshot,
     SnapshotRequest,
     SnapshotResponse,
@@ -18,7 +18,7 @@ from pulsar_on_kafka.mapping.records.subscription_markers import (
     encode_marker,
     is_carried,
 )
-from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
 
 EAST, SOUTH = Origin("east", 17), Origin("süd, 50%", 0)
 MARKERS: list[SubscriptionMarker] = [

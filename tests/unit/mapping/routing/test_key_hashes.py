@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.routing.key_hashes import HASHES, KeyHash, partition_for_key, said_key
+from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.routing.key_hashes import HASHES, KeyHash, partition_for_key, said_key
 
 
 def test_the_partition_is_the_unsigned_crc32_modulo_their_number() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.mapping.routing.sticky_hash import murmur3_32, sticky_key_hash
+from pulsar_on_kafka_mapping.routing.sticky_hash import murmur3_32, sticky_key_hash
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import InvalidInstanceName, InvalidTopicName
-from pulsar_on_kafka.mapping.names.read_back import topic_from_kafka
-from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
-from pulsar_on_kafka.mapping.state.instances import MAX_INSTANCE_CHARS, Instance, holds_state
-from pulsar_on_kafka.mapping.state.state_topics import ALL, CURSORS, LEDGERS
+from pulsar_on_kafka_mapping.errors import InvalidInstanceName, InvalidTopicName
+from pulsar_on_kafka_mapping.names.read_back import topic_from_kafka
+from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka_mapping.state.instances import MAX_INSTANCE_CHARS, Instance, holds_state
+from pulsar_on_kafka_mapping.state.state_topics import ALL, CURSORS, LEDGERS
 
 ACME = Instance("acme")
 ORDERS = TopicName.parse("orders")

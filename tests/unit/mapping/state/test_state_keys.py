@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.state.state_keys import (
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka_mapping.state.state_keys import (
     CursorSegmentKey,
     CursorTakeoverKey,
     LedgerKey,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_topics import (
+from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_topics import (
     ALL,
     CURSORS,
     DELIVERIES,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from pulsar_on_kafka.mapping.state.state_keys import decode_key, encode_key
+from pulsar_on_kafka_mapping.state.state_keys import decode_key, encode_key
 from tests.state_values import VALUES
 from tests.written_by_0_2_0 import KEYS, WRITTEN
 

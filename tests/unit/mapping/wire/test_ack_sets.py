@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping.wire.ack_sets import bits_of, indexes_of, words_of
+from pulsar_on_kafka_mapping.wire.ack_sets import bits_of, indexes_of, words_of
 
 MOST = 10**6
 

@@ -6,10 +6,10 @@ import zlib
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.records.batch_entry import BatchMessage, decode_batch
-from pulsar_on_kafka.mapping.wire.column_entries import as_columns, as_columns_or_none
-from pulsar_on_kafka.mapping.wire.message_metadata import encode_fields
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.records.batch_entry import BatchMessage, decode_batch
+from pulsar_on_kafka_mapping.wire.column_entries import as_columns, as_columns_or_none
+from pulsar_on_kafka_mapping.wire.message_metadata import encode_fields
 
 
 def single(payload: bytes, **fields: int) -> bytes:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping.wire.commands import MalformedCommand, Type, command, message_class, parsed
-from pulsar_on_kafka.mapping.wire.frames import MOST_FRAME_BYTES, Frame, FrameCutter, MalformedFrame, frame
+from pulsar_on_kafka_mapping.wire.commands import MalformedCommand, Type, command, message_class, parsed
+from pulsar_on_kafka_mapping.wire.frames import MOST_FRAME_BYTES, Frame, FrameCutter, MalformedFrame, frame
 
 FRAMES = st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=60)), max_size=8)
 

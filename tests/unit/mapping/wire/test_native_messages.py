@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from pulsar_on_kafka.mapping.records.message_record import Codec
-from pulsar_on_kafka.mapping.records.record_headers import (
+from pulsar_on_kafka_mapping.records.message_record import Codec
+from pulsar_on_kafka_mapping.records.record_headers import (
     BATCH,
     COMPRESSION,
     DELIVER_AT,
@@ -19,10 +19,10 @@ from pulsar_on_kafka.mapping.records.record_headers import (
     SCHEMA_VERSION,
     TXN,
 )
-from pulsar_on_kafka.mapping.wire.entries import MOST_ENTRY_BYTES
-from pulsar_on_kafka.mapping.wire.message_metadata import Field, PulsarMetadata, encode_fields
-from pulsar_on_kafka.mapping.wire.native_messages import NativeMessage, taken_apart
-from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, record_of
+from pulsar_on_kafka_mapping.wire.entries import MOST_ENTRY_BYTES
+from pulsar_on_kafka_mapping.wire.message_metadata import Field, PulsarMetadata, encode_fields
+from pulsar_on_kafka_mapping.wire.native_messages import NativeMessage, taken_apart
+from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, record_of
 
 BATCHED = PulsarMetadata(producer_name="p", sequence_id=5, publish_time_ms=7, messages=3)
 

@@ -9,11 +9,11 @@ from functools import cache
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.wire.commands import MalformedCommand, Type, command, parsed
-from pulsar_on_kafka.mapping.wire.entries import WireEntry, read_entry, write_entry
-from pulsar_on_kafka.mapping.wire.frames import Frame, FrameCutter, frame
-from pulsar_on_kafka.mapping.wire.message_metadata import decode_metadata, encode_metadata
+from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.wire.commands import MalformedCommand, Type, command, parsed
+from pulsar_on_kafka_mapping.wire.entries import WireEntry, read_entry, write_entry
+from pulsar_on_kafka_mapping.wire.frames import Frame, FrameCutter, frame
+from pulsar_on_kafka_mapping.wire.message_metadata import decode_metadata, encode_metadata
 from tests.pulsar_sessions import CLIENTS, meaning, meanings, recorded
 
 _OF_EACH_KIND = 2

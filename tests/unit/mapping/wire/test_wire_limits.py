@@ -8,9 +8,9 @@ import zlib
 import cramjam
 import pytest
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.records.message_record import Codec, CompressionInfo
-from pulsar_on_kafka.mapping.records.record_headers import (
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka_mapping.records.message_record import Codec, CompressionInfo
+from pulsar_on_kafka_mapping.records.record_headers import (
     BATCH,
     COMPRESSION,
     HIGHEST_SEQUENCE,
@@ -18,17 +18,17 @@ from pulsar_on_kafka.mapping.records.record_headers import (
     PRODUCER,
     PUBLISH_TIME,
 )
-from pulsar_on_kafka.mapping.wire.compression import MOST_UNCOMPRESSED_BYTES, decompress
-from pulsar_on_kafka.mapping.wire.entries import MOST_ENTRY_BYTES, WireEntry, read_entry, write_entry
-from pulsar_on_kafka.mapping.wire.message_metadata import (
+from pulsar_on_kafka_mapping.wire.compression import MOST_UNCOMPRESSED_BYTES, decompress
+from pulsar_on_kafka_mapping.wire.entries import MOST_ENTRY_BYTES, WireEntry, read_entry, write_entry
+from pulsar_on_kafka_mapping.wire.message_metadata import (
     MOST_FIELDS,
     PulsarMetadata,
     decode_metadata,
     encode_fields,
     encode_metadata,
 )
-from pulsar_on_kafka.mapping.wire.single_messages import PulsarBatch, kafka_key
-from pulsar_on_kafka.mapping.wire.stored_entries import EntryRecord, metadata_of, record_of
+from pulsar_on_kafka_mapping.wire.single_messages import PulsarBatch, kafka_key
+from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, metadata_of, record_of
 
 NOW_MS = 1_800_000_000_000
 PLAIN = PulsarMetadata(producer_name="p", sequence_id=7, publish_time_ms=NOW_MS)

@@ -8,11 +8,11 @@ from typing import Any, cast
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import ClusterClock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.metadata.producers.registry import ProducerRegistry
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from tests.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from pulsar_on_kafka.mapping.records.record_headers import FENCE, PRODUCER
 from pulsar_on_kafka.metadata.producers.fences import Fences
+from pulsar_on_kafka_mapping.records.record_headers import FENCE, PRODUCER
 
 
 class Record:

@@ -10,13 +10,13 @@ import pytest
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed
-from pulsar_on_kafka.mapping.routing.key_hashes import KeyHash
-from pulsar_on_kafka.mapping.state.metadata.producer_records import decode_claims
-from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.producers.hashing_schemes import HashingSchemes
 from pulsar_on_kafka.metadata.producers.registry import CLAIMS_KEYS, claims_in
 from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka_mapping.routing.key_hashes import KeyHash
+from pulsar_on_kafka_mapping.state.metadata.producer_records import decode_claims
+from pulsar_on_kafka_mapping.state.state_topics import PRODUCERS
 from tests.memory_log import MemoryStateLog
 from tests.producer_stage import OPENED
 

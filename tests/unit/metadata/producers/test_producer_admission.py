@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.state.metadata.producer_records import (
+from pulsar_on_kafka.metadata.producers.admission import AccessMode, Applicant, admit, dismiss, stands
+from pulsar_on_kafka_mapping.state.metadata.producer_records import (
     ProducerClaim,
     ProducerClaims,
     claim_name,
@@ -17,7 +18,6 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     decode_claims,
     encode_claims,
 )
-from pulsar_on_kafka.metadata.producers.admission import AccessMode, Applicant, admit, dismiss, stands
 
 TOPIC = "persistent://public/default/t"
 

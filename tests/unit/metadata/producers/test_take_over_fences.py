@@ -11,18 +11,18 @@ from typing import Any, cast
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.records.epoch_fences import Fence, name_origin, take_over_marker
-from pulsar_on_kafka.mapping.records.message_record import Headers
-from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, PRODUCER, REPLICATED_FROM
-from pulsar_on_kafka.mapping.state.metadata.producer_records import TakeOverBound
-from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.fence_records import TakeOverFences
 from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.metadata.producers.known_fences import HeartbeatsAndFences, KnownTakeOvers, OriginEpoch
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.records.epoch_fences import Fence, name_origin, take_over_marker
+from pulsar_on_kafka_mapping.records.message_record import Headers
+from pulsar_on_kafka_mapping.records.record_headers import ORIGINAL_ID, PRODUCER, REPLICATED_FROM
+from pulsar_on_kafka_mapping.state.metadata.producer_records import TakeOverBound
+from pulsar_on_kafka_mapping.state.state_topics import PRODUCERS
 from tests.kafka_records import ReadRecord
 from tests.memory_log import MemoryStateLog
 

@@ -4,15 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
-    Claim,
-    LifeState,
-    PartitionSeat,
-    SubscriptionRecord,
-    decode_subscription,
-    encode_subscription,
-)
 from pulsar_on_kafka.metadata.subscriptions.seats import (
     claimed,
     missing,
@@ -23,6 +14,15 @@ from pulsar_on_kafka.metadata.subscriptions.seats import (
     serves,
     spread,
     taken,
+)
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
+    Claim,
+    LifeState,
+    PartitionSeat,
+    SubscriptionRecord,
+    decode_subscription,
+    encode_subscription,
 )
 
 CLAIM = Claim("session", "client", 5, "name", "process")

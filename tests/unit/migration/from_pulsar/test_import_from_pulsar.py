@@ -7,14 +7,11 @@ from email.message import Message
 from urllib.error import HTTPError
 
 import pytest
+from pulsar_on_kafka.schema_compat import SchemaType
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed, Corrupt, Refused
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.clusters.tenant_records import ImportRecord, ImportStep, decode_import, encode_import
-from pulsar_on_kafka.mapping.state.state_topics import TENANTS
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.steps import IMPORT_KEYS, Imports
 from pulsar_on_kafka.migration.from_pulsar.admin import EntryKind, NotTold, PulsarAdmin, PulsarTopic, namespace_policies
@@ -22,7 +19,10 @@ from pulsar_on_kafka.migration.from_pulsar.entries import Entry, Origin, PulsarM
 from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, Position, place_of
 from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress
 from pulsar_on_kafka.migration.from_pulsar.schemas import schema_of, separates_keys
-from pulsar_on_kafka.schema_compat import SchemaType
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import ImportRecord, ImportStep, decode_import, encode_import
+from pulsar_on_kafka_mapping.state.state_topics import TENANTS
 from tests.memory_log import MemoryStateLog
 
 LATER = Deadline.after(10_000)

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.records.epoch_fences import take_over_marker
-from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, encode_original
-from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
-from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.node.sides.origin_reading import OriginReading
 from pulsar_on_kafka.replicated.origin_index import CopiedRun
+from pulsar_on_kafka_mapping.records.epoch_fences import take_over_marker
+from pulsar_on_kafka_mapping.records.original_position import OriginalPosition, encode_original
+from pulsar_on_kafka_mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
 
 LIFE = 5
 WEST = Origin("west", LIFE)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.schema_compat.base.json_text import MAX_DEPTH, MAX_NUMBER_DIGITS, NotJson, canonical, parse_json
+from pulsar_on_kafka_schema_compat.base.json_text import MAX_DEPTH, MAX_NUMBER_DIGITS, NotJson, canonical, parse_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.schema_compat.base.json_text import MAX_DEPTH
-from pulsar_on_kafka.schema_compat.base.schema_model import UnreadableSchema
-from pulsar_on_kafka.schema_compat.json_schema.fixed_point import MAX_PAIRS
-from pulsar_on_kafka.schema_compat.json_schema.json_schema_checker import JsonSchemaChecker
+from pulsar_on_kafka_schema_compat.base.json_text import MAX_DEPTH
+from pulsar_on_kafka_schema_compat.base.schema_model import UnreadableSchema
+from pulsar_on_kafka_schema_compat.json_schema.fixed_point import MAX_PAIRS
+from pulsar_on_kafka_schema_compat.json_schema.json_schema_checker import JsonSchemaChecker
 from tests.unit.schema_compat.json_schema.json_documents import (
     ARRAY,
     DRAFT_2019,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.schema_compat.json_schema.json_schema_checker import matching_size
+from pulsar_on_kafka_schema_compat.json_schema.json_schema_checker import matching_size
 
 
 def test_the_greatest_matching_moves_partners() -> None:

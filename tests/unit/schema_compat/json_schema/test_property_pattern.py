@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.schema_compat.json_schema.document_model import PropertyPattern
+from pulsar_on_kafka_schema_compat.json_schema.document_model import PropertyPattern
 from tests.unit.schema_compat.json_schema.json_documents import OK, STRING, found, obj
 
 

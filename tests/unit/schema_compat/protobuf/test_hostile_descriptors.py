@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.schema_compat.base.schema_model import UnreadableSchema
-from pulsar_on_kafka.schema_compat.protobuf.descriptors import Message
-from pulsar_on_kafka.schema_compat.protobuf.protobuf_checker import read_protobuf_native
+from pulsar_on_kafka_schema_compat.base.schema_model import UnreadableSchema
+from pulsar_on_kafka_schema_compat.protobuf.descriptors import Message
+from pulsar_on_kafka_schema_compat.protobuf.protobuf_checker import read_protobuf_native
 from tests.unit.schema_compat.protobuf.protobuf_files import definition
 
 

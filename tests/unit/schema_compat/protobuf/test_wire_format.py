@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.schema_compat.protobuf.descriptor_reading import NotProtobuf, fields
+from pulsar_on_kafka_schema_compat.protobuf.descriptor_reading import NotProtobuf, fields
 
 
 @pytest.mark.parametrize(

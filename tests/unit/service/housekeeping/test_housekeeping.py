@@ -18,11 +18,19 @@ from pulsar_on_kafka.cursor.leftovers import FoundSegments
 from pulsar_on_kafka.cursor.saved import AcceptedSave, Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import CursorCheckpoint, encode_checkpoint
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, TopicRecord
-from pulsar_on_kafka.mapping.state.metadata.producer_records import (
+from pulsar_on_kafka.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType, cursor_identity
+from pulsar_on_kafka.metadata.topics import LastLife, Topic
+from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
+from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives, HeartbeatHousekeeping
+from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
+from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, HousekeepingRounds
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import CursorCheckpoint, encode_checkpoint
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState, TopicRecord
+from pulsar_on_kafka_mapping.state.metadata.producer_records import (
     EpochBounds,
     EpochFence,
     ProducerHeartbeat,
@@ -34,7 +42,7 @@ from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     encode_snapshot,
     encode_take_over,
 )
-from pulsar_on_kafka.mapping.state.state_keys import (
+from pulsar_on_kafka_mapping.state.state_keys import (
     CursorCheckpointKey,
     ProducerBoundsKey,
     ProducerKey,
@@ -44,15 +52,7 @@ from pulsar_on_kafka.mapping.state.state_keys import (
     decode_key,
     encode_key,
 )
-from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS, CURSORS, PRODUCERS
-from pulsar_on_kafka.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType, cursor_identity
-from pulsar_on_kafka.metadata.topics import LastLife, Topic
-from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
-from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives, HeartbeatHousekeeping
-from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
-from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, HousekeepingRounds
-from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka_mapping.state.state_topics import CURSOR_CHECKPOINTS, CURSORS, PRODUCERS
 from tests.clocks import PacedClock
 from tests.memory_log import MemoryStateLog
 from tests.waiting import never, until

@@ -14,13 +14,13 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, StoreError
 from pulsar_on_kafka.ledgers.following import LogRange, Measured
 from pulsar_on_kafka.ledgers.owner import Stretch, TopicLogs
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import AcknowledgeUpTo
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded, LifeState, TopicRecord
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.service.ledgers.backlogs import TOLD_MS, BacklogKeeper
 from pulsar_on_kafka.service.ledgers.maintenance import Compacting
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import AcknowledgeUpTo
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import BacklogExceeded, LifeState, TopicRecord
 
 NAME = TopicName.parse("persistent://a/b/c")
 LAYOUT = LedgerLayout(1, 100)

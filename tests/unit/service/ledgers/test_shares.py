@@ -8,8 +8,8 @@ import pytest
 
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.ledgers.owner import TopicLogs
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.service.ledgers.maintenance import AT_ONCE, Share
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.clocks import SetClock
 
 

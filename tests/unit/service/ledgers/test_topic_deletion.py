@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, PartitionDoomed, PartitionGone, judge
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.model import LedgerPlace
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, TopicRecord
 from pulsar_on_kafka.service.ledgers.topic_deletion import ledgers_of
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState, TopicRecord
 
 SIZE = 10
 TOPIC = "persistent://public/default/orders"

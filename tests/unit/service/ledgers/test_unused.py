@@ -14,11 +14,11 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import SubscriptionBusy
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.owner import TopicLogs
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, TopicRecord, Unused
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.service.ledgers.unused import UnusedThings
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState, TopicRecord, Unused
 from tests.seeds import for_each_seed
 
 NAME = TopicName.parse("persistent://a/b/c")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records import record_headers as names
-from pulsar_on_kafka.mapping.records.message_record import (
+from pulsar_on_kafka.service.replication.copying import Copying
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.records import record_headers as names
+from pulsar_on_kafka_mapping.records.message_record import (
     BatchInfo,
     ChunkInfo,
     Codec,
@@ -16,9 +17,8 @@ from pulsar_on_kafka.mapping.records.message_record import (
     decode_headers,
     encode_headers,
 )
-from pulsar_on_kafka.mapping.records.original_position import OriginalPosition
-from pulsar_on_kafka.mapping.records.record_headers import MarkerType
-from pulsar_on_kafka.service.replication.copying import Copying
+from pulsar_on_kafka_mapping.records.original_position import OriginalPosition
+from pulsar_on_kafka_mapping.records.record_headers import MarkerType
 
 
 class Record:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyspark
 import pytest
-
 from pulsar_on_kafka.spark import SparkNotReady
-from pulsar_on_kafka.spark.base.connector_jars import CONNECTORS, connector_jars, connector_of, packages
+
+from pulsar_on_kafka_spark.base.connector_jars import CONNECTORS, connector_jars, connector_of, packages
 
 
 @pytest.mark.parametrize("installed", ["4.0.0", "4.0.5", "4.1.4", "4.2.1", "4.2.0.dev1"])

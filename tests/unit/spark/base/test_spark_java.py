@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_on_kafka.embedded.errors import NoJava
-from pulsar_on_kafka.spark.base.spark_java import java_home
+from pulsar_on_kafka_spark.base.spark_java import java_home
 
 
 def runtime(home: Path, *modules: str) -> Path:

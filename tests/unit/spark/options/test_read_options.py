@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.mapping.ids.native_message_id import NativeMessageId
-from pulsar_on_kafka.spark.base.errors import InvalidReadOption
-from pulsar_on_kafka.spark.options.read_options import (
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka_spark.base.errors import InvalidReadOption
+from pulsar_on_kafka_spark.options.read_options import (
     ALL_COLUMNS,
     HEADER_COLUMNS,
     KEPT_COLUMNS,

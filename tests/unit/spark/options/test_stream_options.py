@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.spark.base.errors import InvalidReadOption
-from pulsar_on_kafka.spark.options.stream_options import parse_stream_options
+from pulsar_on_kafka_spark.base.errors import InvalidReadOption
+from pulsar_on_kafka_spark.options.stream_options import parse_stream_options
 
 LEAST = {"service.url": "kafka://localhost:9092", "topic": "orders", "subscription": "lake"}
 

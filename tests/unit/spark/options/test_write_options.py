@@ -10,8 +10,8 @@ from pulsar_on_kafka.schema import StringSchema
 
 pytest.importorskip("pyspark")
 
-from pulsar_on_kafka.spark.base.errors import InvalidWriteOption
-from pulsar_on_kafka.spark.options.write_options import WriteOptions, parse_write_options
+from pulsar_on_kafka_spark.base.errors import InvalidWriteOption
+from pulsar_on_kafka_spark.options.write_options import WriteOptions, parse_write_options
 
 TO = {"service.url": "kafka://localhost:9092", "topic": "orders"}
 

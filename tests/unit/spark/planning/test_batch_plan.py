@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.spark.base.errors import NotReadable
-from pulsar_on_kafka.spark.planning.batch_plan import (
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_spark.base.errors import NotReadable
+from pulsar_on_kafka_spark.planning.batch_plan import (
     BatchPlan,
     Entries,
     accepted,
@@ -23,7 +23,7 @@ from pulsar_on_kafka.spark.planning.batch_plan import (
     only,
     spread,
 )
-from pulsar_on_kafka.spark.planning.chunked_messages import WholeChunkedMessage
+from pulsar_on_kafka_spark.planning.chunked_messages import WholeChunkedMessage
 
 SIZE = 4
 MESSAGES = st.sets(st.tuples(st.integers(0, 12), st.integers(0, SIZE - 1)))

@@ -7,10 +7,10 @@ import random
 import pytest
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
-from pulsar_on_kafka.spark.base.errors import NotReadable
-from pulsar_on_kafka.spark.planning import chunked_messages as chunks
-from pulsar_on_kafka.spark.planning.chunked_messages import KnownChunks, WholeChunkedMessage, put_together, read_chunk
+from pulsar_on_kafka_mapping.records.message_record import ChunkInfo
+from pulsar_on_kafka_spark.base.errors import NotReadable
+from pulsar_on_kafka_spark.planning import chunked_messages as chunks
+from pulsar_on_kafka_spark.planning.chunked_messages import KnownChunks, WholeChunkedMessage, put_together, read_chunk
 
 
 def interleaved(chance: random.Random) -> list[tuple[str, int, int]]:

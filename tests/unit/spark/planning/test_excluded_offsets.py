@@ -9,10 +9,10 @@ import pytest
 from pyroaring import BitMap, BitMap64
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.spark.base.errors import NotReadable
-from pulsar_on_kafka.spark.planning import excluded_offsets as excluded
-from pulsar_on_kafka.spark.planning.excluded_offsets import BLOCK, ExcludedOffsets, block_rows
-from pulsar_on_kafka.spark.planning.offset_ranges import Range
+from pulsar_on_kafka_spark.base.errors import NotReadable
+from pulsar_on_kafka_spark.planning import excluded_offsets as excluded
+from pulsar_on_kafka_spark.planning.excluded_offsets import BLOCK, ExcludedOffsets, block_rows
+from pulsar_on_kafka_spark.planning.offset_ranges import Range
 from tests.seeds import first_of
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.spark.planning.offset_ranges import (
+from pulsar_on_kafka_spark.planning.offset_ranges import (
     MOST_RANGES,
     Range,
     assign_json,

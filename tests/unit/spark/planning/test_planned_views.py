@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.spark.planning.batch_plan import Entries
-from pulsar_on_kafka.spark.planning.chunked_messages import WholeChunkedMessage
-from pulsar_on_kafka.spark.planning.excluded_offsets import ExcludedOffsets
-from pulsar_on_kafka.spark.planning.offset_ranges import Range
-from pulsar_on_kafka.spark.planning.planned_views import known_batches, view_of, visible
-from pulsar_on_kafka.spark.planning.visibility import PartitionView
+from pulsar_on_kafka_spark.planning.batch_plan import Entries
+from pulsar_on_kafka_spark.planning.chunked_messages import WholeChunkedMessage
+from pulsar_on_kafka_spark.planning.excluded_offsets import ExcludedOffsets
+from pulsar_on_kafka_spark.planning.offset_ranges import Range
+from pulsar_on_kafka_spark.planning.planned_views import known_batches, view_of, visible
+from pulsar_on_kafka_spark.planning.visibility import PartitionView
 
 OFFSETS = st.one_of(
     st.sets(st.integers(0, 200_000), max_size=50),

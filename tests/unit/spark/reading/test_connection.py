@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.mapping.state.instances import INSTANCE_VARIABLE
-from pulsar_on_kafka.spark.base.errors import InvalidReadOption
-from pulsar_on_kafka.spark.options.read_options import parse_options
-from pulsar_on_kafka.spark.reading.connection import executor_options, node_of
+from pulsar_on_kafka_mapping.state.instances import INSTANCE_VARIABLE
+from pulsar_on_kafka_spark.base.errors import InvalidReadOption
+from pulsar_on_kafka_spark.options.read_options import parse_options
+from pulsar_on_kafka_spark.reading.connection import executor_options, node_of
 
 
 def test_executors_get_the_cluster_and_their_own_options() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.spark.streaming.stream_planner import entries_within, share_out
+from pulsar_on_kafka_spark.streaming.stream_planner import entries_within, share_out
 
 
 @given(st.dictionaries(st.integers(0, 20), st.integers(0, 1000)), st.one_of(st.none(), st.integers(0, 5000)))

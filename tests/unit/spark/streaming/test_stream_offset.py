@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.spark.base.errors import NotReadable
-from pulsar_on_kafka.spark.streaming.stream_offset import StreamOffset, TopicPlace, parse_offset
+from pulsar_on_kafka_spark.base.errors import NotReadable
+from pulsar_on_kafka_spark.streaming.stream_offset import StreamOffset, TopicPlace, parse_offset
 
 NUMBERS = st.integers(0, 2**62)
 PLACES = st.builds(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.spark.values.record_shapes import check_names_differ, check_not_recursive
+from pulsar_on_kafka_spark.values.record_shapes import check_names_differ, check_not_recursive
 
 
 def _record(name: str, **fields: Any) -> dict[str, Any]:

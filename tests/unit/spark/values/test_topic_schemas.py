@@ -8,11 +8,11 @@ from typing import Any, cast
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
-from pulsar_on_kafka.spark.base.errors import InvalidReadOption
-from pulsar_on_kafka.spark.values.topic_schemas import AS_BYTES, topic_schemas
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka_spark.base.errors import InvalidReadOption
+from pulsar_on_kafka_spark.values.topic_schemas import AS_BYTES, topic_schemas
 
 TOPIC = TopicName.parse("orders")
 NATIVE = SchemaInfo(SchemaType.PROTOBUF_NATIVE, b"{}", "Order")

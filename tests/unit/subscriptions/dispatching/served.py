@@ -13,11 +13,6 @@ from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.cursor.saved import Saved
 from pulsar_on_kafka.cursor.store import CursorStore
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.records.batch_entry import encode_columns
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, DELIVER_AT
-from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry, RemoteConsumer
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
@@ -27,6 +22,11 @@ from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRul
 from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule
 from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAcks
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.records.batch_entry import encode_columns
+from pulsar_on_kafka_mapping.records.record_headers import BATCH, DELIVER_AT
+from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry, RemoteConsumer
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import CursorIncarnation
 from tests.clocks import SetClock
 from tests.memory_log import MemoryStateLog
 from tests.same_incarnation import SAME_INCARNATION

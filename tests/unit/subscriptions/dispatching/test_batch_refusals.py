@@ -12,11 +12,11 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.subscriptions.dispatching import batch_refusals
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import BatchRefusals, HeldHere
 from pulsar_on_kafka.subscriptions.partition.in_flight import DeliveriesInFlight
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.clocks import SetClock
 from tests.unit.subscriptions.leases.test_leased_records import Record
 

@@ -10,15 +10,15 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
-from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching import counting
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
 from pulsar_on_kafka.subscriptions.partition.isolation import BESIDE
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
+from pulsar_on_kafka_mapping.state.cursors.lease_records import Nack
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 from tests.unit.subscriptions.dispatching.served import Letters, Record, Served, records
 
 

@@ -8,8 +8,6 @@ from typing import Any
 import cramjam
 import pytest
 
-from pulsar_on_kafka.mapping.encoding.varint import varint
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, COMPRESSION
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.records.batches import affordable
 from pulsar_on_kafka.subscriptions.records.endpoint import (
@@ -18,6 +16,8 @@ from pulsar_on_kafka.subscriptions.records.endpoint import (
     Endpoint,
     InboxBytes,
 )
+from pulsar_on_kafka_mapping.encoding.varint import varint
+from pulsar_on_kafka_mapping.records.record_headers import BATCH, COMPRESSION
 from tests.unit.subscriptions.dispatching.served import Record, Served
 
 MIB = 1024 * 1024

@@ -10,16 +10,16 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import HashRangeConflict
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records.record_headers import EVENT_TIME, ORDERING_KEY
-from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS, sticky_key_hash
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching import dispatcher, key_shared
 from pulsar_on_kafka.subscriptions.partition import holding_for_transactions, key_order
 from pulsar_on_kafka.subscriptions.partition.terms import WaitingFor
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.records.record_headers import EVENT_TIME, ORDERING_KEY
+from pulsar_on_kafka_mapping.routing.sticky_hash import SLOTS, sticky_key_hash
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 from tests.unit.subscriptions.dispatching.served import Letters, Record, Served, records
 
 

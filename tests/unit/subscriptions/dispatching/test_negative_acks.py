@@ -7,10 +7,10 @@ import random
 import pytest
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.subscriptions.dispatching.negative_acks import NegativeAcks
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, Feed, PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.seeds import for_each_seed
 
 

@@ -10,11 +10,11 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher, near_ones
-from pulsar_on_kafka.mapping.records.record_headers import TXN
 from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import DelayedPrefetch, RedeliveryReads
 from pulsar_on_kafka.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.records.views import BufferAccess
+from pulsar_on_kafka_mapping.records.record_headers import TXN
 from tests.same_incarnation import SAME_INCARNATION
 from tests.unit.subscriptions.dispatching.served import Record, Served, records
 from tests.unit.transactions.buffer_records import Entries, aborted, opened, txn

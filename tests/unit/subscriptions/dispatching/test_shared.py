@@ -9,11 +9,11 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.ledger_acks import of_offsets
-from pulsar_on_kafka.mapping.records.record_headers import CHUNK
-from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching import dispatcher
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import Departure
+from pulsar_on_kafka_mapping.records.record_headers import CHUNK
+from pulsar_on_kafka_mapping.state.cursors.lease_records import Nack
 from tests.unit.subscriptions.dispatching.served import Letters, Record, Served, records
 
 

@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.strategy import (
     MOST_AT_ONCE,
@@ -16,6 +15,7 @@ from pulsar_on_kafka.subscriptions.dispatching.strategy import (
     next_on_ring,
 )
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 
 TOPIC = "persistent://public/default/orders"
 

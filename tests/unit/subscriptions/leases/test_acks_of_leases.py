@@ -6,13 +6,13 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry, MemberId, Nack, Report
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
 from pulsar_on_kafka.subscriptions.leases.acks import LeaseAcks, UnsavedReports
 from pulsar_on_kafka.subscriptions.leases.leased_partition import HeldBefore, LeasedPartition, LeasedPartitions
 from pulsar_on_kafka.subscriptions.leases.permits import LeasePermits
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry, MemberId, Nack, Report
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
 from tests.simulation.leases import LIFE
 
 MEMBER = MemberId("me", 1)

@@ -10,9 +10,12 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import EVERYBODY
-from pulsar_on_kafka.mapping.state.cursors.lease_records import (
+from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
+from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY
+from pulsar_on_kafka_mapping.state.cursors.lease_records import (
     Expel,
     Held,
     Lease,
@@ -29,9 +32,6 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     decode,
     encode,
 )
-from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
-from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from tests.simulation.leases import DEADLINE, LIFE, Inbox, Process, World
 from tests.simulation.played_records import key_of
 

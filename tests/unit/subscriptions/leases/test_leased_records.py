@@ -12,14 +12,14 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import OffsetOutOfRange, StoreError, TooManyHandles
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.records.batch_entry import encode_columns
-from pulsar_on_kafka.mapping.records.message_record import Headers
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, COMPRESSION
-from pulsar_on_kafka.mapping.state.cursors.lease_records import Lease, LeasedEntry, Report, TakeOver, Welcome
 from pulsar_on_kafka.subscriptions.leases.leased_records import LeasedRecords
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.records.batch_entry import encode_columns
+from pulsar_on_kafka_mapping.records.message_record import Headers
+from pulsar_on_kafka_mapping.records.record_headers import BATCH, CHUNK, COMPRESSION
+from pulsar_on_kafka_mapping.state.cursors.lease_records import Lease, LeasedEntry, Report, TakeOver, Welcome
 from tests.clocks import SetClock
 from tests.same_incarnation import SAME_INCARNATION
 from tests.simulation.leases import LIFE

@@ -13,16 +13,16 @@ from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.saved import Saved
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records.batch_entry import encode_columns
-from pulsar_on_kafka.mapping.records.record_headers import BATCH
-from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry, RemoteConsumer
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.batches import gathered, up_to
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.records.batch_entry import encode_columns
+from pulsar_on_kafka_mapping.records.record_headers import BATCH
+from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry, RemoteConsumer
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 
 
 class Record:

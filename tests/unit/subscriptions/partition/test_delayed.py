@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.mapping.records.record_headers import DELIVER_AT, PRODUCER, unpack
 from pulsar_on_kafka.subscriptions.partition.delayed import TICK_MS, DelayedMessages, deliver_at_ms
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
+from pulsar_on_kafka_mapping.records.record_headers import DELIVER_AT, PRODUCER, unpack
 from tests.seeds import for_each_seed
 from tests.unit.subscriptions.partition.test_owned_partition import Record, a_partition, taken
 

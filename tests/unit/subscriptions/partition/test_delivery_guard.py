@@ -6,8 +6,8 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 
 
 def new_guard() -> DeliveryGuard:

@@ -6,9 +6,9 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import LEAST_RESERVE, DeliveryGuard, window_of
 from pulsar_on_kafka.subscriptions.partition.isolation import BESIDE, BURST, DRAIN_S, FLOW, Place
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 
 HERE, THERE = "", "other"
 

@@ -11,10 +11,10 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import HashRangeConflict, SubscriptionBusy
-from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS, murmur3_32
 from pulsar_on_kafka.subscriptions.partition import key_order
 from pulsar_on_kafka.subscriptions.partition.key_order import KNOWN, NEAR, KeyOrder, Look, Waiting
 from pulsar_on_kafka.subscriptions.records.hash_ranges import POINTS_PER_CONSUMER, HashRanges, KeySharedRule
+from pulsar_on_kafka_mapping.routing.sticky_hash import SLOTS, murmur3_32
 from tests.seeds import first_of
 
 

@@ -13,9 +13,6 @@ from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.saved import Saved
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.records.record_headers import MARKER, PRODUCER
-from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry, RemoteConsumer
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
@@ -23,6 +20,9 @@ from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
 from pulsar_on_kafka.subscriptions.records.chunks import Known
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.records.record_headers import MARKER, PRODUCER
+from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry, RemoteConsumer
 
 
 @dataclass

@@ -9,9 +9,9 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.cursor.store import CursorStore
-from pulsar_on_kafka.mapping.state.codecs.layouts import compressed
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import Deliveries
 from pulsar_on_kafka.subscriptions.partition import partition_saves
+from pulsar_on_kafka_mapping.state.codecs.layouts import compressed
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 from tests.memory_log import MemoryStateLog
 from tests.simulation.cursors import DEADLINE, an_identity, prepared, taken_over
 

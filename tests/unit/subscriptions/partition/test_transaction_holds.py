@@ -9,14 +9,14 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
 from pulsar_on_kafka.cursor.saved import Saved
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, CursorIncarnation, TxnAck
 from pulsar_on_kafka.subscriptions.partition import holding_for_transactions as holding
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAcks
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.records.message_record import ChunkInfo
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import CumulativeAck, CursorIncarnation, TxnAck
 
 ONE = TxnId(0, 1)
 OTHER = TxnId(0, 2)

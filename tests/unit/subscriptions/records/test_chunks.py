@@ -11,10 +11,6 @@ from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.saved import Saved
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
-from pulsar_on_kafka.mapping.records.record_headers import CHUNK
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
@@ -30,6 +26,10 @@ from pulsar_on_kafka.subscriptions.records.chunks import (
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.readable import ReaderChunks
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.records.message_record import ChunkInfo
+from pulsar_on_kafka_mapping.records.record_headers import CHUNK
 from tests.clocks import SetClock
 
 

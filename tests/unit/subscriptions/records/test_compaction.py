@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from pulsar_on_kafka.mapping.records.batch_entry import BatchMessage, encode_batch
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, ENCRYPTION, FENCE, MARKER, PRODUCER
 from pulsar_on_kafka.metadata.producers.fences import Fences
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
+from pulsar_on_kafka_mapping.records.batch_entry import BatchMessage, encode_batch
+from pulsar_on_kafka_mapping.records.record_headers import BATCH, ENCRYPTION, FENCE, MARKER, PRODUCER
 
 
 @dataclass

@@ -10,8 +10,8 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, Fenced
 from pulsar_on_kafka.kafka.records import KafkaRecord
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 
 SOON = Deadline.after_ms
 

@@ -10,15 +10,15 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.records.record_headers import BATCH, COMPRESSION
-from pulsar_on_kafka.mapping.records.stored_sequence import stored_sequence
-from pulsar_on_kafka.mapping.wire.entries import read_entry, write_entry
-from pulsar_on_kafka.mapping.wire.message_metadata import decode_metadata, encode_metadata
-from pulsar_on_kafka.mapping.wire.stored_entries import metadata_of
 from pulsar_on_kafka.subscriptions.records.batches import messages_of
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.readable import ReaderChunks
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.records.record_headers import BATCH, COMPRESSION
+from pulsar_on_kafka_mapping.records.stored_sequence import stored_sequence
+from pulsar_on_kafka_mapping.wire.entries import read_entry, write_entry
+from pulsar_on_kafka_mapping.wire.message_metadata import decode_metadata, encode_metadata
+from pulsar_on_kafka_mapping.wire.stored_entries import metadata_of
 from tests.pulsar_entries import Case, cases, payload_text, private_key
 from tests.pulsar_entries.stored import PlacedRecord, differences, records_of
 

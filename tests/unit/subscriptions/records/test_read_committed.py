@@ -12,10 +12,6 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records.message_record import Headers
-from pulsar_on_kafka.mapping.records.record_headers import TXN
-from pulsar_on_kafka.mapping.records.transaction_headers import marker_headers
 from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import RedeliveryReads
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records import read_committed
@@ -24,6 +20,10 @@ from pulsar_on_kafka.subscriptions.records.read_committed import Passed, ReadCom
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
 from pulsar_on_kafka.transactions.records.views import BufferAccess
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.records.message_record import Headers
+from pulsar_on_kafka_mapping.records.record_headers import TXN
+from pulsar_on_kafka_mapping.records.transaction_headers import marker_headers
 from tests.clocks import PacedClock
 from tests.same_incarnation import SAME_INCARNATION
 from tests.unit.subscriptions.partition.test_owned_partition import a_partition

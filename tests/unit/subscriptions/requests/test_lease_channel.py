@@ -12,8 +12,11 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import EVERYBODY, CursorLife
-from pulsar_on_kafka.mapping.state.cursors.lease_records import (
+from pulsar_on_kafka.subscriptions.leases.inbox import LeaseInbox
+from pulsar_on_kafka.subscriptions.requests.channel import Heard, Listener, Patience, Said, never
+from pulsar_on_kafka.subscriptions.requests.lease_channel import LeaseChannel
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY, CursorLife
+from pulsar_on_kafka_mapping.state.cursors.lease_records import (
     Lease,
     LeasedEntry,
     MemberId,
@@ -24,10 +27,7 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     decode,
     encode,
 )
-from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
-from pulsar_on_kafka.subscriptions.leases.inbox import LeaseInbox
-from pulsar_on_kafka.subscriptions.requests.channel import Heard, Listener, Patience, Said, never
-from pulsar_on_kafka.subscriptions.requests.lease_channel import LeaseChannel
+from pulsar_on_kafka_mapping.state.state_keys import DeliveryKey
 from tests.seeds import in_two
 
 TOPIC = "persistent://public/default/orders"

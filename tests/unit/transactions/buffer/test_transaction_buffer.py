@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.state_keys import LowWaterKey, TransactionBufferKey, encode_key
-from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import AbortedEntry, BufferKind, buffer_records
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.transactions.buffer.buffer_machine import LATE_FOR_MS, MOST_KNOWN, Judged, TransactionBuffer
 from pulsar_on_kafka.transactions.buffer.cleaning import KEPT_FOR_MS, UNSEALED_KEPT_FOR_MS, BufferCleaning
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import Met
 from pulsar_on_kafka.transactions.buffer.verify import Finding, compare, rebuild
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.state_keys import LowWaterKey, TransactionBufferKey, encode_key
+from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import AbortedEntry, BufferKind, buffer_records
 from tests.unit.transactions.buffer_records import COORDINATOR, HERE, Entries, aborted, key_of, opened, txn, void
 
 T1, T2, T3 = txn(1), txn(2), txn(3)

@@ -7,10 +7,10 @@ from concurrent.futures import Future
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded, TransactionCoordinatorNotFound
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.transactions.transaction_requests import Begin, End
 from pulsar_on_kafka.transactions.coordinator.rules import Admission
 from pulsar_on_kafka.transactions.serving.wishes import Waiting, Wishes
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import Begin, End
 
 
 def test_beside_a_broker_nearby_few_are_begun_at_once_and_more_where_a_turn_takes_long_anyway() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.meters import CoordinatorMeter
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus
-from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, Begin, End
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import TxnStatus
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import AddPartitions, Begin, End
 from tests.unit.transactions.serving.test_coordinator import NEVER, PARTITION, World
 
 

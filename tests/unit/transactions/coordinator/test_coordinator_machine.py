@@ -7,16 +7,6 @@ from itertools import product
 import pytest
 
 from pulsar_on_kafka.base.errors import InvalidOption, InvalidTxnStatus, TooManyTransactions, TransactionNotFound
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
-    NewTransaction,
-    PartitionsAdded,
-    StatusUpdated,
-    TopicPartition,
-    TopicSubscription,
-    TxnStatus,
-)
-from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
 from pulsar_on_kafka.transactions.coordinator import coordinator_machine
 from pulsar_on_kafka.transactions.coordinator.counts import TICK_MS, TransactionTimeouts
 from pulsar_on_kafka.transactions.coordinator.rules import (
@@ -28,6 +18,16 @@ from pulsar_on_kafka.transactions.coordinator.rules import (
     in_groups,
 )
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
+    NewTransaction,
+    PartitionsAdded,
+    StatusUpdated,
+    TopicPartition,
+    TopicSubscription,
+    TxnStatus,
+)
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
 from tests.unit.transactions.coordinator_logs import OwnedLog
 
 SETTINGS = CoordinatorSettings(max_open=2, max_participants=3)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.state_keys import (
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.take_over import Owner
+from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.transactions.coordinator.state import NO_ID, CoordinatorState, txn_id
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.state.state_keys import (
     CoordinatorTakeoverKey,
     TransactionLogKey,
     TransactionRequestKey,
     encode_key,
 )
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
     Answered,
     NewTransaction,
     PartitionsAdded,
@@ -23,10 +27,6 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     TxnStatus,
     encode_log_value,
 )
-from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.statelog.take_over import Owner
-from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
-from pulsar_on_kafka.transactions.coordinator.state import NO_ID, CoordinatorState, txn_id
 from tests.unit.transactions.coordinator_logs import OwnedLog
 
 PARTITION = TopicPartition("persistent://a/b/c", 0)

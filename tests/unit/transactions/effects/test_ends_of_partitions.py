@@ -11,8 +11,8 @@ import pytest
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition
 from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition
 
 T = "persistent://public/default/t"
 

@@ -10,18 +10,6 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.state_keys import PendingAckEndKey, decode_key
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnOutcome, decode_end
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
-from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
-    AddPartitions,
-    AddSubscriptions,
-    Begin,
-    End,
-    Wish,
-)
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
@@ -38,6 +26,18 @@ from pulsar_on_kafka.transactions.records.outcomes import Ended, PartitionsFaile
 from pulsar_on_kafka.transactions.records.views import TransactionViews
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.state_keys import PendingAckEndKey, decode_key
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnOutcome, decode_end
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
+    AddPartitions,
+    AddSubscriptions,
+    Begin,
+    End,
+    Wish,
+)
 from tests.memory_log import MemoryStateLog
 from tests.state_log_requests import StateLogRequests
 from tests.waiting import until

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition
 from pulsar_on_kafka.transactions.effects.groups import SlowPartitions
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition
 
 ONE, TWO, OTHER = (TopicPartition("persistent://a/b/c", number) for number in range(3))
 

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings
 from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog, held_by_open
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
 from tests.memory_log import MemoryStateLog
 from tests.seeds import for_each_seed
 from tests.unit.transactions.pending_ack_owner import (

@@ -20,9 +20,6 @@ from pulsar_on_kafka.base.errors import (
 )
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck, TxnOutcome
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to
 from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import (
     MOST_WAITING,
@@ -31,6 +28,9 @@ from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import (
     PendingAcks,
     State,
 )
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import CursorIncarnation, TxnAck, TxnOutcome
 from tests.memory_log import MemoryStateLog
 from tests.unit.transactions.pending_ack_owner import (
     COORDINATOR,

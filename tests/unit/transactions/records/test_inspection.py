@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
-    PartitionsAdded,
-    StatusUpdated,
-    TopicPartition,
-    TxnStatus,
-)
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, txn_id
 from pulsar_on_kafka.transactions.records.inspection import (
     coordinator_stats,
     slow_transactions,
     transaction_info,
+)
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
+    PartitionsAdded,
+    StatusUpdated,
+    TopicPartition,
+    TxnStatus,
 )
 from tests.unit.transactions.coordinator_logs import OwnedLog
 

@@ -6,8 +6,8 @@ import pytest
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.transactions.records.views import LookingOnly, TransactionViews
+from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 from tests.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()

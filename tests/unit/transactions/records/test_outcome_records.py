@@ -7,12 +7,6 @@ from dataclasses import dataclass
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.identity import CursorName
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.records.message_record import Headers
-from pulsar_on_kafka.mapping.records.transaction_headers import marker_headers
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnOutcome
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicSubscription
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
@@ -27,6 +21,12 @@ from pulsar_on_kafka.transactions.records.outcomes import (
     opens_gone,
     void_records,
 )
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.records.message_record import Headers
+from pulsar_on_kafka_mapping.records.transaction_headers import marker_headers
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnOutcome
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicSubscription
 
 ORDERS = DataPartition("persistent://public/default/orders", 1, 7)
 BILLS = DataPartition("persistent://public/default/bills", 0, 8)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka.transactions.records.inspection import (
     MOST_RANGES,
     OnRecord,
@@ -18,6 +17,7 @@ from pulsar_on_kafka.transactions.records.inspection import (
     in_pending_acks,
     pending_ack_stats,
 )
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import CursorIncarnation
 from tests.memory_log import MemoryStateLog
 from tests.unit.transactions.buffer_records import HERE, Entries, aborted, opened, txn, void
 from tests.unit.transactions.pending_ack_owner import LIFE, NAME, NEVER, CursorOwner, batch, end, upto, whole

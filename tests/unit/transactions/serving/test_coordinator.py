@@ -11,11 +11,17 @@ import pytest
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import CoordinatorMeter
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.state_keys import TransactionLogKey, TransactionRequestKey, encode_key
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS, StateTopic
-from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription, TxnStatus
-from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
+from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
+from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
+from pulsar_on_kafka.transactions.serving.access import REQUEST_LIFE_MS, RemoteCoordinator
+from pulsar_on_kafka.transactions.serving.owner import Coordinator
+from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.state_keys import TransactionLogKey, TransactionRequestKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS, StateTopic
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription, TxnStatus
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,
@@ -24,12 +30,6 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
     Wish,
     encode_transaction_request,
 )
-from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
-from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
-from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
-from pulsar_on_kafka.transactions.serving.access import REQUEST_LIFE_MS, RemoteCoordinator
-from pulsar_on_kafka.transactions.serving.owner import Coordinator
-from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
 from tests.clocks import PacedClock
 from tests.memory_log import MemoryStateLog
 from tests.state_log_requests import StateLogRequests, coordinator_logs

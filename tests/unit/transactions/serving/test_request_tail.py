@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_REQUESTS
 from pulsar_on_kafka.transactions.serving.coordinators import RequestTail
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_REQUESTS
 from tests.memory_log import MemoryStateLog
 from tests.memory_reader import memory_reader
 from tests.waiting import until

@@ -10,13 +10,13 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.state_keys import encode_key
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
-from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import AbortedEntry, BufferEntry, buffer_records
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.records.views import TransactionViews
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.state_keys import encode_key
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
+from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import AbortedEntry, BufferEntry, buffer_records
 from tests.clocks import PacedClock
 from tests.memory_log import MemoryStateLog
 from tests.unit.transactions.buffer_records import HERE, aborted, key_of, opened, txn

@@ -13,27 +13,6 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NotAuthorized, StoreError
 from pulsar_on_kafka.cursor.identity import CursorName
-from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.state.state_keys import (
-    CursorTakeoverKey,
-    LowWaterKey,
-    PendingAckEndKey,
-    PendingAckKey,
-    encode_key,
-)
-from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
-    CursorIncarnation,
-    PendingAck,
-    TxnAck,
-    TxnOutcome,
-    encode_cursor_takeover,
-    encode_end,
-    encode_pending_ack,
-)
-from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import BufferEntry, buffer_records, encode_low_water
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.transactions.buffer.cleaning import KEPT_FOR_MS
@@ -42,6 +21,27 @@ from pulsar_on_kafka.transactions.records.inspection import buffer_stats, pendin
 from pulsar_on_kafka.transactions.records.views import TransactionViews
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 from pulsar_on_kafka.transactions.upkeep.upkeep import WARN_AT, StateSizes, Upkeep, UpkeepRounds
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.state_keys import (
+    CursorTakeoverKey,
+    LowWaterKey,
+    PendingAckEndKey,
+    PendingAckKey,
+    encode_key,
+)
+from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import (
+    CursorIncarnation,
+    PendingAck,
+    TxnAck,
+    TxnOutcome,
+    encode_cursor_takeover,
+    encode_end,
+    encode_pending_ack,
+)
+from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import BufferEntry, buffer_records, encode_low_water
 from tests.clocks import PacedClock
 from tests.memory_log import MemoryStateLog
 from tests.unit.transactions.buffer_records import COORDINATOR, HERE, aborted, key_of, opened, txn, void

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.ids.txn_id import TxnId
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     Acknowledge,
     AcknowledgeUpTo,
     Answer,
@@ -25,14 +25,14 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     encode_request,
     encode_transaction,
 )
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import (
     CommitMetadata,
     Holes,
     Lineage,
     decode_commit_metadata,
     encode_commit_metadata,
 )
-from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
 
 NUMBERS = st.integers(0, 2**62)
 IDS = st.binary(min_size=8, max_size=8)

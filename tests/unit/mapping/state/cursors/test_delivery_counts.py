@@ -7,10 +7,10 @@ import random
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka.mapping.encoding.varint import Reader
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.cursors.cursor_marker import Marker, decode_index, encode_index
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
+from pulsar_on_kafka_mapping.encoding.varint import Reader
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.state.cursors.cursor_marker import Marker, decode_index, encode_index
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import (
     DELIVERIES,
     CommitMetadata,
     Deliveries,

@@ -9,17 +9,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.codecs.layouts import write_bitmap
-from pulsar_on_kafka.mapping.state.cursors.cursor_requests import Answer, CursorLife, encode_answer
-from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.state.codecs.layouts import write_bitmap
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import Answer, CursorLife, encode_answer
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import (
     CommitMetadata,
     Holes,
     Lineage,
     decode_commit_metadata,
     encode_commit_metadata,
 )
-from pulsar_on_kafka.mapping.state.cursors.lease_records import (
+from pulsar_on_kafka_mapping.state.cursors.lease_records import (
     Expel,
     Held,
     Lease,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state.metadata.producer_records import (
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.state.metadata.producer_records import (
     MAX_PROPERTIES_BYTES,
     MAX_PUBLISHERS,
     ProducerHeartbeat,

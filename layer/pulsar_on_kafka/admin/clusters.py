@@ -1,0 +1,142 @@
+"""Clusters that replicate, and which of them has which tenant: the parts of `AdminClient` that register that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.client.connection.connection import chosen_instance
+from pulsar_on_kafka.client.values.service_info import parse_service_url
+from pulsar_on_kafka.lookup.listeners import check_listeners
+from pulsar_on_kafka.metadata.tenants import TenantMove
+from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddress, ClusterListener
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import TenantRecord
+
+
+@raising_pulsar_errors
+class TenantAdmin(AdminContext):
+    """The part of AdminClient about the map of tenants. It lies on the cluster that the client is connected to, and is
+    what that cluster's lookup services answer with."""
+
+    def tenant_place(self, tenant: str) -> TenantRecord | None:
+        """The cluster of a tenant: its own record's, or else that of `*`; None where neither is there."""
+        return self.node.tenants.place(tenant, self._deadline())
+
+    def list_tenant_places(self) -> dict[str, TenantRecord]:
+        """Every record of the map, by tenant."""
+        return self.node.tenants.all(self._deadline())
+
+    def assign_tenant(self, tenant: str, cluster: str) -> None:
+        """Say that `cluster` has the tenant; `*` stands for tenants without a record. Nothing if it has it already.
+
+        Clients that follow the map move over at once, and data does not: see `pok migrate` for a tenant with topics.
+
+        Raises:
+            NotAllowedError: it is switching, or `cluster` is neither registered nor this one.
+        """
+        self.node.clusters.require(cluster, self._deadline())
+        self.node.tenants.move(tenant, TenantMove.ASSIGN, self._deadline(), cluster)
+
+    def remove_tenant_place(self, tenant: str) -> None:
+        """Take the tenant's record away, so that the one of `*` counts. Nothing if there is none.
+
+        Raises:
+            NotAllowedError: it is switching.
+        """
+        self.node.tenants.move(tenant, TenantMove.REMOVE, self._deadline())
+
+
+class ClusterInfo(NamedTuple):
+    """A registered cluster; `local`: it is the one that was asked."""
+
+    name: str
+    service_url: str
+    kafka_config: Mapping[str, str]
+    local: bool
+    listeners: Mapping[str, ClusterListener]
+    """More addresses, by name."""
+    instance: str
+    """Whose state it is there; '' is the one without a name."""
+
+
+@raising_pulsar_errors
+class ClusterAdmin(AdminContext):
+    """Each Kafka cluster keeps a registry of its own: its name, and how others are reached. Source of names: Pulsar's
+    `pulsar-admin clusters`."""
+
+    def create_cluster(
+        self,
+        name: str,
+        service_url: str,
+        *,
+        kafka_config: Mapping[str, str] | None = None,
+        listeners: Mapping[str, ClusterListener] | None = None,
+        instance: str = "",
+    ) -> None:
+        """Register a cluster. A second call with the same values changes nothing.
+
+        Args:
+            service_url: as that of `Client`: `kafka://host:port[,...]`, `kafka+ssl://...`.
+            kafka_config: librdkafka's options for connecting to it. Secrets are refused: they are given to `pok serve`.
+            listeners: more addresses, by name, for clients of the lookup service that name one (`listener_name`) or are
+                in one of its networks. Replicators and the services themselves use `service_url`.
+            instance: whose state it is there that replicators and migrations use (see `Client`).
+
+        Raises:
+            NotAllowedError: it is registered with other values.
+            InvalidConfiguration: the name, the address or an option is not possible.
+        """
+        self.node.clusters.create(name, _address(service_url, kafka_config, listeners, instance), self._deadline())
+
+    def update_cluster(
+        self,
+        name: str,
+        service_url: str,
+        *,
+        kafka_config: Mapping[str, str] | None = None,
+        listeners: Mapping[str, ClusterListener] | None = None,
+        instance: str = "",
+    ) -> None:
+        """Replace what is registered. Services follow within a minute. Raises: as `create_cluster`; NotAllowedError
+        when it is not registered."""
+        self.node.clusters.update(name, _address(service_url, kafka_config, listeners, instance), self._deadline())
+
+    def delete_cluster(self, name: str) -> None:
+        """Forget a cluster; policies that name it wait for it. Raises NotAllowedError when it is not registered."""
+        self.node.clusters.delete(name, self._deadline())
+
+    def clusters(self) -> list[ClusterInfo]:
+        """Those that are registered, by name."""
+        known = self.node.clusters.registry(self._deadline())
+        return [
+            ClusterInfo(
+                name, at.service_url, dict(at.kafka_config), name == known.local, dict(at.listeners), at.instance
+            )
+            for name, at in sorted(known.clusters.items())
+        ]
+
+    def set_local_cluster(self, name: str) -> None:
+        """Say how others call this cluster; what is copied from it carries the name. Raises NotAllowedError when it has
+        another one already."""
+        self.node.clusters.name_local(name, self._deadline())
+
+    def local_cluster(self) -> str | None:
+        """This cluster's name; None until it has one."""
+        return self.node.clusters.registry(self._deadline()).local or None
+
+
+def _address(
+    service_url: str,
+    kafka_config: Mapping[str, str] | None,
+    listeners: Mapping[str, ClusterListener] | None,
+    instance: str,
+) -> ClusterAddress:
+    try:
+        for url in (service_url, *(listener.service_url for listener in (listeners or {}).values())):
+            parse_service_url(url)
+    except ValueError as error:
+        raise errors.InvalidOption(str(error)) from error
+    check_listeners(listeners or {})
+    return ClusterAddress(service_url, dict(kafka_config or {}), dict(listeners or {}), chosen_instance(instance).name)

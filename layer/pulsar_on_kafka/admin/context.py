@@ -1,0 +1,90 @@
+"""The context of administration is one cluster's node, how long a call may take, and how topics are found by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ContextDecorator
+from inspect import isfunction, isgeneratorfunction
+from typing import Final, TypeVar
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.forks import OfOneProcess
+from pulsar_on_kafka.exceptions import AlreadyClosed
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import Node, release
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+
+T = TypeVar("T")
+
+
+def methods_within(context: Callable[[], ContextDecorator]) -> Callable[[type[T]], type[T]]:
+    """Have every public method of a class run within a context. A generator has to see to it by itself: what it raises
+    comes when it is asked for its items."""
+
+    def decorate(component: type[T]) -> type[T]:
+        for name, member in list(vars(component).items()):
+            if isfunction(member) and not name.startswith("_") and not isgeneratorfunction(member):
+                setattr(component, name, context()(member))
+        return component
+
+    return decorate
+
+
+raising_pulsar_errors: Final = methods_within(pulsar_errors)
+"""The public methods of a component raise the official exceptions."""
+
+
+class AdminContext(OfOneProcess):
+    """Every component of `AdminClient` administers one noun in this context."""
+
+    def __init__(self, node: Node, timeout_s: float) -> None:
+        """The node is released by `close`."""
+        self._node: Node | None = node
+        self._timeout_s = timeout_s
+
+    def close(self) -> None:
+        """Give the connection back; a second call does nothing."""
+        node, self._node = self._node, None
+        if node is not None:
+            release(node)
+
+    @property
+    def node(self) -> Node:
+        if self._node is None:
+            raise AlreadyClosed("the admin client is closed")
+        return self._node
+
+    def _deadline(self) -> Deadline:
+        return Deadline.after(self._timeout_s)
+
+    def _topic(self, topic: str, deadline: Deadline) -> Topic:
+        """Raises InvalidOption: the name is that of a partition."""
+        name = TopicName.parse(topic)
+        if name.partition >= 0:
+            raise errors.InvalidOption(f"{name} names a partition; say the whole topic, {name.base}")
+        return self._topic_around(topic, deadline)
+
+    def _topic_around(self, topic: str, deadline: Deadline) -> Topic:
+        name = TopicName.parse(topic).base
+        self.node.namespaces.require(name.namespace_name, deadline)
+        found = self.node.topics.find(name, deadline)
+        if found is None:
+            raise errors.NoSuchTopic(f"topic {name} does not exist")
+        return found
+
+    def _recorded_subscription(self, topic: Topic, name: str, deadline: Deadline) -> Subscription:
+        found = self.node.subscriptions.find(topic, name, deadline)
+        if found is None:
+            raise errors.NoSuchSubscription(f"topic {topic.name} has no subscription {name}")
+        return found
+
+    def _log_ends(
+        self, topic: Topic, deadline: Deadline, partitions: Sequence[int] | None = None
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """The first offset of each partition's log (or of these), and the one behind its last."""
+        partitions = range(topic.partitions) if partitions is None else partitions
+        starts = self.node.admin.start_offsets(topic.kafka_topic, partitions, deadline)
+        return starts, self.node.admin.end_offsets(topic.kafka_topic, partitions, deadline)

@@ -1,0 +1,201 @@
+"""A cursor view shows a cursor as it was last saved: what is acknowledged where, and what each ledger of it costs.
+Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pulsar_on_kafka.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.cursor.saved import Recovered
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka_mapping.state.cursors.cursor_marker import SavedLedger
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCost:
+    """A ledger's cost counts what is acknowledged in it above mark-delete, and the bytes that this takes on Kafka.
+
+    `acknowledged` counts entries, `holes` the unacknowledged ranges before an acknowledged entry of it, `batches` the
+    batch entries of which some messages are acknowledged. `record`: `commit` (the group commit's metadata), or
+    `segment`, whose records lie at `segment_offsets` of `pulsar.system.cursors` and take `size_bytes`. What rides in
+    the commit is not told apart by ledger: `size_bytes` is 0, see `PartitionCursor.commit_bytes`.
+    """
+
+    ledger_id: int
+    start: int
+    end: int
+    acknowledged: int
+    holes: int
+    batches: int
+    record: str
+    size_bytes: int
+    segment_offsets: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFate:
+    """An entry's fate on a subscription.
+
+    `of_batch`: how many messages of a batch are acknowledged, and of how many; None for another entry, and for a batch
+    of which none is. `deliveries`: how often it was delivered, None where nobody counted (it was never refused, and
+    there is no dead letter policy). `suspect`: a consumer that died may have had it. `put_off_ms`: it comes again at
+    this Unix time.
+    """
+
+    acknowledged: bool
+    of_batch: tuple[int, int] | None
+    deliveries: int | None
+    suspect: bool
+    put_off_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCursor:
+    """One partition's cursor. Offsets are Kafka's; `end` is the log's end, `mark_delete` -1 where nothing is
+    acknowledged. `marker_bytes`: the records that index the segments, the marker first, then its pages."""
+
+    partition: int
+    start: int
+    end: int
+    mark_delete: int
+    backlog: int
+    acknowledged: int
+    holes: int
+    batches: int
+    saved_in: str
+    commit_bytes: int
+    marker_offset: int | None
+    marker_bytes: tuple[int, ...]
+    ledgers: tuple[LedgerCost, ...]
+    layout: LedgerLayout
+    state: CursorState
+    """All of it in memory; for `shares`."""
+
+    @property
+    def entries_per_ledger(self) -> int:
+        return self.layout.entries_per_ledger
+
+    def message_id(self, offset: int) -> NativeMessageId:
+        """Of the entry at an offset; it names the partition, also where the topic has but one."""
+        return NativeMessageId(self.partition, *self.layout.position(self.partition, offset), -1)
+
+    @property
+    def segment_bytes(self) -> int:
+        return sum(ledger.size_bytes for ledger in self.ledgers)
+
+    @property
+    def total_bytes(self) -> int:
+        """On Kafka, keys and headers not counted."""
+        return self.commit_bytes + sum(self.marker_bytes) + self.segment_bytes
+
+    @property
+    def drawn_from(self) -> int:
+        """Where a picture begins: at the ledger of the first unacknowledged entry, or the log's start."""
+        first = (self.mark_delete + 1) // self.entries_per_ledger * self.entries_per_ledger
+        return min(max(self.start, first), self.end)
+
+    def edges(self, cells: int) -> list[int]:
+        """The offsets between which `cells` cells, or fewer, of a picture lie; each cell has one entry at least."""
+        first, length = self.drawn_from, self.end - self.drawn_from
+        count = max(1, min(cells, length))
+        return [first + length * cell // count for cell in range(count + 1)]
+
+    def shares(self, edges: Sequence[int]) -> list[float]:
+        """How much of each cell is acknowledged, 0.0 to 1.0."""
+        return [
+            _acknowledged(self.state, start, end) / (end - start) if end > start else 0.0
+            for start, end in pairwise(edges)
+        ]
+
+    @property
+    def highest(self) -> int:
+        """The highest acknowledged offset; -1 where nothing is."""
+        found = self.state.deleted.max()
+        return self.mark_delete if found is None else found
+
+    def next_hole(self, offset: int) -> int | None:
+        """The first unacknowledged entry at or above `offset` that lies below an acknowledged one."""
+        found = self.state.deleted.first_gap(max(offset, self.state.next_unacked))
+        return found if found < self.highest else None
+
+    def fate(self, offset: int) -> EntryFate:
+        """What became of one entry, as last saved."""
+        known, batch = self.state.deliveries, self.state.batches.get(offset)
+        counted = [] if known is None else [counts for counts, held in known.counts.items() if offset in held]
+        delivered, seen_again = counted[0] if counted else (0, 0)
+        return EntryFate(
+            self.state.is_acknowledged(offset),
+            None if batch is None else (batch.batch_size - batch.left, batch.batch_size),
+            max(delivered, seen_again + 1) if counted else None,
+            known is not None and offset in known.suspects,
+            None if known is None else next((ms for ms, held in known.put_off.items() if offset in held), None),
+        )
+
+
+def _acknowledged(state: CursorState, start: int, end: int) -> int:
+    count = max(0, min(end, state.next_unacked) - start)
+    position, size = max(start, state.next_unacked), state.deleted.entries_per_ledger
+    while position < end:
+        index, entry = divmod(position, size)
+        upto = min(end, (index + 1) * size)
+        bitmap = state.deleted.ledger(index)
+        if bitmap is not None:
+            count += bitmap.range_cardinality(entry, entry + upto - position)
+        position = upto
+    return count
+
+
+def view_of(
+    partition: int,
+    cursor: Recovered,
+    layout: LedgerLayout,
+    start: int,
+    end: int,
+    saved_in: str,
+    commit_bytes: int,
+    marker_bytes: Sequence[int],
+) -> PartitionCursor:
+    """`cursor` has all its ledgers in memory."""
+    state = cursor.state
+    ledgers = tuple(_ledgers(partition, cursor, layout))
+    return PartitionCursor(
+        partition,
+        start,
+        end,
+        state.mark_delete,
+        state.backlog(end),
+        len(state.deleted),
+        state.deleted.count_gaps(),
+        sum(ledger.batches for ledger in ledgers),
+        saved_in,
+        commit_bytes,
+        cursor.saved.marker_offset if cursor.saved is not None else None,
+        tuple(marker_bytes),
+        ledgers,
+        layout,
+        state,
+    )
+
+
+def _ledgers(partition: int, cursor: Recovered, layout: LedgerLayout) -> Iterator[LedgerCost]:
+    state = cursor.state
+    segments: dict[int, SavedLedger] = cursor.saved.segments if cursor.saved is not None else {}
+    for index in sorted(state.ledgers_with_state()):
+        first, following = layout.ledger_range(index)
+        saved = segments.get(index)
+        summary = state.summary(index, saved.summary.size_bytes if saved is not None else 0)
+        before_the_first = bool(summary.acked) and summary.lowest > 0
+        yield LedgerCost(
+            layout.ledger_id(partition, index),
+            first,
+            following,
+            summary.acked,
+            max(0, summary.runs - 1) + before_the_first,
+            summary.batches,
+            "commit" if saved is None else "segment",
+            summary.size_bytes,
+            () if saved is None else tuple(ref.kafka_offset for ref in saved.parts),
+        )

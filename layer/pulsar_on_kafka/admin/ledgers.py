@@ -1,0 +1,117 @@
+"""Ledgers: the part of `AdminClient` that looks at a topic's lists, and has them made anew."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
+from pulsar_on_kafka.ledgers.following import LogRange
+from pulsar_on_kafka.ledgers.inspection import LedgerInfo, infos
+from pulsar_on_kafka.ledgers.kafka_topics import KafkaDataTopics
+from pulsar_on_kafka.ledgers.model import LedgerPlace
+from pulsar_on_kafka.ledgers.owner import LedgerOwner
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.ids.ledger_ids import unpack_ledger_id
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.state_topics import LEDGERS
+
+_log: Final = logging.getLogger(__name__)
+
+
+@raising_pulsar_errors
+class LedgerAdmin(AdminContext):
+    """Any process reads the lists; the numbers of entries are those of Kafka's log as it is now."""
+
+    def list_ledgers(self, topic: str) -> list[LedgerInfo]:
+        """The ledgers of a topic (or of one partition, by its name), in order. Source: the `ledgers` of Pulsar's
+        internal stats.
+
+        Ledgers that no maintenance has put on the list yet are there too, with nothing measured.
+
+        Raises:
+            TopicNotFound: there is none.
+            NotAllowedError: the topic is not persistent.
+        """
+        deadline = self._deadline()
+        name = TopicName.parse(topic)
+        found = self.node.topics.find(name, deadline)
+        if found is None:
+            raise errors.NoSuchTopic(f"topic {name} does not exist")
+        return self._infos(found, range(found.partitions) if name.partition < 0 else [name.partition], deadline)
+
+    def get_ledger(self, ledger_id: int) -> LedgerInfo:
+        """One ledger of any topic. Ours, not Pulsar's.
+
+        Raises:
+            TopicNotFound: no topic that lives has it (any more).
+        """
+        deadline = self._deadline()
+        try:
+            incarnation, partition, _ = unpack_ledger_id(ledger_id)
+        except MappingError as error:
+            raise errors.InvalidOption(str(error)) from error
+        gone = errors.NoSuchTopic(f"no topic has ledger {ledger_id}: it never was, or its topic was deleted")
+        record = next((r for r in self.node.topics.active(deadline) if r.incarnation == incarnation), None)
+        topic = None if record is None else self.node.topics.find(TopicName.parse(record.name), deadline)
+        if topic is None or topic.layout.incarnation != incarnation or partition >= topic.partitions:
+            raise gone
+        found = [each for each in self._infos(topic, [partition], deadline) if each.ledger_id == ledger_id]
+        if not found:
+            raise errors.NoSuchTopic(f"{topic.name} has no ledger {ledger_id}: it was deleted, or is not written yet")
+        return found[0]
+
+    def rebuild_ledgers(self, told: Callable[[int, int], None] = lambda done, of: None) -> int:
+        """Write the lists of all topics anew from what Kafka has; gives the number of ledgers written. Ours, not
+        Pulsar's. `told` hears how many of how many partitions of `ledgers` are done. What was taken off a list to be
+        deleted stays off it.
+
+        Maintenance that runs elsewhere goes on from there by itself.
+
+        Raises:
+            Timeout: it took longer than an operation may; what was written stands.
+        """
+        node = self.node
+        reader = RangeReader(node.settings.sampler())
+        try:
+            data = KafkaDataTopics(node.topics, node.admin, reader)
+            written = 0
+            for number in range(LEDGERS.partitions):
+                written += self._rebuild(LedgerOwner(node.log, number, data, node.clock), data)
+                told(number + 1, LEDGERS.partitions)
+            return written
+        finally:
+            reader.close()
+
+    def _rebuild(self, owner: LedgerOwner, data: KafkaDataTopics) -> int:
+        """Of one partition of `ledgers`; whoever keeps it meanwhile may take it back, so it is tried again."""
+        patience = self._deadline()
+        while True:
+            deadline = self._deadline()
+            try:
+                owner.take_over(deadline)
+                data.look([owner.state_partition], deadline)
+                done = owner.rebuild(deadline)
+            except errors.Fenced:
+                if patience.passed():
+                    raise
+                continue
+            if done.more:
+                _log.warning("ledgers=%d some could not be measured now: maintenance will", owner.state_partition)
+            return done.written
+
+    def _infos(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> list[LedgerInfo]:
+        if not topic.name.is_persistent:
+            raise errors.Refused(f"topic {topic.name} is not persistent: it has no ledgers")
+        name, life = str(topic.name.base), topic.layout.incarnation
+        places = [LedgerPlace(name, life, partition) for partition in partitions]
+        lists = self.node.ledger_views.ask(
+            name, lambda found: {place: found.ledgers(place) for place in places}, deadline
+        )
+        starts, ends = self._log_ends(topic, deadline, partitions)
+        return list(infos(lists, topic, {p: LogRange(starts[p], ends[p]) for p in partitions}))

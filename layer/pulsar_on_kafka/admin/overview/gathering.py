@@ -1,0 +1,565 @@
+"""Gathering an overview of all subscriptions, again and again, at a cost that does not grow with their number.
+
+Nobody is asked about a subscription. A pass asks for the ends of all logs (one request for 2,000 partitions and
+broker), reads on what has come to the state topics and to Kafka's topic of commits, and works the rest out. Log starts
+are asked for in one pass of ten, and publish times of old entries while they are not known well (one request for 2,000
+partitions, in a pass).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
+
+from pulsar_on_kafka.admin.letters import REDRIVE
+from pulsar_on_kafka.admin.overview.following import FollowedLogs, states_of
+from pulsar_on_kafka.admin.overview.progress import Growth, Progress, Seen, idle_since
+from pulsar_on_kafka.admin.overview.records import (
+    Overview,
+    PartitionOverview,
+    SubscriptionOverview,
+    TopicOverview,
+)
+from pulsar_on_kafka.admin.overview.times import Landmarks, worth_asking
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import ConnectFailed, Corrupt, NotAuthorized, OffsetOutOfRange
+from pulsar_on_kafka.base.processes import is_over
+from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.client.consumer.letters import DLQ_SUFFIX
+from pulsar_on_kafka.cursor.at_hand import NotAtHand
+from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
+from pulsar_on_kafka.cursor.saved import UnreadableCursor
+from pulsar_on_kafka.kafka.groups.offsets_topic import CommitPlace, GroupCommit
+from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
+from pulsar_on_kafka.kafka.records import CommittedOffset, GroupMember, KafkaRecord
+from pulsar_on_kafka.metadata.namespaces import BUILT_IN
+from pulsar_on_kafka.metadata.subscriptions.registry import is_alive, opened_subscription
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.metadata.topics import Topic, opened_topic
+from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.statelog.api import log_record
+from pulsar_on_kafka.statelog.versioned import Versioned
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import CursorCheckpoint
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
+    LifeState,
+    SubscriptionRecord,
+    decode_namespace,
+    decode_subscription,
+    decode_topic,
+)
+from pulsar_on_kafka_mapping.state.state_topics import (
+    CURSOR_CHECKPOINTS,
+    CURSORS,
+    TRANSACTION_BUFFER_SNAPSHOT,
+    TRANSACTION_PENDING_ACK,
+)
+
+EVERY_S: Final = 30.0
+"""Between two passes, where it is done all the time."""
+_STARTS_EVERY: Final = 10
+"""Passes."""
+_LOOK_EVERY_S: Final = 300.0
+_LONGEST_ABSENCE_S: Final = 43_200.0
+"""Half of what tombstones last."""
+_MOST_SEGMENTS: Final = 1000
+"""Records of `cursors` that are read in a pass; other cursors keep what was known of them until the next one."""
+_SEGMENT_ROUNDS: Final = 4
+_QUEUE_KBYTES: Final = 4096
+_ANSWER_S: Final = 10.0
+"""The longest wait for one answer of a broker: a pass while Kafka is away fails within little more."""
+
+Place: TypeAlias = tuple[str, int]
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """What is known of one cursor. `made_of` is what `seen` was made of: as long as it is the same, so is that."""
+
+    seen: Seen
+    progress: Progress
+    made_of: object = None
+    saved_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A subscription with its cursors; as long as what it is `made_of` is the same, so is it."""
+
+    made_of: tuple[Versioned, Topic]
+    subscription: Subscription
+    record: SubscriptionRecord
+    cursors: tuple[CursorIdentity, ...]
+
+
+@dataclass(slots=True)
+class _Partition:
+    """What is known of one partition's log."""
+
+    start: int
+    growth: Growth
+    landmarks: Landmarks = field(default_factory=Landmarks)
+
+
+class Gatherer:
+    """For one thread. Memory: as `FollowedLogs`, some kilobytes for each topic, subscription and partition: with 10,000
+    of each some 100 MB; and during a pass 1,000 records of cursors whose holes do not fit their commit."""
+
+    def __init__(self, services: Services) -> None:
+        settings = services.settings
+        self._services = services
+        self._reader = RangeReader(settings.of_state(settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES)))
+        self._store, self._segments = services.store.with_segments_at_hand()
+        self._cursors: dict[CursorIdentity, _Cursor] = {}
+        self._partitions: dict[Place, _Partition] = {}
+        self._opened: dict[str, tuple[Versioned, Topic | None]] = {}
+        self._watched: dict[tuple[str, str], _Watched] = {}
+        self._passes = 0
+        self._last_s = time.monotonic()
+        self._start_over()
+
+    def close(self) -> None:
+        """A second call does nothing."""
+        self._reader.close()
+
+    def gather(self, deadline: Deadline, *, asking: int = 1) -> Overview:
+        """One pass. `asking`: how often, at most, Kafka is asked when old entries were published; each time halves what
+        is not known of their age.
+
+        A partition that does not answer keeps its numbers of before, and the overview says so.
+
+        Raises StoreError: Kafka cannot be asked now, or no partition answers.
+        """
+        began_s, now_ms = time.monotonic(), self._services.clock.now_ms()
+        if began_s - self._last_s > _LONGEST_ABSENCE_S:
+            self._start_over()
+        try:
+            ends = self._read_on(began_s, deadline)
+        except OffsetOutOfRange:
+            self._start_over()
+            ends = self._read_on(began_s, deadline)
+        topics = self._topics()
+        subscriptions = self._subscriptions(topics)
+        answered = self._see_logs(topics.values(), ends, began_s, now_ms, deadline)
+        self._see_cursors(subscriptions, began_s, now_ms, deadline)
+        for _ in range(asking):
+            if not self._ask_times(subscriptions, now_ms, deadline):
+                break
+        made = self._overview(topics, subscriptions, now_ms, answered)
+        self._forget(topics.values(), subscriptions)
+        self._passes += 1
+        self._last_s = began_s
+        return made(time.monotonic() - began_s)
+
+    # Reading ------------------------------------------------------------------------------------------------------
+
+    def _start_over(self) -> None:
+        self._logs = FollowedLogs(self._services.log.kafka_name)
+        self._looked_s: float | None = None
+
+    def _read_on(self, began_s: float, deadline: Deadline) -> dict[Place, int]:
+        logs, admin = self._logs, self._services.admin
+        if self._looked_s is None or not logs.complete or began_s - self._looked_s > _LOOK_EVERY_S:
+            logs.look(admin, deadline.at_most(_ANSWER_S))
+            self._looked_s = began_s
+        new = logs.not_begun()
+        asked = deadline.at_most(_ANSWER_S)
+        starts = admin.starts_now(new, asked, NotAuthorized) if new else {}
+        wanted = [*logs.wanted(), *self._partitions]
+        ends = admin.ends_now(wanted, asked, NotAuthorized)
+        if wanted and not ends:
+            raise ConnectFailed(f"none of {counted(len(wanted), 'partition')} answers")
+        logs.read_on(self._reader, ends, starts, deadline)
+        return ends
+
+    def _topics(self) -> dict[str, Topic]:
+        """The persistent topics that live, by name."""
+        known, self._opened = self._opened, {}
+        for name, state in states_of(self._logs.topics).items():
+            before, topic = known.get(name, (None, None))
+            if before is not state:
+                record = _decoded(state, decode_topic)
+                lives = record is not None and record.state is LifeState.ACTIVE and TopicName.parse(name).is_persistent
+                topic = opened_topic(record, max(1, record.partitions)) if record is not None and lives else None
+            self._opened[name] = state, topic
+        return {name: topic for name, (_, topic) in self._opened.items() if topic is not None}
+
+    def _subscriptions(self, topics: Mapping[str, Topic]) -> list[_Watched]:
+        """Those that are there, by topic and name."""
+        known, self._watched = self._watched, {}
+        for key, state in sorted(states_of(self._logs.subscriptions).items()):
+            topic = topics.get(key[0])
+            if topic is None:
+                continue
+            watched = known.get(key)
+            if watched is None or watched.made_of[0] is not state or watched.made_of[1] is not topic:
+                watched = _watched(topic, state)
+            if watched is not None:
+                self._watched[key] = watched
+        return [
+            each
+            for each in self._watched.values()
+            if not (each.record.non_durable and self._logs.reads_commits) or self._members(each.subscription)
+        ]
+
+    def _members(self, subscription: Subscription) -> list[tuple[GroupMember, int | None]]:
+        """The live members of its groups, with the partition that the group is for; None: all."""
+        groups: dict[str, int | None] = {subscription.whole_group: None}
+        if subscription.by_partition:
+            groups = {group: number for number, group in subscription.partition_groups.items()}
+        members = self._logs.groups.members
+        return [
+            (member, number)
+            for group, number in groups.items()
+            for member in members.get(group, ())
+            if not is_over(member.client_id)
+        ]
+
+    # Seeing -------------------------------------------------------------------------------------------------------
+
+    def _see_logs(
+        self,
+        topics: Iterable[Topic],
+        ends: dict[Place, int],
+        now_s: float,
+        now_ms: int,
+        deadline: Deadline,
+    ) -> Collection[Place]:
+        """Gives the partitions that answered."""
+        places = [(topic.kafka_topic, number) for topic in topics for number in range(topic.partitions)]
+        new = [place for place in places if place not in self._partitions]
+        admin = self._services.admin
+        ask = places if self._passes % _STARTS_EVERY == 0 else new
+        asked = deadline.at_most(_ANSWER_S)
+        starts = admin.starts_now(ask, asked, NotAuthorized)
+        ends |= admin.ends_now(new, asked, NotAuthorized)
+        for place in places:
+            end = ends.get(place)
+            if end is None:
+                continue
+            log = self._partitions.get(place)
+            if log is None:
+                log = self._partitions[place] = _Partition(starts.get(place, 0), Growth(end))
+            log.start = max(log.start, starts.get(place, 0))
+            if end < log.growth.end:  # another Kafka topic of that name
+                log.start, log.landmarks = starts.get(place, 0), Landmarks()
+            log.growth.saw(end, now_s)
+            log.landmarks.note(now_ms, end)
+        return ends.keys()
+
+    def _see_cursors(
+        self,
+        subscriptions: Iterable[_Watched],
+        now_s: float,
+        now_ms: int,
+        deadline: Deadline,
+    ) -> None:
+        cursors = [(each, identity) for each in subscriptions for identity in each.cursors]
+        waiting = cursors
+        for _ in range(_SEGMENT_ROUNDS):
+            waiting = [each for each in waiting if not self._see(*each, now_s, now_ms, deadline)]
+            if not self._read_segments(deadline):
+                break
+        for _, identity in waiting:  # as it was known before
+            known = self._cursors.get(identity)
+            if known is not None:
+                known.progress.saw(known.seen, now_s, now_ms)
+        self._segments.at_hand.clear()
+        self._segments.wanted.clear()
+
+    def _see(
+        self,
+        watched: _Watched,
+        identity: CursorIdentity,
+        now_s: float,
+        now_ms: int,
+        deadline: Deadline,
+    ) -> bool:
+        """False: records have to be read first."""
+        subscription = watched.subscription
+        number, known = identity.partition, self._cursors.get(identity)
+        log = self._partitions.get((identity.kafka_topic, number))
+        commit = self._commit(subscription.saving_group(number), identity)
+        other = subscription.other_group(number)
+        elsewhere = None if other is None else self._commit(other, identity)
+        copy = self._checkpoint(identity)
+        trimmed = 0 if log is None else log.start
+        made_of = (commit, elsewhere, copy, trimmed if known is None or known.seen.next_unacked < trimmed else None)
+        if known is None or known.made_of != made_of:
+            try:
+                seen = self._recovered(subscription, identity, (commit, elsewhere, copy), trimmed, deadline)
+            except NotAtHand:
+                return False
+            saved_ms = max(
+                0 if commit is None else commit.committed_ms,
+                0 if elsewhere is None else elsewhere.committed_ms,
+                0 if copy is None else copy.written_ms,
+            )
+            if known is None:
+                known = self._cursors[identity] = _Cursor(seen, Progress(seen, saved_ms or watched.record.created_ms))
+            known.seen, known.saved_ms = seen, saved_ms
+            known.made_of = (commit, elsewhere, copy, trimmed if seen.next_unacked < trimmed else None)
+        known.progress.saw(known.seen, now_s, now_ms)
+        return True
+
+    def _recovered(
+        self,
+        subscription: Subscription,
+        identity: CursorIdentity,
+        saved: tuple[GroupCommit | None, GroupCommit | None, CursorCheckpoint | None],
+        trimmed: int,
+        deadline: Deadline,
+    ) -> Seen:
+        commit, elsewhere, copy = (
+            None if each is None else CommittedOffset(each.kafka_offset, each.metadata) for each in saved
+        )
+        recover = partial(
+            self._store.recover,
+            identity, commit, copy, subscription.start_offset(identity.partition), deadline, elsewhere,
+        )  # fmt: skip
+        unreadable = ""
+        try:
+            found = recover()
+        except (UnreadableCursor, Corrupt) as reason:
+            unreadable = str(reason)
+            found = recover(with_holes=False)
+        state = found.state
+        if state.next_unacked < trimmed:
+            try:
+                state.acknowledge_cumulative(trimmed - 1)
+            except UnreadableCursor as reason:
+                unreadable = str(reason)
+                state.reset(trimmed)
+        suspects = 0 if state.deliveries is None else len(state.deliveries.suspects)
+        return Seen(state.next_unacked, len(state.deleted), state.deleted.count_gaps(), suspects, unreadable)
+
+    def _commit(self, group: str, identity: CursorIdentity) -> GroupCommit | None:
+        return self._logs.groups.commits.get(CommitPlace(group, identity.kafka_topic, identity.partition))
+
+    def _checkpoint(self, identity: CursorIdentity) -> CursorCheckpoint | None:
+        return self._logs.checkpoints[CURSOR_CHECKPOINTS.partition_for(identity.topic)].newest(identity.name)
+
+    def _read_segments(self, deadline: Deadline) -> bool:
+        """Read what cursors were found to need; whether anything was."""
+        at_hand = self._segments.at_hand
+        room = max(0, _MOST_SEGMENTS - len(at_hand))
+        wanted = sorted(self._segments.wanted)[:room]
+        self._segments.wanted.clear()
+        name = self._services.log.kafka_name(CURSORS)
+
+        def take(number: int, records: list[KafkaRecord]) -> None:
+            at_hand[wanted[number]] = log_record(records[0])
+
+        ranges = [OffsetRange(name, partition, offset, offset + 1) for partition, offset in wanted]
+        failed = self._reader.read(ranges, take, deadline) if wanted else {}
+        for number, where in enumerate(wanted):
+            if number not in failed or isinstance(failed[number], OffsetOutOfRange):
+                at_hand.setdefault(where, None)
+        return len(failed) < len(wanted)
+
+    # Times --------------------------------------------------------------------------------------------------------
+
+    def _ask_times(
+        self,
+        subscriptions: Iterable[_Watched],
+        now_ms: int,
+        deadline: Deadline,
+    ) -> bool:
+        """Ask, of each partition once, when its oldest unacknowledged entry was published; whether Kafka told."""
+        wanted: dict[Place, int] = {}
+        within_ms = round(EVERY_S * 1000) if self._passes else 1000
+        for watched in subscriptions:
+            for identity in watched.cursors:
+                place = identity.kafka_topic, identity.partition
+                log, cursor = self._partitions.get(place), self._cursors.get(identity)
+                if log is None or cursor is None or place in wanted:
+                    continue
+                first = max(log.start, cursor.seen.next_unacked)
+                published = log.landmarks.of(first) if first < log.growth.end else None
+                if published is not None:
+                    time_ms = worth_asking(published, now_ms, within_ms)
+                    if time_ms is not None:
+                        wanted[place] = time_ms
+        if not wanted:
+            return False
+        found = self._services.admin.offsets_at_times(wanted, deadline.at_most(_ANSWER_S), NotAuthorized)
+        for place, offset in found.items():
+            log = self._partitions[place]
+            log.landmarks.note(wanted[place], log.growth.end if offset is None else offset)
+        return bool(found)
+
+    # Telling ------------------------------------------------------------------------------------------------------
+
+    def _overview(
+        self,
+        topics: Mapping[str, Topic],
+        subscriptions: Collection[_Watched],
+        now_ms: int,
+        answered: Collection[Place],
+    ) -> partial[Overview]:
+        told = {name: self._topic(topic) for name, topic in sorted(topics.items())}
+        namespaces = {
+            record.name
+            for state in states_of(self._logs.namespaces).values()
+            if (record := _decoded(state, decode_namespace)) is not None and record.state is LifeState.ACTIVE
+        }
+        names = sorted({name for name in {*namespaces, *BUILT_IN} if "/" in name})
+        logs = self._logs
+        incomplete = [f"{topic}: {reason}" for topic, reason in logs.failures.items()]
+        incomplete += logs.unreadable()
+        places = [(topic.kafka_topic, number) for topic in topics.values() for number in range(topic.partitions)]
+        silent = [place for place in places if place not in answered]
+        if silent:
+            of_before = sum(place in self._partitions for place in silent)
+            told_before = f"; the numbers of {of_before:,} are of an earlier look" if of_before else ""
+            many = counted(len(silent), "partition")
+            incomplete.append(f"{many} without a leader now, or that may not be seen{told_before}")
+        letters = {name: topic.entries for name, topic in told.items() if name.endswith(DLQ_SUFFIX)}
+        letters |= {str(each.subscription.topic.name): self._backlog(each) for each in subscriptions if _redrives(each)}
+        found = tuple(self._subscription(each, letters) for each in subscriptions)
+        tenants = tuple(sorted({name.partition("/")[0] for name in names}))
+
+        def made(took_s: float) -> Overview:
+            return Overview(
+                self._services.cluster_id, now_ms, took_s, logs.reads_commits, tenants, tuple(names),
+                tuple(told.values()), found, tuple(incomplete),
+            )  # fmt: skip
+
+        return partial(made)
+
+    def _topic(self, topic: Topic) -> TopicOverview:
+        name = str(topic.name)
+        logs = [self._partitions.get((topic.kafka_topic, number)) for number in range(topic.partitions)]
+        known = [log for log in logs if log is not None]
+        buffer = self._logs.buffers[TRANSACTION_BUFFER_SNAPSHOT.partition_for(name)]
+        open_ones = sum(
+            len(buffer.open_bounds(DataPartition(name, number, topic.layout.incarnation)))
+            for number in range(topic.partitions)
+        )
+        rates = [log.growth.per_s for log in known if log.growth.per_s is not None]
+        return TopicOverview(
+            name,
+            topic.partitions,
+            sum(max(0, log.growth.end - log.start) for log in known),
+            sum(log.growth.total for log in known),
+            sum(rates) if rates else None,
+            open_ones,
+        )
+
+    def _subscription(self, watched: _Watched, letters: Mapping[str, int]) -> SubscriptionOverview:
+        subscription = watched.subscription
+        members, owners = [], dict[int, str]()
+        for member, only in self._members(subscription):
+            who = f"{member.client_id} {member.host}"
+            members.append(who)
+            for kafka_topic, number in member.assigned:
+                if kafka_topic == subscription.topic.kafka_topic and only in (None, number):
+                    owners[number] = who
+        name, kind = str(subscription.topic.name), subscription.type.value
+        if subscription.by_partition:
+            kind = " and ".join(sorted({each.value for each in subscription.partition_types.values()}))
+        return SubscriptionOverview(
+            name,
+            subscription.name,
+            kind,
+            not subscription.non_durable,
+            subscription.replicated,
+            tuple(members),
+            sum(letters.get(topic, 0) for topic in _dead_letter_topics(subscription)),
+            tuple(
+                told
+                for identity in watched.cursors
+                if (told := self._partition(identity, owners.get(identity.partition, ""))) is not None
+            ),
+            self._logs.reads_commits,
+        )
+
+    def _partition(self, identity: CursorIdentity, owner: str) -> PartitionOverview | None:
+        log = self._partitions.get((identity.kafka_topic, identity.partition))
+        cursor = self._cursors.get(identity)
+        if log is None or cursor is None:
+            return None
+        seen, progress, end = cursor.seen, cursor.progress, log.growth.end
+        backlog = max(0, end - seen.next_unacked - seen.acknowledged)
+        published = log.landmarks.of(seen.next_unacked) if backlog else None
+        oldest_ms = None if published is None else published.before_ms
+        return PartitionOverview(
+            identity.partition,
+            log.start,
+            end,
+            seen.next_unacked - 1,
+            backlog,
+            seen.acknowledged,
+            seen.holes,
+            seen.suspects,
+            oldest_ms,
+            idle_since(backlog, progress.moved_ms, oldest_ms),
+            progress.per_s,
+            log.growth.per_s,
+            progress.total,
+            len(self._transactions(identity)),
+            cursor.saved_ms,
+            owner,
+            seen.unreadable,
+        )
+
+    def _backlog(self, watched: _Watched) -> int:
+        told = [self._partition(identity, "") for identity in watched.cursors]
+        return sum(each.backlog for each in told if each is not None)
+
+    def _transactions(self, identity: CursorIdentity) -> set[TxnId]:
+        """Those that hold acknowledgements of a cursor and are not ended."""
+        log = self._logs.pending_acks[TRANSACTION_PENDING_ACK.partition_for(identity.topic)]
+        acks = log.cursor(CursorName(*identity.name))
+        return set(acks.life(identity.life).transactions()) - acks.ends.keys()
+
+    def _forget(self, topics: Iterable[Topic], subscriptions: Iterable[_Watched]) -> None:
+        """What is gone; and landmarks that nobody will ask of."""
+        first: dict[Place, int] = {}
+        cursors = {}
+        for watched in subscriptions:
+            for identity in watched.cursors:
+                known = self._cursors.get(identity)
+                if known is not None:
+                    cursors[identity] = known
+                    place = identity.kafka_topic, identity.partition
+                    first[place] = min(first.get(place, known.seen.next_unacked), known.seen.next_unacked)
+        places = {(topic.kafka_topic, number) for topic in topics for number in range(topic.partitions)}
+        self._cursors = cursors
+        self._partitions = {place: log for place, log in self._partitions.items() if place in places}
+        for place, log in self._partitions.items():
+            log.landmarks.forget_below(first.get(place, log.growth.end))
+
+
+def _decoded(state: Versioned, decode: Callable[[bytes], T]) -> T | None:
+    try:
+        return decode(state.value)
+    except CorruptRecord:
+        return None
+
+
+def _watched(topic: Topic, state: Versioned) -> _Watched | None:
+    record = _decoded(state, decode_subscription)
+    if record is None or not is_alive(record, topic):
+        return None
+    found = opened_subscription(topic, state, record)
+    return _Watched((state, topic), found, record, tuple(cursor_identity(found, number) for number in found.served))
+
+
+def _redrives(watched: _Watched) -> bool:
+    """What is acknowledged there was put back, or dropped."""
+    return watched.subscription.name == REDRIVE
+
+
+def _dead_letter_topics(subscription: Subscription) -> list[str]:
+    """As they are named where a policy says nothing else: one, or one for each partition."""
+    base = str(subscription.topic.name)
+    names = [base, *(f"{base}-partition-{number}" for number in subscription.served if subscription.topic.partitioned)]
+    return [f"{name}-{subscription.name}{DLQ_SUFFIX}" for name in names]

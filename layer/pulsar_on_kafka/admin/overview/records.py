@@ -1,0 +1,191 @@
+"""An overview describes all subscriptions of a cluster at one time. Plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+
+from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOverview:
+    """One subscription on one partition. Its log is as of the overview, its cursor as it was last saved."""
+
+    partition: int
+    start: int
+    end: int
+    mark_delete: int
+    """The last offset below which everything is acknowledged; -1: nothing."""
+    backlog: int
+    """Unacknowledged entries."""
+    acknowledged: int
+    """Entries that are acknowledged above `mark_delete`."""
+    holes: int
+    """Ranges that are unacknowledged below the highest acknowledged entry."""
+    suspects: int
+    """Entries that are delivered few at a time, because a consumer that died may have had them."""
+    oldest_ms: int | None
+    """The oldest unacknowledged entry was published at this Unix time, or before; None without a backlog."""
+    idle_since_ms: int | None
+    """There is a backlog, and nothing was acknowledged since this Unix time at least; None without a backlog."""
+    acknowledged_per_s: float | None
+    """Entries between this overview and the one before; None in the first one."""
+    published_per_s: float | None
+    acknowledged_total: int
+    """Entries since this gathering began; only grows."""
+    open_transactions: int
+    """Transactions that hold acknowledgements here and are not ended."""
+    saved_ms: int
+    """When the cursor was saved last, Unix time; 0 where it never was."""
+    owner: str
+    """Client id and host of the process that owns the partition; '' when nobody does, or that cannot be told."""
+    unreadable: str = ""
+    """Why what is acknowledged above `mark_delete` cannot be read, and is not counted; '' when it can."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionOverview:
+    """One subscription, over all of its partitions."""
+
+    topic: str
+    subscription: str
+    type: str
+    durable: bool
+    replicated: bool
+    processes: tuple[str, ...]
+    """Client ids and hosts of the live members of its group (a process may hold many consumers)."""
+    dead_letters: int
+    """Entries in its dead letter topics, as they are named by default, that were neither put back nor dropped."""
+    partitions: tuple[PartitionOverview, ...]
+    processes_known: bool = True
+    """False: this user may not see the members of groups."""
+
+    @property
+    def backlog(self) -> int:
+        return sum(each.backlog for each in self.partitions)
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(each.acknowledged for each in self.partitions)
+
+    @property
+    def holes(self) -> int:
+        return sum(each.holes for each in self.partitions)
+
+    @property
+    def suspects(self) -> int:
+        return sum(each.suspects for each in self.partitions)
+
+    @property
+    def open_transactions(self) -> int:
+        return sum(each.open_transactions for each in self.partitions)
+
+    @property
+    def oldest_ms(self) -> int | None:
+        return min((each.oldest_ms for each in self.partitions if each.oldest_ms is not None), default=None)
+
+    @property
+    def idle_since_ms(self) -> int | None:
+        """Of the partition with a backlog of which nothing was acknowledged for longest."""
+        return min((each.idle_since_ms for each in self.partitions if each.idle_since_ms is not None), default=None)
+
+    @property
+    def unconsumed(self) -> bool:
+        """There is a backlog, and no process to work it off."""
+        return self.processes_known and bool(self.backlog) and not self.processes
+
+    @property
+    def stuck_since_ms(self) -> int | None:
+        """`idle_since_ms` of a subscription that has consumers: they hang. None of one without."""
+        return None if self.unconsumed else self.idle_since_ms
+
+    @property
+    def acknowledged_per_s(self) -> float | None:
+        return _together(each.acknowledged_per_s for each in self.partitions)
+
+    @property
+    def published_per_s(self) -> float | None:
+        return _together(each.published_per_s for each in self.partitions)
+
+    @property
+    def acknowledged_total(self) -> int:
+        return sum(each.acknowledged_total for each in self.partitions)
+
+    @property
+    def saved_ms(self) -> int:
+        return max((each.saved_ms for each in self.partitions), default=0)
+
+    @property
+    def unreadable(self) -> int:
+        """Partitions of which what is acknowledged above mark-delete cannot be read."""
+        return sum(bool(each.unreadable) for each in self.partitions)
+
+    @property
+    def unowned(self) -> int:
+        """Partitions that no process owns."""
+        return sum(not each.owner for each in self.partitions)
+
+    @property
+    def copies_to(self) -> str | None:
+        """The cluster that this subscription copies its topic to; None for one of programs."""
+        return cluster_of(self.subscription)
+
+
+def _together(rates: Iterable[float | None]) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOverview:
+    """One topic. `entries` counts what is in Kafka now, `published_total` since this gathering began, which only
+    grows; `open_transactions` those with messages in its partitions (one in two partitions counts twice)."""
+
+    topic: str
+    partitions: int
+    entries: int
+    published_total: int
+    published_per_s: float | None
+    open_transactions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All subscriptions of a cluster, or of a part of it, by topic and name.
+
+    `gathered_ms` is when (Unix time), `took_s` how long that took. Not `by_commits`: this user may not read Kafka's
+    topic of commits, so cursors are up to a minute old, and who owns what is not known. `incomplete` says in words what
+    could not be read now.
+    """
+
+    cluster: str
+    gathered_ms: int
+    took_s: float
+    by_commits: bool
+    tenants: tuple[str, ...]
+    namespaces: tuple[str, ...]
+    topics: tuple[TopicOverview, ...]
+    subscriptions: tuple[SubscriptionOverview, ...]
+    incomplete: tuple[str, ...] = field(default=())
+
+    def of(
+        self, *, tenant: str | None = None, namespace: str | None = None, topics: Collection[str] | None = None
+    ) -> Overview:
+        """What there is of one tenant, of one namespace, or of some topics."""
+
+        def wanted(found: str) -> bool:
+            return (namespace is None or found == namespace) and (tenant is None or found.partition("/")[0] == tenant)
+
+        def kept(topic: str) -> bool:
+            return (topics is None or topic in topics) and wanted(TopicName.parse(topic).namespace_name)
+
+        names = {each.topic for each in self.topics if kept(each.topic)}
+        return replace(
+            self,
+            tenants=tuple(dict.fromkeys(each.partition("/")[0] for each in self.namespaces if wanted(each))),
+            namespaces=tuple(each for each in self.namespaces if wanted(each)),
+            topics=tuple(each for each in self.topics if each.topic in names),
+            subscriptions=tuple(each for each in self.subscriptions if each.topic in names),
+        )

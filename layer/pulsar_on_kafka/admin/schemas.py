@@ -1,0 +1,187 @@
+"""Schemas of topics, and policies: the parts of `AdminClient` that administer them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.metadata.clusters import check_replication_clusters
+from pulsar_on_kafka.metadata.policies import (
+    CLUSTER,
+    REPLICATION_CLUSTERS,
+    SCHEMA_COMPATIBILITY_STRATEGY,
+    applied,
+    check_level,
+    policy_named,
+    with_policy,
+    without_policy,
+)
+from pulsar_on_kafka.registry.model import SchemaEntry, StoredSchema
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_schema_compat import CompatibilityResult, CompatibilityStrategy, SchemaInfo
+
+
+@raising_pulsar_errors
+class PolicyAdmin(AdminContext):
+    """`where` is the cluster (`admin.CLUSTER`), a namespace (`tenant/namespace`) or a topic (`orders`,
+    `persistent://tenant/namespace/topic`).
+
+    Which policies there are, and what they take: `metadata.policies`. A topic's own value counts before that of
+    its namespace, which counts before that of the cluster. Running producers follow `deduplication` within two seconds
+    (`client.connection.session`); what says how schemas are judged counts for every producer and consumer that is
+    opened afterwards.
+    """
+
+    def set_policy(self, where: str, name: str, value: object) -> None:
+        """Set one policy; a second call with the same value changes nothing. Words are taken in any case.
+
+        Raises:
+            InvalidConfiguration: there is no such policy, or it does not take this value (replication_clusters takes
+                names of registered clusters, where this one has a name), or it is one of the cluster alone.
+            TopicNotFound: namespace or topic do not exist.
+        """
+        check_level(name, cluster=where == CLUSTER)
+        if name == REPLICATION_CLUSTERS.name:
+            names = REPLICATION_CLUSTERS.taken(value)
+            check_replication_clusters(names, self.node.clusters.registry(self._deadline()))
+        self._change(where, lambda policies: with_policy(policies, name, value))
+
+    def get_policy(self, where: str, name: str, *, applied_value: bool = False) -> Any:
+        """What is set here; None where nothing is. With `applied_value` what counts here, wherever it is set.
+
+        Raises: as `set_policy`.
+        """
+        policy = policy_named(name)
+        deadline = self._deadline()
+        own = self._policies(where, deadline)
+        if not applied_value:
+            return own.get(name)
+        levels = [own]
+        if where != CLUSTER:
+            if not _is_namespace(where):
+                levels.append(self.node.namespaces.policies(TopicName.parse(where).namespace_name, deadline))
+            levels.append(self.node.namespaces.policies(CLUSTER, deadline))
+        return applied(policy, *levels)
+
+    def policies(self, where: str) -> dict[str, Any]:
+        """All that is set here, by name. Raises TopicNotFound."""
+        return dict(self._policies(where, self._deadline()))
+
+    def remove_policy(self, where: str, name: str) -> None:
+        """What is set elsewhere, or the default, counts again; nothing happens when it was not set. Raises: as
+        `set_policy`."""
+        self._change(where, lambda policies: without_policy(policies, name))
+
+    def _policies(self, where: str, deadline: Deadline) -> Mapping[str, Any]:
+        if _is_namespace(where):
+            return self.node.namespaces.policies(where, deadline)
+        name = TopicName.parse(where)
+        self.node.namespaces.require(name.namespace_name, deadline)
+        return self.node.topics.policies(name, deadline)
+
+    def _change(self, where: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+        change({})  # a wish that makes no sense is refused before anything is asked
+        deadline = self._deadline()
+        if _is_namespace(where):
+            self.node.namespaces.change_policies(where, change, deadline)
+        else:
+            name = TopicName.parse(where)
+            self.node.namespaces.require(name.namespace_name, deadline)
+            self.node.topics.change_policies(name, change, deadline)
+
+
+def _is_namespace(where: str) -> bool:
+    """Or the cluster."""
+    # A topic's name has no slash, two, or a scheme.
+    return where == CLUSTER or ("://" not in where and where.count("/") == 1)
+
+
+@raising_pulsar_errors
+class SchemaAdmin(PolicyAdmin):
+    """A topic's partitions share its schemas, and any name of it may be given. The topic must exist (`create_schema`
+    makes it).
+
+    Every call raises `TopicNotFound` where it does not, and `BrokerMetadataError` when what is stored cannot be read;
+    producers that bring a schema then start anew. Source of names: Pulsar's `Schemas` and `Namespaces` of its Java
+    admin client.
+    """
+
+    def get_schema_info(self, topic: str, version: int | None = None) -> SchemaInfo:
+        """The latest schema, or that version, also when it was deleted since. Raises TopicNotFound: there is none."""
+        return self.get_schema_info_with_version(topic, version).info
+
+    def get_schema_info_with_version(self, topic: str, version: int | None = None) -> StoredSchema:
+        """The same with its version, who registered it, and when. Raises: as `get_schema_info`."""
+        if version is not None and version < 0:
+            raise errors.InvalidOption(f"a schema version is at least 0, got {version}")
+        name, deadline = self._existing(topic)
+        if version is not None:
+            return self.node.schemas.schema(name, SchemaVersion(version), deadline)
+        latest = self.node.schemas.latest(name, deadline)
+        if latest is None:
+            raise errors.NoSuchSchema(f"topic {name} has no schema")
+        return latest
+
+    def get_all_schemas(self, topic: str) -> list[StoredSchema]:
+        """Every live version, oldest first, with definitions: memory for all of them is the caller's."""
+        return list(self.node.schemas.versions(*self._existing(topic)))
+
+    def list_schema_versions(self, topic: str) -> list[SchemaEntry]:
+        """Every live version, oldest first, without definitions. Ours, not Pulsar's."""
+        return list(self.node.schemas.index(*self._existing(topic)))
+
+    def get_version_by_schema(self, topic: str, schema: SchemaInfo) -> int | None:
+        """The live version that is this schema, by its bytes or by what it says; None when none is."""
+        name, deadline = self._existing(topic)
+        found = self.node.schemas.version_of(name, schema, deadline)
+        return None if found is None else found.number
+
+    def create_schema(self, topic: str, schema: SchemaInfo) -> int:
+        """Register a schema, also where `is_allow_auto_update_schema` is false, and give its version; of one that is
+        live already, the version that it has. A topic that does not exist is made, as by its first producer.
+
+        Raises:
+            TopicNotFound: neither does its namespace; or the name has the suffix of a partition.
+            IncompatibleSchema: it may not follow the topic's schemas, or is none of its type.
+            InvalidConfiguration: its definition is above 5 MiB.
+        """
+        name, deadline = TopicName.parse(topic), self._deadline()
+        if self.node.topics.find(name.base, deadline) is None:
+            self.node.schemas.check_storable(name, schema)  # before a topic is made for what will be refused
+            self.node.topics.open(name, deadline)
+        return self.node.schemas.upload(name.base, schema, deadline).number
+
+    def test_compatibility(self, topic: str, schema: SchemaInfo) -> CompatibilityResult:
+        """Whether the topic's strategy would take this schema, and every reason why not. Registers nothing."""
+        name, deadline = self._existing(topic)
+        return self.node.schemas.compatibility(name, schema, deadline)
+
+    def delete_schema(self, topic: str, *, force: bool = False) -> int | None:
+        """End the topic's live schemas, and give the deletion's own version; None when there were none.
+
+        Messages that were written with them are still read with them, unless `force` removes the definitions, those of
+        earlier deletions as well. Differs from Pulsar: with `force` versions go on where they were, so that old
+        messages never seem to be of a new schema.
+        """
+        name, deadline = self._existing(topic)
+        deleted = self.node.schemas.delete(name, deadline, forced=force)
+        return None if deleted is None else deleted.number
+
+    def set_schema_compatibility_strategy(self, where: str, strategy: CompatibilityStrategy | str) -> None:
+        """For a namespace or a topic; UNDEFINED is as if nothing were set. Raises: as `set_policy`."""
+        self.set_policy(where, SCHEMA_COMPATIBILITY_STRATEGY.name, strategy)
+
+    def get_schema_compatibility_strategy(self, where: str, *, applied: bool = False) -> CompatibilityStrategy:
+        """What is set here, UNDEFINED where nothing is; with `applied` what counts here. Raises: as `get_policy`."""
+        found = self.get_policy(where, SCHEMA_COMPATIBILITY_STRATEGY.name, applied_value=applied)
+        if found is not None and found not in CompatibilityStrategy.__members__:
+            raise errors.Corrupt(f"{SCHEMA_COMPATIBILITY_STRATEGY.name} of {where} is {found!r:.60}, no strategy")
+        return CompatibilityStrategy.UNDEFINED if found is None else CompatibilityStrategy[found]
+
+    def _existing(self, topic: str) -> tuple[TopicName, Deadline]:
+        deadline = self._deadline()
+        return self._topic_around(topic, deadline).name, deadline

@@ -1,0 +1,170 @@
+"""Statistics describe topics and subscriptions to an operator. Plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pulsar_on_kafka_mapping.state.traffic import Traffic
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionCursorStats:
+    """One subscription on one partition, as last saved (at most the persist interval old).
+
+    `mark_delete` is the last offset below which everything is acknowledged (-1: nothing), `end` the log's end,
+    `backlog` counts unacknowledged entries, `individually_deleted` acknowledged ones above mark-delete, `holes` ranges
+    that are unacknowledged below the highest acknowledged one.
+    """
+
+    partition: int
+    mark_delete: int
+    start: int
+    end: int
+    backlog: int
+    individually_deleted: int
+    holes: int
+    saved_in: str
+    """Where the state lies: `commit` (all of it in the group commit), `segments`, `checkpoint` or `start`."""
+    owner: str
+    """Client id and host of the process that owns the partition; '' when nobody does."""
+    unreadable: str = ""
+    """Why what is acknowledged above mark-delete cannot be read, and is not counted; '' when it can. The partition is
+    not served until `reset_cursor` or `clear_backlog`."""
+    suspects: int = 0
+    """Entries that are delivered few at a time, because a consumer that died may have had them (dead letter policy)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionStats:
+    """One subscription. `consumers` names the live processes in its group (a process may hold many consumers)."""
+
+    topic: str
+    subscription: str
+    type: str
+    group: str
+    backlog: int
+    individually_deleted: int
+    consumers: tuple[str, ...]
+    partitions: tuple[PartitionCursorStats, ...]
+    properties: Mapping[str, str]
+    """What its consumers gave as `properties`."""
+    replicated: bool
+    """A consumer asked for `replicate_subscription_state_enabled`."""
+    by_partition: bool = False
+    """Its consumers are those of single partitions (now, or the last ones)."""
+    partition_groups: Mapping[int, str] = field(default_factory=dict)
+    """The consumer groups of partitions that were ever consumed by themselves."""
+    replicated_by: str = ""
+    """How other clusters hear what it has done with: `acknowledgements` or `snapshots`; '' if it is not replicated."""
+    durable: bool = True
+    """Messages are kept for it; False: it ends with its last consumer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStats:
+    """One consumer of a subscription, as its process told when it was asked. Source: Pulsar's `ConsumerStats`.
+
+    Of a process that did not tell (it hangs, or may not read `pulsar.system.deliveries`) there is one, without a name
+    and with -1 for every number.
+    """
+
+    consumer_name: str
+    process: str
+    """Client id of its membership in the Kafka group, which ends in host, process id and start time."""
+    priority: int
+    permits: int
+    """Messages that its inbox takes now."""
+    unacked: int
+    """Messages in its hands (Shared and Key_Shared)."""
+    delivered: int
+    """Messages that it got, redeliveries included."""
+    rate: float
+    """The same for each of the last seconds, 5 to 10."""
+    lease_age_s: float
+    """Since it was leased a message of a partition that another process owns; -1 when it never was."""
+    waiting: int = 0
+    """Messages that wait for it, to take them or to be done with their keys (Key_Shared)."""
+    waiting_s: float = 0.0
+    """Since the last moment at which nothing waited for it; 0 when nothing does."""
+    traffic: Traffic | None = None
+    """Of a consumer at a gateway."""
+    metadata: Mapping[str, str] | None = None
+    """What the consumer was given as properties; None where its process does not tell."""
+    active_in: tuple[int, ...] = ()
+    """The partitions whose active consumer it is (Exclusive, Failover)."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryHolder:
+    """The consumer that an entry was handed to, and that has neither acknowledged nor refused it."""
+
+    consumer_name: str
+    process: str
+    """As of `ConsumerStats`."""
+    owner: str
+    """The process that owns the partition; another one where the entry was leased."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherStats:
+    """One producer, as its process last told (at most 3 s ago). Source: Pulsar's `PublisherStats`.
+
+    `sent` and `failed` count messages since `connected_since_ms` (Unix time).
+    """
+
+    producer_name: str
+    access_mode: str
+    """Pulsar's name: Shared, Exclusive, WaitForExclusive or ExclusiveWithFencing."""
+    epoch: int
+    connected_since_ms: int
+    sent: int
+    failed: int
+    process: str
+    """Host, process id and start time of its process."""
+    properties: Mapping[str, str]
+    """What `create_producer` was given as `properties`; Pulsar's `metadata`."""
+    traffic: Traffic | None = None
+    """Of a producer at a gateway."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationStats:
+    """A topic on its way to another cluster. `backlog` counts entries that are not there yet, as last saved (at most a
+    second ago). `connected`: the process that copies, '' when none does."""
+
+    backlog: int
+    connected: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats:
+    """One topic. `entries` counts what is in Kafka now; `subscriptions` maps names to backlogs.
+
+    At most 100 producers of each process are in `publishers`; `unlisted_publishers` counts the others.
+    `ongoing_txn_count` and `aborted_txn_count` are transactions in its partitions (one in two partitions counts twice):
+    open ones, and aborted ones whose messages Kafka still has; 0 where this user may not read
+    `__transaction_buffer_snapshot`. Source: Pulsar's `TopicStats`; its count of committed ones is not kept anywhere.
+    """
+
+    topic: str
+    kafka_topic: str
+    partitions: int
+    partitioned: bool
+    bound: bool
+    entries: int
+    start_offsets: dict[int, int]
+    end_offsets: dict[int, int]
+    entries_per_ledger: int
+    subscriptions: dict[str, int]
+    publishers: tuple[PublisherStats, ...] = ()
+    unlisted_publishers: int = 0
+    ongoing_txn_count: int = 0
+    aborted_txn_count: int = 0
+    backlog_exceeded: str = ""
+    """Why no further producer may be made now: a backlog quota is exceeded; '' otherwise."""
+    replication: dict[str, ReplicationStats] = field(default_factory=dict)
+    """By cluster. Source: Pulsar's `TopicStats.replication`; rates are metrics of the process that copies."""
+    hashing_schemes: tuple[str, ...] = ()
+    """What its producers choose the partition of a key by, the first one first; more than one: a key may lie in two
+    partitions."""

@@ -1,0 +1,413 @@
+"""Subscriptions: the part of `AdminClient` that makes, shows, moves and deletes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
+from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
+from pulsar_on_kafka.admin.stats import ConsumerStats, EntryHolder, PartitionCursorStats, SubscriptionStats
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.connection.connection import peer_settings
+from pulsar_on_kafka.client.receiving.start_position import TopicPositions
+from pulsar_on_kafka.client.values.message_id import native
+from pulsar_on_kafka.cursor.saved import Recovered, UnreadableCursor
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import acquire, release
+from pulsar_on_kafka.node.sides.carrying import compare_subscription
+from pulsar_on_kafka.replicated.comparison import PartitionComparison
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
+from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
+    AcknowledgeUpTo,
+    SaveNow,
+    Seek,
+    Skip,
+    TellConsumers,
+    Wish,
+)
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import ReplicatedBy
+
+
+@raising_pulsar_errors
+class SubscriptionAdmin(AdminContext):
+    """Cursors are shown as they were saved last; a call that moves one goes through its owner when there is one."""
+
+    def create_subscription(self, topic: str, subscription: str, *, from_earliest: bool = False) -> None:
+        """Make a subscription at the topic's end (or its beginning). Raises NotAllowedError when it exists."""
+        deadline = self._deadline()
+        opened = self._topic(topic, deadline)
+        _check_persistent(opened)
+        starts, ends = self._log_ends(opened, deadline)
+        self.node.subscriptions.create(opened, subscription, starts if from_earliest else ends, deadline)
+        self.node.topics.deletions.await_decision(opened, deadline)
+
+    def replicate_subscription(
+        self, topic: str, subscription: str, *, by: str = ReplicatedBy.ACKNOWLEDGEMENTS.value
+    ) -> None:
+        """Have a subscription replicated to the clusters that its topic is copied to, as its consumers do with
+        `replicate_subscription_state_enabled`; and say how they hear what it has done with here.
+
+        Args:
+            by: `acknowledgements` (every one, as soon as it is saved), or `snapshots` (mark-delete alone, as Pulsar's
+                brokers do). What other clusters say is taken over in whatever way they say it.
+        Raises:
+            InvalidConfiguration: `by` is neither.
+            NotAllowedError: the topic is not persistent, or a replicator has the subscription.
+            SubscriptionNotFound: it is not there.
+        """
+        try:
+            chosen = ReplicatedBy(by)
+        except ValueError as error:
+            ways = " or ".join(way.value for way in ReplicatedBy)
+            raise errors.InvalidOption(f"by is {by!r:.60}, a subscription is replicated by {ways}") from error
+        deadline = self._deadline()
+        found = self._programs_subscription(topic, subscription, deadline)
+        self.node.subscriptions.remember(found, {}, True, deadline, replicated_by=chosen)
+
+    def stop_replicating_subscription(self, topic: str, subscription: str) -> None:
+        """Have this cluster tell and hear nothing more of a subscription, which stays as it is. It is replicated again
+        when a consumer or an administrator of this cluster says so, or when it is deleted and made anew in another one.
+
+        Raises:
+            NotAllowedError: the topic is not persistent, or a replicator has the subscription.
+            SubscriptionNotFound: it is not there.
+        """
+        deadline = self._deadline()
+        found = self._programs_subscription(topic, subscription, deadline)
+        self.node.subscriptions.stop_replicating(found, deadline)
+
+    def _programs_subscription(self, topic: str, name: str, deadline: Deadline) -> Subscription:
+        found = self._kept_subscription(topic, name, deadline)
+        if cluster_of(name) is not None:
+            raise errors.Refused(f"{name} of {found.topic.name} belongs to a replicator")
+        return found
+
+    def list_subscriptions(self, topic: str) -> list[str]:
+        """By name; without those on which a topic is copied to other clusters, as in Pulsar."""
+        deadline = self._deadline()
+        found = self._subscriptions(self._topic(topic, deadline), deadline)
+        return [each.name for each in found if cluster_of(each.name) is None]
+
+    def subscription_stats(self, topic: str, subscription: str) -> SubscriptionStats:
+        """Backlog, mark-delete, holes and owners, from what was last saved; disturbs nobody."""
+        deadline = self._deadline()
+        found = self._subscription(topic, subscription, deadline)
+        starts, ends = self._log_ends(found.topic, deadline)
+        members, owners = self._members(found, deadline)
+        partitions = self._cursors(found, starts, ends, owners, deadline)
+        return SubscriptionStats(
+            str(found.topic.name),
+            found.name,
+            " and ".join(sorted({kind.value for kind in found.partition_types.values()}))
+            if found.by_partition
+            else found.type.value,
+            found.group,
+            sum(p.backlog for p in partitions),
+            sum(p.individually_deleted for p in partitions),
+            members,
+            tuple(partitions),
+            found.properties,
+            found.replicated,
+            found.by_partition,
+            dict(found.partition_groups),
+            found.replicated_by.value if found.replicated else "",
+            not found.non_durable,
+        )
+
+    def subscription_consumers(self, topic: str, subscription: str) -> list[ConsumerStats]:
+        """Every consumer in every process. They are asked, and have three seconds to tell."""
+        deadline = self._deadline()
+        found = self._subscription(topic, subscription, deadline)
+        told = self.node.memberships.live_cursors.consumers(found, deadline)
+        stats: list[ConsumerStats] = []
+        waiting: dict[tuple[str, str], tuple[int, float]] = {}
+        active: dict[tuple[str, str], list[int]] = {}
+        for process, of_it in told.items():
+            for each in () if of_it is None else of_it.waiting:
+                who = (each.member or process, each.name)
+                messages, for_s = waiting.get(who, (0, 0.0))
+                waiting[who] = (messages + each.messages, max(for_s, each.for_s))
+            for one in () if of_it is None else of_it.active:
+                active.setdefault((one.member or process, one.name), []).append(one.partition)
+        for process, of_it in told.items():
+            if of_it is None:
+                stats.append(ConsumerStats("", process, -1, -1, -1, -1, -1.0, -1.0))
+                continue
+            stats += [
+                ConsumerStats(
+                    c.name,
+                    process,
+                    c.priority,
+                    c.permits,
+                    c.unacked,
+                    c.delivered,
+                    c.rate,
+                    c.lease_age_s,
+                    *waiting.get((process, c.name), (0, 0.0)),
+                    c.traffic,
+                    c.metadata,
+                    tuple(sorted(active.get((process, c.name), ()))),
+                )
+                for c in of_it.consumers
+            ]
+        return stats
+
+    def entry_holder(self, topic: str, subscription: str, partition: int, offset: int) -> EntryHolder | None:
+        """Who holds the entry at an offset (Shared and Key_Shared); None: no consumer, or its partition's owner does
+        not tell. Every process is asked, and has three seconds to tell."""
+        deadline = self._deadline()
+        found = self._subscription(topic, subscription, deadline)
+        told = self.node.memberships.live_cursors.consumers(found, deadline, TellConsumers(partition, offset))
+        for owner, of_it in told.items():
+            if of_it is not None and of_it.holder is not None:
+                return EntryHolder(of_it.holder.name, of_it.holder.member or owner, owner)
+        return None
+
+    def subscription_cursors(self, topic: str, subscription: str, *, fresh: bool = False) -> list[PartitionCursor]:
+        """Each partition's cursor with all of its holes, and what they cost on Kafka, as last saved; disturbs nobody.
+
+        With `fresh` live owners save first (`Timeout` when they do not answer).
+        """
+        deadline = self._deadline()
+        found = self._kept_subscription(topic, subscription, deadline)
+        if fresh:
+            self._move(found, dict.fromkeys(found.served, SaveNow()), deadline)
+        starts, ends = self._log_ends(found.topic, deadline)
+        views = []
+        for partition, cursor in self.node.memberships.cursors.read_whole(found, deadline).items():
+            identity = cursor_identity(found, partition)
+            if cursor.state.next_unacked < starts[partition]:
+                cursor.state.acknowledge_cumulative(starts[partition] - 1)
+            views.append(
+                view_of(
+                    partition,
+                    cursor,
+                    found.topic.layout,
+                    starts[partition],
+                    ends[partition],
+                    _saved_in(cursor),
+                    cursor.commit_chars,
+                    self.node.store.marker_bytes(identity, cursor, deadline),
+                )
+            )
+        return views
+
+    def reset_cursor(
+        self, topic: str, subscription: str, *, timestamp_ms: int | None = None, message_id: object | None = None
+    ) -> None:
+        """Set a subscription to a time, or to a message id (which is delivered next).
+
+        Live consumers, in whatever process, go on from there; what waited in their inboxes is dropped. A cursor that
+        cannot be read (`unreadable_cursors`) can be again.
+
+        Raises:
+            Timeout: their processes did not answer in time; the cursors may be moved or not.
+        """
+        if (timestamp_ms is None) == (message_id is None):
+            raise errors.InvalidOption("reset_cursor takes either timestamp_ms or message_id")
+        deadline = self._deadline()
+        found = self._kept_subscription(topic, subscription, deadline)
+        targets = (
+            {p: Seek(offset) for p, offset in self._offsets_at(found.topic, timestamp_ms, deadline).items()}
+            if timestamp_ms is not None
+            else self._places_of(found.topic, message_id, deadline)
+        )
+        self._move(found, targets, deadline)
+
+    def unreadable_cursors(self, topic: str, subscription: str) -> dict[int, str]:
+        """By partition, why what is acknowledged above mark-delete cannot be read. Such a partition is not served until
+        `reset_cursor` or `clear_backlog`, which forget that."""
+        deadline = self._deadline()
+        return self._unreadable(self._kept_subscription(topic, subscription, deadline), deadline)
+
+    def skip(self, topic: str, subscription: str, count: int) -> int:
+        """Acknowledge the next `count` unacknowledged entries of each partition; gives how many were.
+
+        Live consumers still get what waits in their inboxes, as on Pulsar.
+
+        Raises:
+            Timeout: see `reset_cursor`.
+        """
+        if count < 1:
+            raise errors.InvalidOption(f"the number of messages to skip must be at least 1, got {count}")
+        deadline = self._deadline()
+        found = self._kept_subscription(topic, subscription, deadline)
+        _, ends = self._log_ends(found.topic, deadline)
+        return sum(self._move(found, {p: Skip(count, end) for p, end in ends.items()}, deadline).values())
+
+    def clear_backlog(self, topic: str, subscription: str) -> None:
+        """Acknowledge everything up to the log's end, as `skip`; a cursor that cannot be read is set there."""
+        deadline = self._deadline()
+        found = self._kept_subscription(topic, subscription, deadline)
+        _, ends = self._log_ends(found.topic, deadline)
+        lost = self._unreadable(found, deadline)
+        wishes = {p: Seek(end) if p in lost else AcknowledgeUpTo(end - 1) for p, end in ends.items()}
+        self._move(found, wishes, deadline)
+
+    def compare_subscription(
+        self, topic: str, subscription: str, cluster: str, *, kafka_config: Mapping[str, str] | None = None
+    ) -> list[PartitionComparison]:
+        """Whether a subscription has acknowledged the same messages here and in another registered cluster, partition
+        by partition; live owners save first. Reads both logs from their starts.
+        `kafka_config`: librdkafka's options for that cluster on top of what is registered, above all secrets.
+
+        Raises:
+            NotAllowedError: the cluster is not registered, or has no name of its own.
+            Timeout: an owner did not answer, or the logs could not be read in time.
+        """
+        deadline = self._deadline()
+        address = self.node.clusters.registry(deadline).remote(cluster)
+        if address is None:
+            raise errors.NoSuchCluster(f"there is no other cluster {cluster!r:.120} (pok clusters list)")
+        there = acquire(peer_settings(address, kafka_config or {}), deadline)
+        try:
+            return compare_subscription(self.node, there, TopicName.parse(topic), subscription, deadline)
+        finally:
+            release(there)
+
+    def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
+        """Delete a subscription.
+
+        Raises:
+            ConsumerBusy: it has live consumers, and `force` is not given. With it their `receive` raises
+                SubscriptionNotFound.
+            Timeout: with `force`: live consumers did not go in time; the subscription is still there.
+        """
+        deadline = self._deadline()
+        found = self._subscription(topic, subscription, deadline)
+        self.node.memberships.delete_subscription(found, deadline, force=force)
+
+    def _subscription(self, topic: str, subscription: str, deadline: Deadline) -> Subscription:
+        opened = self._topic(topic, deadline)
+        found = self._recorded_subscription(opened, subscription, deadline)
+        if not self._is_there(found, deadline):
+            raise errors.NoSuchSubscription(f"topic {opened.name} has no subscription {subscription}")
+        return found
+
+    def _kept_subscription(self, topic: str, subscription: str, deadline: Deadline) -> Subscription:
+        """One whose cursor can be moved."""
+        _check_persistent(self._topic(topic, deadline))
+        return self._subscription(topic, subscription, deadline)
+
+    def _subscriptions(self, topic: Topic, deadline: Deadline) -> list[Subscription]:
+        return [found for found in self.node.subscriptions.list(topic, deadline) if self._is_there(found, deadline)]
+
+    def _is_there(self, subscription: Subscription, deadline: Deadline) -> bool:
+        """A non-durable subscription is there as long as its consumers are, and so is any of a non-persistent topic."""
+        lasts = subscription.topic.name.is_persistent and not subscription.non_durable
+        return lasts or self.node.subscriptions.has_consumers(subscription, deadline)
+
+    def _members(self, subscription: Subscription, deadline: Deadline) -> tuple[tuple[str, ...], dict[int, str]]:
+        members: list[str] = []
+        owners: dict[int, str] = {}
+        only: Mapping[str, int | None] = {subscription.whole_group: None}
+        if subscription.by_partition:
+            only = {group: partition for partition, group in subscription.partition_groups.items()}
+        for group, served in only.items():
+            for member in self.node.admin.describe_group(group, deadline).members:
+                who = f"{member.client_id} {member.host}"
+                members.append(who)
+                for kafka_topic, partition in member.assigned:
+                    if kafka_topic == subscription.topic.kafka_topic and served in (None, partition):
+                        owners[partition] = who
+        return tuple(members), owners
+
+    def _offsets_at(self, topic: Topic, timestamp_ms: int, deadline: Deadline) -> dict[int, int]:
+        ends = self.node.admin.end_offsets(topic.kafka_topic, range(topic.partitions), deadline)
+        found = {p: self.node.fetcher.offset_at_time(topic.kafka_topic, p, timestamp_ms, deadline) for p in ends}
+        return {p: ends[p] if offset is None else offset for p, offset in found.items()}
+
+    def _places_of(self, topic: Topic, message_id: object, deadline: Deadline) -> dict[int, Seek]:
+        wanted = native(message_id)
+        if wanted is None:
+            raise errors.InvalidOption(f"expected a message id, got {type(message_id).__name__}")
+        starts, ends = self._log_ends(topic, deadline)
+        if wanted in (NativeMessageId.earliest, NativeMessageId.latest):
+            offsets = starts if wanted == NativeMessageId.earliest else ends
+            return {partition: Seek(offset) for partition, offset in offsets.items()}
+        partition = max(0, wanted.partition())
+        place = wanted.first_chunk() or (wanted.ledger_id(), wanted.entry_id())
+        offset = topic.layout.kafka_offset(partition, *place)
+        if offset >= ends.get(partition, 0):
+            return {partition: Seek(ends.get(partition, 0))}  # beyond the end, what is still to come would be lost
+        return {partition: TopicPositions(self.node, topic).seek_to(partition, offset, wanted, deadline)}
+
+    def _cursors(
+        self,
+        subscription: Subscription,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+        owners: Mapping[int, str],
+        deadline: Deadline,
+    ) -> list[PartitionCursorStats]:
+        read, unreadable = self.node.memberships.cursors.read_readable(subscription, deadline)
+        return [
+            self._cursor(
+                subscription,
+                partition,
+                cursor,
+                (starts[partition], ends[partition]),
+                owners.get(partition, ""),
+                str(unreadable.get(partition, "")),
+            )
+            for partition, cursor in read.items()
+        ]
+
+    def _cursor(
+        self,
+        subscription: Subscription,
+        partition: int,
+        cursor: Recovered,
+        log: tuple[int, int],
+        owner: str,
+        unreadable: str,
+    ) -> PartitionCursorStats:
+        (start, end), state = log, cursor.state
+        if not subscription.topic.name.is_persistent:
+            state.reset(end)  # nothing is kept for it
+        if state.next_unacked < start:
+            try:
+                state.acknowledge_cumulative(start - 1)
+            except UnreadableCursor as reason:
+                unreadable = str(reason)
+                state.reset(start)
+        return PartitionCursorStats(
+            partition,
+            state.mark_delete,
+            start,
+            end,
+            state.backlog(end),
+            len(state.deleted),
+            state.deleted.count_gaps(),
+            _saved_in(cursor),
+            owner,
+            unreadable,
+            0 if state.deliveries is None else len(state.deliveries.suspects),
+        )
+
+    def _unreadable(self, subscription: Subscription, deadline: Deadline) -> dict[int, str]:
+        cursors, unreadable = self.node.memberships.cursors.read_readable(subscription, deadline)
+        for partition, cursor in cursors.items():
+            try:
+                self.node.store.load_all(cursor_identity(subscription, partition), cursor, deadline)
+            except UnreadableCursor as reason:
+                unreadable[partition] = reason
+        return {partition: str(reason) for partition, reason in sorted(unreadable.items())}
+
+    def _move(self, subscription: Subscription, wishes: Mapping[int, Wish], deadline: Deadline) -> dict[int, int]:
+        """The results of what is wished of the partitions that the subscription is on."""
+        on = {partition: wish for partition, wish in wishes.items() if partition in subscription.served}
+        return self.node.memberships.live_cursors.change(subscription, on, deadline)
+
+
+def _saved_in(cursor: Recovered) -> str:
+    return "segments" if cursor.saved is not None and cursor.saved.marker is not None else cursor.source
+
+
+def _check_persistent(topic: Topic) -> None:
+    if not topic.name.is_persistent:
+        raise errors.Refused(f"{topic.name} is not persistent: its subscriptions are there while their consumers are")

@@ -1,0 +1,386 @@
+"""Transactions: the part of `AdminClient` that shows and ends them, and compares a topic's log with its buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.identity import CursorName
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met, look_over
+from pulsar_on_kafka.transactions.buffer.verify import Difference, Rebuilt, compare, rebuild
+from pulsar_on_kafka.transactions.coordinator.rules import OPEN
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, txn_id
+from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
+from pulsar_on_kafka.transactions.records.inspection import (
+    CoordinatorStats,
+    PartitionBufferStats,
+    PendingAckStats,
+    TransactionInBuffer,
+    TransactionInfo,
+    TransactionInPendingAck,
+    all_in_buffer,
+    all_in_pending_acks,
+    buffer_stats,
+    coordinator_stats,
+    in_buffer,
+    in_pending_acks,
+    pending_ack_stats,
+    slow_transactions,
+    transaction_info,
+)
+from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.state_topics import MOST_COORDINATORS
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import CursorIncarnation
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
+
+_PIECE: Final = 50_000
+_PIECE_S: Final = 300.0
+_ASKING_S: Final = 30.0
+_ROUNDS: Final = 4
+"""A transaction that ended between a look at the log and one at the buffer differs in the first of two rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedBuffer:
+    """One partition whose log, from `start` to `end`, was compared with its transaction buffer.
+
+    `records` are the transactional ones that were read, of `transactions`.
+    """
+
+    where: DataPartition
+    start: int
+    end: int
+    transactions: int
+    records: int
+    differences: tuple[Difference, ...]
+
+    @property
+    def harmful(self) -> tuple[Difference, ...]:
+        """Those that are not explained by a transaction that is just being ended."""
+        return tuple(difference for difference in self.differences if not difference.finding.is_harmless)
+
+
+class BufferCheck:
+    """The check compares one topic's log with its transaction buffer, partition by partition. It reads the log from its
+    start to its end, then what is on record; whatever differs then is looked at again, with what the log got meanwhile:
+    only what stays is a difference."""
+
+    def __init__(self, node: Node, topic: Topic, progress: Callable[[int, int], None], deadline: Deadline) -> None:
+        """`progress` hears how many offsets of all are done."""
+        self._node = node
+        self._topic = topic
+        self._progress = progress
+        partitions = range(topic.partitions)
+        self._starts = node.admin.start_offsets(topic.kafka_topic, partitions, deadline)
+        self._ends = node.admin.end_offsets(topic.kafka_topic, partitions, deadline)
+        self._total = sum(self._ends[partition] - self._starts[partition] for partition in partitions)
+        self._done = 0
+
+    def verified(self, partition: int) -> VerifiedBuffer:
+        where = DataPartition(str(self._topic.name), partition, self._topic.layout.incarnation)
+        start, end = self._starts[partition], self._ends[partition]
+        log = rebuild(self._met(partition, start, end))
+        found = self._differences(where, log, start)
+        for _ in range(_ROUNDS - 1):
+            if not found:
+                break
+            before = {difference.txn for difference in found}
+            began, end = end, self._end(partition)
+            rebuild(self._met(partition, began, end), log)
+            found = [each for each in self._differences(where, log, start) if each.txn in before]
+        records = sum(len(each.offsets) + len(each.late) for each in log.values())
+        return VerifiedBuffer(where, start, end, len(log), records, tuple(found))
+
+    def _differences(self, where: DataPartition, log: dict[TxnId, Rebuilt], start: int) -> list[Difference]:
+        return self._node.looking.buffers.ask(
+            where.topic, lambda entries: compare(where, log, start, entries), Deadline.after(_ASKING_S)
+        )
+
+    def _end(self, partition: int) -> int:
+        ends = self._node.admin.end_offsets(self._topic.kafka_topic, [partition], Deadline.after(_ASKING_S))
+        return ends[partition]
+
+    def _met(self, partition: int, start: int, end: int) -> Iterator[Met]:
+        """The transactional records and markers in [start, end), a piece in memory at a time."""
+        for first in range(start, end, _PIECE):
+            last = min(end, first + _PIECE)
+            batches = self._node.fetcher.read(self._topic.kafka_topic, partition, first, last, Deadline.after(_PIECE_S))
+            for records in batches:
+                yield from look_over([record.offset() for record in records], records).met
+            self._done += last - first
+            self._progress(self._done, max(self._total, self._done))
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDetails:
+    """One transaction, and what is on record of it where it takes part.
+
+    Attributes:
+        left_ms: until it is aborted, of an open one; below 0: it should be by now (nobody serves its coordinator, or
+            clocks differ).
+        gone: partitions and subscriptions that were deleted since.
+    """
+
+    info: TransactionInfo
+    left_ms: int | None
+    buffers: tuple[TransactionInBuffer, ...]
+    pending_acks: tuple[TransactionInPendingAck, ...]
+    gone: tuple[TopicPartition | TopicSubscription, ...]
+
+
+@raising_pulsar_errors
+class TransactionAdmin(AdminContext):
+    """Reading disturbs nobody and makes no topic: the answers are what stands in the logs at the time of the call.
+
+    A transaction is named by its `TxnId`, or as Pulsar prints it: `(most,least)`. Source of names: `Transactions` of
+    Pulsar's Java admin client.
+    """
+
+    def list_transaction_coordinators(self) -> list[CoordinatorStats]:
+        """All of the cluster, by id."""
+        deadline = self._deadline()
+        coordinators = range(self.node.coordinator_count.now(deadline))
+        return self.node.looking.coordinators.ask_each(coordinators, coordinator_stats, deadline)
+
+    def scale_transaction_coordinators(self, count: int) -> None:
+        """Have so many coordinators; processes that serve take new ones up within half a minute. Open transactions
+        keep theirs. Raises InvalidConfiguration: there are more now (there can never be fewer), or above 1,024.
+
+        Source: `Transactions.scaleTransactionCoordinators`.
+        """
+        self.node.coordinator_count.grow(count, self._deadline())
+
+    def get_coordinator_stats(self, coordinator: int) -> CoordinatorStats:
+        """Raises InvalidConfiguration: there is no such coordinator."""
+        return self._ask(coordinator, coordinator_stats, self._deadline())
+
+    def list_transactions(self, coordinator: int | None = None, *, finished: bool = False) -> list[TransactionInfo]:
+        """Those that are not finished, the oldest first; with `finished` also those that are and not forgotten (after a
+        minute). Ours, not Pulsar's. Raises as `get_coordinator_stats`."""
+
+        def wanted(state: CoordinatorState) -> list[TransactionInfo]:
+            return [transaction_info(each) for each in state.transactions() if finished or not each.finished]
+
+        return self._of_coordinators(coordinator, wanted)
+
+    def get_slow_transactions(self, at_least_ms: int, coordinator: int | None = None) -> list[TransactionInfo]:
+        """Those that are not finished so long after they were opened, the oldest first. Raises as
+        `get_coordinator_stats`."""
+        now_ms = self.node.clock.now_ms()
+        return self._of_coordinators(coordinator, lambda state: slow_transactions(state, now_ms, at_least_ms))
+
+    def get_transaction_metadata(self, txn: TxnId | str) -> TransactionDetails:
+        """One transaction, with what is on record of it in every partition and subscription that takes part.
+
+        Raises:
+            TransactionNotFound: it never was, or it is over and forgotten.
+            InvalidConfiguration: this is no id of a transaction.
+        """
+        wanted, deadline = _txn_id(txn), self._deadline()
+        info = self._ask(wanted.coordinator, lambda state: _known(state, wanted), deadline)
+        topics: dict[str, Topic | None] = {}
+        for name in {*(each.topic for each in info.partitions), *(each.topic for each in info.subscriptions)}:
+            topics[name] = self.node.topics.find(TopicName.parse(name), deadline)
+        buffers, gone = self._in_buffers(info, topics, deadline)
+        pending_acks, gone_too = self._in_pending_acks(info, topics, deadline)
+        left_ms = info.timeout_at_ms - self.node.clock.now_ms() if info.status is OPEN else None
+        return TransactionDetails(info, left_ms, buffers, pending_acks, (*gone, *gone_too))
+
+    def get_transaction_buffer_stats(self, topic: str) -> list[PartitionBufferStats]:
+        """What the buffers of a topic's partitions have on record. Raises TopicNotFound."""
+        deadline = self._deadline()
+        return self._buffer_stats(self._topic_around(topic, deadline), deadline)
+
+    def list_transactions_in_buffer(self, topic: str) -> list[TransactionInBuffer]:
+        """Every transaction that the buffers of a topic's partitions have anything on record of. Ours, not Pulsar's.
+        Raises TopicNotFound."""
+        deadline = self._deadline()
+        opened = self._topic_around(topic, deadline)
+        return self.node.looking.buffers.ask(
+            str(opened.name),
+            lambda entries: [found for where in _places(opened) for found in all_in_buffer(entries, where)],
+            deadline,
+        )
+
+    def get_pending_ack_stats(self, topic: str, subscription: str) -> list[PendingAckStats]:
+        """What transactions hold of a subscription, by partition. Raises TopicNotFound, SubscriptionNotFound."""
+        deadline = self._deadline()
+        full, cursors = self._cursor_names(topic, subscription, deadline)
+        return self.node.looking.pending_acks.ask(
+            full,
+            lambda log: [pending_ack_stats(log.cursor(name), name, life) for name, life in cursors],
+            deadline,
+        )
+
+    def list_transactions_in_pending_ack(self, topic: str, subscription: str) -> list[TransactionInPendingAck]:
+        """Every transaction that holds something of a subscription. Ours, not Pulsar's. Raises as
+        `get_pending_ack_stats`."""
+        deadline = self._deadline()
+        full, cursors = self._cursor_names(topic, subscription, deadline)
+        return self.node.looking.pending_acks.ask(
+            full,
+            lambda log: [
+                found for name, life in cursors for found in all_in_pending_acks(log.cursor(name), name, life)
+            ],
+            deadline,
+        )
+
+    def verify_transaction_buffer(
+        self, topic: str, *, progress: Callable[[int, int], None] | None = None
+    ) -> Iterator[VerifiedBuffer]:
+        """Read each partition's data, rebuild its buffer from the markers there, and compare it with what is on record.
+
+        Takes as long as reading all of the topic does; memory: bitmaps of the transactional records of one partition.
+        `progress` hears how many offsets of all are done. Ours, not Pulsar's. Raises TopicNotFound.
+        """
+        with pulsar_errors():
+            deadline = self._deadline()
+            opened = self._topic_around(topic, deadline)
+            check = BufferCheck(self.node, opened, progress or (lambda done, total: None), deadline)
+            for partition in range(opened.partitions):
+                yield check.verified(partition)
+
+    def abort_transaction(self, txn: TxnId | str) -> None:
+        """Have a transaction aborted, as its program or its time-out would: its messages are never seen, what it
+        acknowledged is delivered again. One that is aborted already stays so.
+
+        Raises:
+            TransactionNotFound: it never was, or it is over and forgotten.
+            InvalidTxnStatusError: it is committed, or being committed.
+            Timeout: its coordinator did not answer in time; it may be aborted or not.
+            InvalidConfiguration: this is no id of a transaction.
+        """
+        wanted, deadline = _txn_id(txn), self._deadline()
+        self._ask(wanted.coordinator, lambda state: _known(state, wanted), deadline)
+        self.node.transactions.end(wanted, commit=False, deadline=deadline)
+
+    def _ask(self, coordinator: int, question: Callable[[CoordinatorState], T], deadline: Deadline) -> T:
+        """Raises InvalidOption: there is no such coordinator."""
+        last = self.node.coordinator_count.now(deadline) - 1
+        if not 0 <= coordinator <= last:
+            raise errors.InvalidOption(f"coordinators are 0 to {last}, got {coordinator}")
+        [answer] = self.node.looking.coordinators.ask_each([coordinator], question, deadline)
+        return answer
+
+    def _transactions_in(self, topic: Topic, deadline: Deadline) -> tuple[int, int]:
+        """(ongoing, aborted), over all partitions; none where this user may not look."""
+        try:
+            found = self._buffer_stats(topic, deadline)
+        except errors.NotAuthorized:
+            return 0, 0
+        return sum(each.ongoing for each in found), sum(each.aborted for each in found)
+
+    def _buffer_stats(self, topic: Topic, deadline: Deadline) -> list[PartitionBufferStats]:
+        return self.node.looking.buffers.ask(
+            str(topic.name), lambda entries: [buffer_stats(entries, where) for where in _places(topic)], deadline
+        )
+
+    def _of_coordinators(
+        self, coordinator: int | None, question: Callable[[CoordinatorState], list[TransactionInfo]]
+    ) -> list[TransactionInfo]:
+        deadline = self._deadline()
+        if coordinator is not None:
+            answers = [self._ask(coordinator, question, deadline)]
+        else:
+            coordinators = range(self.node.coordinator_count.now(deadline))
+            answers = self.node.looking.coordinators.ask_each(coordinators, question, deadline)
+        found = [info for answer in answers for info in answer]
+        return sorted(found, key=lambda info: (info.opened_at_ms, info.id))
+
+    def _in_buffers(
+        self, info: TransactionInfo, topics: Mapping[str, Topic | None], deadline: Deadline
+    ) -> tuple[tuple[TransactionInBuffer, ...], list[TopicPartition]]:
+        found: list[TransactionInBuffer] = []
+        gone: list[TopicPartition] = []
+        for each in info.partitions:
+            topic = topics[each.topic]
+            if topic is None:
+                gone.append(each)
+                continue
+            where = DataPartition(each.topic, each.partition, topic.layout.incarnation)
+            found.append(
+                self.node.looking.buffers.ask(each.topic, partial(in_buffer, where=where, txn=info.id), deadline)
+            )
+        return tuple(found), gone
+
+    def _in_pending_acks(
+        self, info: TransactionInfo, topics: Mapping[str, Topic | None], deadline: Deadline
+    ) -> tuple[tuple[TransactionInPendingAck, ...], list[TopicSubscription]]:
+        found: list[TransactionInPendingAck] = []
+        gone: list[TopicSubscription] = []
+        for each in info.subscriptions:
+            topic = topics[each.topic]
+            subscription = None
+            if topic is not None:
+                subscription = self.node.subscriptions.find(topic, each.subscription, deadline)
+            if topic is None or subscription is None:
+                gone.append(each)
+                continue
+            name = CursorName(*each)
+            life = CursorIncarnation(topic.layout.incarnation, subscription.life(each.partition))
+            question = partial(_in_log, name=name, life=life, txn=info.id)
+            found.append(self.node.looking.pending_acks.ask(each.topic, question, deadline))
+        return tuple(found), gone
+
+    def _cursor_names(
+        self, topic: str, subscription: str, deadline: Deadline
+    ) -> tuple[str, list[tuple[CursorName, CursorIncarnation]]]:
+        opened = self._topic_around(topic, deadline)
+        found = self._recorded_subscription(opened, subscription, deadline)
+        full = str(opened.name)
+        return full, [
+            (
+                CursorName(full, partition, found.name),
+                CursorIncarnation(opened.layout.incarnation, found.life(partition)),
+            )
+            for partition in found.served
+        ]
+
+
+def _known(state: CoordinatorState, txn: TxnId) -> TransactionInfo:
+    found = state.transaction(txn)
+    if found is not None:
+        return transaction_info(found)
+    if txn.least_bits > state.highest_id:
+        raise errors.TransactionNotFound(
+            f"transaction {txn} was never begun: the last one of coordinator {txn.coordinator} is "
+            f"{'none yet' if state.highest_id < 0 else txn_id(txn.coordinator, state.highest_id)}"
+        )
+    raise errors.TransactionNotFound(f"transaction {txn} is over, and forgotten by coordinator {txn.coordinator}")
+
+
+def _in_log(log: PendingAckLog, name: CursorName, life: CursorIncarnation, txn: TxnId) -> TransactionInPendingAck:
+    return in_pending_acks(log.cursor(name), name, life, txn)
+
+
+def _places(topic: Topic) -> list[DataPartition]:
+    return [
+        DataPartition(str(topic.name), partition, topic.layout.incarnation) for partition in range(topic.partitions)
+    ]
+
+
+def _txn_id(txn: TxnId | str) -> TxnId:
+    """Raises InvalidOption: no id of a transaction of any coordinator."""
+    try:
+        found = TxnId.parse(txn) if isinstance(txn, str) else txn
+    except MappingError as error:
+        raise errors.InvalidOption(str(error)) from error
+    if found != txn_id(found.coordinator, found.least_bits) or found.coordinator >= MOST_COORDINATORS:
+        raise errors.InvalidOption(
+            f"{found} is no id of a transaction: the most significant half is that of a coordinator, n * 2^48 with n "
+            f"from 0 to {MOST_COORDINATORS - 1}"
+        )
+    return found

@@ -1,0 +1,226 @@
+"""The asyncio `Consumer`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.asyncio.bridge import Bridge, as_asyncio, asyncio_errors, settle
+from pulsar_on_kafka.asyncio.transaction import Transaction
+from pulsar_on_kafka.base.forks import OfOneProcess
+from pulsar_on_kafka.client.consumer.consumer import Consumer as BlockingConsumer
+from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
+from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId
+from pulsar_on_kafka.exceptions import Result
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
+
+_MESSAGES_A_TURN: Final = 16
+
+
+class _Ahead(NamedTuple):
+    message: Message
+    forgotten: int
+    """What `PartitionSlot.forgotten` was just after the message left the inbox. Once it is more the message comes again
+    from where the subscription was set to; what came after that has the new number, and is not lost."""
+
+
+def _ahead(message: Message) -> _Ahead:
+    return _Ahead(message, message.feed.slot.forgotten)
+
+
+class Consumer(OfOneProcess):
+    """Receives and acknowledges from one event loop. Source: `pulsar.asyncio.Consumer`."""
+
+    def __init__(self, consumer: BlockingConsumer, bridge: Bridge) -> None:
+        self._consumer = consumer
+        self._bridge = bridge
+        self._waiting: deque[asyncio.Future[Message]] = deque()
+        """Receives that wait, in the order of their calls; cancelled ones are passed over."""
+        self._asked = 0
+        """Messages that the blocking consumer was asked for and has not given. Never more than receives waited at a
+        time: a cancelled one leaves its request to the next."""
+        self._ahead: deque[_Ahead] = deque()
+        """Messages that came when their receives were cancelled, in order; at most `_asked` ever was."""
+        self._at_once = 0
+        self._closed = False
+
+    async def receive(self) -> Message:
+        """The next message. A cancelled receive takes none: what comes for it goes to the next one.
+
+        Raises:
+            PulsarException: AlreadyClosed, also for a receive that waits while the consumer is closed.
+        """
+        message = self._at_hand()
+        if message is not None:
+            self._at_once += 1
+            if self._at_once % _MESSAGES_A_TURN == 0:
+                try:
+                    await asyncio.sleep(0)  # with messages waiting this would otherwise never let another task run
+                except asyncio.CancelledError:
+                    self._put_back(_ahead(message))
+                    raise
+            return message
+        completions = self._bridge.completions()
+        received: asyncio.Future[Message] = completions.loop.create_future()
+        self._waiting.append(received)
+        try:
+            if self._asked < len(self._waiting):
+                with asyncio_errors():
+                    self._consumer.receive_async(
+                        lambda result, message: completions.put(
+                            self._came, result, None if message is None else _ahead(message)
+                        )
+                    )
+                self._asked += 1
+            return await received
+        except BaseException:  # also a cancelled task: what came for it goes to the next
+            if not received.done() or received.cancelled():
+                self._waiting.remove(received)
+            elif received.exception() is None:  # it had come, and the task was cancelled before it ran again
+                self._put_back(_ahead(received.result()))
+            raise
+
+    def _at_hand(self) -> Message | None:
+        while self._ahead:
+            message, forgotten = self._ahead.popleft()
+            if message.feed.slot.forgotten == forgotten:
+                return message
+        if self._asked:  # the next one goes to who asked before, or is on its way to us already
+            return None
+        try:
+            return self._consumer.receive(0)
+        except exceptions.Timeout:
+            return None
+        except exceptions.PulsarException as error:
+            raise as_asyncio(error) from error
+
+    def _came(self, result: Result, came: _Ahead | None) -> None:
+        """On the loop: what the blocking consumer was asked for is there, or it failed."""
+        self._asked -= 1
+        received = self._first_waiting()
+        if received is not None:
+            settle(received, result, None if came is None else came.message)
+        elif came is not None:
+            self._ahead.append(came)
+
+    def _put_back(self, ahead: _Ahead) -> None:
+        """To whoever waits, or before what came after it (several receives may be cancelled, the first one first)."""
+        received = self._first_waiting()
+        if received is not None:
+            received.set_result(ahead.message)
+            return
+        later = []
+        while self._ahead and self._ahead[-1].message.message_id() > ahead.message.message_id():
+            later.append(self._ahead.pop())
+        self._ahead.extend((ahead, *reversed(later)))
+
+    def _first_waiting(self) -> asyncio.Future[Message] | None:
+        """Take out the first receive that still waits. A cancelled one takes itself out once its task runs."""
+        for received in self._waiting:
+            if not received.done():
+                self._waiting.remove(received)
+                return received
+        return None
+
+    async def acknowledge(
+        self, message: Message | MessageId | NativeMessageId, *, txn: Transaction | None = None
+    ) -> None:
+        """Acknowledge one message; it is durable as the blocking consumer's is. In a transaction with `txn`.
+
+        Raises:
+            PulsarException: AlreadyClosed, InvalidMessage; with `txn` as the blocking consumer's.
+        """
+        if txn is not None:
+            await self._held(txn, partial(self._consumer.begin_acknowledging, message, txn._transaction))
+            return
+        try:
+            self._consumer.acknowledge(message)
+        except exceptions.PulsarException as error:
+            raise as_asyncio(error) from error
+
+    async def acknowledge_cumulative(
+        self, message: Message | MessageId | NativeMessageId, *, txn: Transaction | None = None
+    ) -> None:
+        """Acknowledge this message and every one before it in its partition. In a transaction with `txn`.
+
+        Raises:
+            PulsarException: CumulativeAcknowledgementNotAllowedError on a Shared or Key_Shared subscription; with
+                `txn` as the blocking consumer's.
+        """
+        if txn is not None:
+            await self._held(txn, partial(self._consumer.begin_acknowledging_cumulative, message, txn._transaction))
+            return
+        with asyncio_errors():
+            self._consumer.acknowledge_cumulative(message)
+
+    async def _held(self, txn: Transaction, begin: Callable[[], AckUnderWay]) -> None:
+        """Return when a transaction holds what `begin` asks it to. A thread is needed for asking only: however many are
+        asked at once, they are answered together. A cancelled await does not take back what was asked."""
+        under_way = await self._bridge.outcome(txn._begins(self._bridge.start(begin)))
+        answer = asyncio.wrap_future(under_way.answer)
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # `wait` raises it, if anybody does
+        await asyncio.wait([answer], timeout=under_way.deadline.remaining_s())
+        with asyncio_errors():
+            under_way.wait()
+
+    async def negative_acknowledge(self, message: Message | MessageId | NativeMessageId) -> None:
+        """Have this message delivered again after the negative-ack delay; on a closed consumer nothing."""
+        with asyncio_errors():
+            self._consumer.negative_acknowledge(message._msg_id if isinstance(message, MessageId) else message)
+
+    async def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
+        """Have a copy of this message delivered after `delay_ms`, and acknowledge the message. Ours.
+
+        Raises:
+            PulsarException: as the blocking consumer's `reconsume_later`.
+        """
+        await self._bridge.call(lambda: self._consumer.reconsume_later(message, delay_ms, properties))
+
+    def redeliver_unacknowledged_messages(self) -> None:
+        """Have everything that this consumer has not acknowledged delivered again, now."""
+        self._ahead.clear()
+        with asyncio_errors():
+            self._consumer.redeliver_unacknowledged_messages()
+
+    async def seek(self, messageid: MessageId | NativeMessageId | int) -> None:
+        """Set the subscription to a message id, or to the first message published at or after a time (Unix ms).
+
+        Raises:
+            ValueError: neither an id nor an int.
+            PulsarException: as the blocking consumer's `seek`.
+        """
+        await self._bridge.call(lambda: self._consumer.seek(messageid))
+
+    async def get_last_message_id(self) -> ReceivedId:
+        """Id of the last message of the topic; equal to `MessageId.earliest` in an empty one."""
+        return await self._bridge.call(self._consumer.get_last_message_id)
+
+    async def unsubscribe(self) -> None:
+        """Delete the subscription with everything acknowledged on it, and close this consumer.
+
+        Raises:
+            PulsarException: BrokerMetadataError when it has other consumers.
+        """
+        await self._bridge.call(self._consumer.unsubscribe)
+
+    async def close(self) -> None:
+        """Save what was acknowledged and leave. A second call does nothing, as officially."""
+        if self._closed:
+            return
+        self._closed = True
+        self._ahead.clear()
+        await self._bridge.call(self._consumer.close)
+
+    def topic(self) -> str:
+        return self._consumer.topic()
+
+    def subscription_name(self) -> str:
+        return self._consumer.subscription_name()
+
+    def consumer_name(self) -> str:
+        return self._consumer.consumer_name()

@@ -1,0 +1,245 @@
+"""`pok migrate import`: a tenant of a Pulsar cluster is copied to this Kafka cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.output import CommandFailed, news, show_names, show_pairs, show_table, write_json
+from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.migration.from_pulsar.admin import PulsarAdmin
+from pulsar_on_kafka.migration.from_pulsar.comparing import ComparedSubscription
+from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress, official_client
+from pulsar_on_kafka.migration.from_pulsar.worker import (
+    ImportedPartition,
+    ImportedUpTo,
+    ImportReport,
+    ImportWorker,
+    imported_upto,
+)
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import ImportRecord, ImportStep
+
+app = typer.Typer(help="Copy a tenant from Apache Pulsar to this Kafka cluster.", no_args_is_help=True)
+
+_CALL_S: Final = 60.0
+_ORIGIN: Final = "pulsar:"
+
+TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Its name, in Pulsar and here.")]
+
+
+@dataclass(frozen=True)
+class WhereOptions:
+    """Addresses of Pulsar, for those commands that may be the first to name it."""
+
+    service_url: Annotated[
+        str | None,
+        typer.Option("--from", metavar="URL", help="pulsar://host:6650; the first run says it, later ones know it."),
+    ] = None
+    admin_url: Annotated[
+        str | None, typer.Option("--admin", metavar="URL", help="http://host:8080: Pulsar's admin API; as --from.")
+    ] = None
+    name: Annotated[
+        str | None, typer.Option("--name", help="The Pulsar cluster's name; by default the one that it calls itself.")
+    ] = None
+
+
+@dataclass(frozen=True)
+class AccessOptions:
+    """Login at Pulsar, and the way its connections and messages are protected."""
+
+    token_file: Annotated[
+        Path | None,
+        typer.Option("--token-file", metavar="FILE", help="A JSON Web Token for Pulsar.", exists=True, dir_okay=False),
+    ] = None
+    trust_certs: Annotated[
+        Path | None,
+        typer.Option(
+            "--trust-certs",
+            metavar="FILE",
+            help="The authorities that signed Pulsar's certificates.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None
+
+
+PrivateKeyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--private-key", metavar="FILE", exists=True, dir_okay=False,
+        help="Decrypts encrypted messages, which are stored in clear then.",
+    ),
+]  # fmt: skip
+
+
+@command(app, "plan")
+def plan(
+    settings: Settings,
+    here: AdminClient,
+    tenant: TenantArgument,
+    where: WhereOptions,
+    access: AccessOptions,
+) -> None:
+    """Say what would be made here, and what cannot be; change nothing."""
+    known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
+    address = _address(known, where, access, None)
+    pulsar = PulsarAdmin(address)
+    record = known or ImportRecord(
+        tenant, _origin(here, pulsar, where.name), address.service_url, address.admin_url, ImportStep.METADATA, 0, 0
+    )
+    worker = ImportWorker(here, pulsar, address, record, news)
+    news(f"tenant {tenant} of {record.origin}")
+    show_names(settings, [*worker.lacking(), *worker.left_out()])
+
+
+@command(app, "run")
+def run(
+    settings: Settings,
+    here: AdminClient,
+    tenant: TenantArgument,
+    where: WhereOptions,
+    access: AccessOptions,
+    private_key: PrivateKeyOption = None,
+    delivery_times: Annotated[
+        bool, typer.Option("--delivery-times", help="Ask for each message that came alone when it is due.")
+    ] = False,
+) -> None:
+    """Copy metadata, messages and acknowledgements that Pulsar has now. Run it again for what came since; it continues
+    where a killed run ended. Pulsar is only read."""
+    official_client()
+    known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
+    address = _address(known, where, access, private_key)
+    pulsar = PulsarAdmin(address)
+    origin = known.origin if known is not None and where.name is None else _origin(here, pulsar, where.name)
+    record = here.node.imports.begin(tenant, origin, address.service_url, address.admin_url, Deadline.after(_CALL_S))
+    _show(settings, ImportWorker(here, pulsar, address, record, news, delivery_times=delivery_times).run(), [])
+
+
+@command(app, "status")
+def status(settings: Settings, here: AdminClient, tenant: TenantArgument) -> None:
+    """Show how far a tenant's import is, as this cluster knows it."""
+    record = here.node.imports.require(tenant, Deadline.after(_CALL_S))
+    _show(settings, record, imported_upto(here.node, record, Deadline.after(_CALL_S)))
+
+
+@command(app, "verify")
+def verify(
+    settings: Settings,
+    here: AdminClient,
+    tenant: TenantArgument,
+    access: AccessOptions,
+    private_key: PrivateKeyOption = None,
+) -> None:
+    """Read both sides, and compare every message and what each subscription has left; exits with 1 if they differ.
+
+    While programs produce and consume the last moments differ.
+    """
+    record = here.node.imports.require(tenant, Deadline.after(_CALL_S))
+    address = _address(record, WhereOptions(), access, private_key)
+    report = ImportWorker(here, PulsarAdmin(address), address, record, news).verify()
+    _show_report(settings, report)
+    if not report.good:
+        raise CommandFailed(f"{counted(len(report.problems()), 'difference')}, the first: {report.problems()[0]}")
+
+
+def _address(
+    known: ImportRecord | None, where: WhereOptions, access: AccessOptions, private_key: Path | None
+) -> PulsarAddress:
+    service_url = where.service_url or (known.service_url if known is not None else None)
+    admin_url = where.admin_url or (known.admin_url if known is not None else None)
+    if service_url is None or admin_url is None:
+        raise CommandFailed("say where Pulsar is: --from pulsar://HOST:6650 --admin http://HOST:8080")
+    for url, schemes in ((service_url, ("pulsar", "pulsar+ssl")), (admin_url, ("http", "https"))):
+        if url.partition("://")[0] not in schemes:
+            raise CommandFailed(f"{url} is no address of Pulsar, expected {schemes[0]}:// or {schemes[1]}://")
+    token = access.token_file.read_text(encoding="utf-8").strip() if access.token_file is not None else ""
+    return PulsarAddress(service_url, admin_url, token, str(access.trust_certs or ""), str(private_key or ""))
+
+
+def _origin(here: AdminClient, pulsar: PulsarAdmin, name: str | None) -> str:
+    origin = _ORIGIN + (name or pulsar.cluster())
+    if any(info.name == origin for info in here.clusters()):
+        raise CommandFailed(f"{origin} is a registered Kafka cluster: call the Pulsar cluster otherwise with --name")
+    return origin
+
+
+def _show(settings: Settings, record: ImportRecord, upto: list[ImportedUpTo]) -> None:
+    said = {
+        "tenant": record.tenant,
+        "from": record.origin,
+        "service_url": record.service_url,
+        "step": record.step.value,
+        "run": record.run,
+        "started_ms": record.started_ms,
+        "problem": record.problem,
+    }
+    if settings.json:
+        partitions = [
+            {"topic": each.topic, "partition": each.partition, "position": _text(each), "final": each.final}
+            for each in upto
+        ]
+        write_json({**said, "partitions": partitions} if upto else said)
+        return
+    show_pairs({name: value or "-" for name, value in said.items()})
+    if upto:
+        rows = [[each.topic, each.partition, _text(each), "yes" if each.final else "no"] for each in upto]
+        show_table(["topic", "partition", "imported up to", "ended in order"], rows)
+
+
+def _text(each: ImportedUpTo) -> str:
+    return "-" if each.position is None else str(each.position)
+
+
+def _show_report(settings: Settings, report: ImportReport) -> None:
+    if settings.json:
+        partitions = [_partition(each) for each in report.partitions]
+        write_json({"good": report.good, "problems": report.problems(), "partitions": partitions})
+        return
+    for each in report.partitions:
+        messages = each.messages
+        news(
+            f"{each.topic} partition {each.partition}: {messages.equal} entries with {messages.messages} messages "
+            f"equal, digest {messages.digest}"
+            + (f", {messages.trimmed} removed here since" if messages.trimmed else "")
+        )
+        for one in each.subscriptions:
+            news(
+                f"  {one.name}: {one.left_there} entries left in Pulsar, {one.left_here} here, digest {one.digest_here}"
+            )
+    show_names(settings, report.problems())
+
+
+def _partition(each: ImportedPartition) -> dict[str, object]:
+    messages = each.messages
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "equal": messages.equal,
+        "messages": messages.messages,
+        "changed": messages.changed,
+        "missing": messages.missing,
+        "trimmed": messages.trimmed,
+        "unknown": messages.unknown,
+        "given_up": len(each.given_up),
+        "digest": messages.digest,
+        "subscriptions": [_subscription(one) for one in each.subscriptions],
+    }
+
+
+def _subscription(one: ComparedSubscription) -> dict[str, object]:
+    return {
+        "name": one.name,
+        "left_in_pulsar": one.left_there,
+        "left_here": one.left_here,
+        "only_in_pulsar": one.only_there,
+        "only_here": one.only_here,
+        "digest_in_pulsar": one.digest_there,
+        "digest_here": one.digest_here,
+    }

@@ -1,0 +1,161 @@
+"""Subscriptions as rows of a table, in words. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Final
+
+from pulsar_on_kafka.admin.overview.records import Overview, PartitionOverview, SubscriptionOverview
+from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.client.values.texts import duration_text, time_text
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+
+STUCK_MS: Final = 30_000
+"""A backlog of which nothing is acknowledged for so long is worth a word."""
+
+
+COLUMNS: Final = ("subscription", "backlog", "holes", "oldest", "acked/s", "new/s", "run by", "")
+"""`run by`: processes."""
+
+
+def cells(row: SubscriptionOverview, now_ms: int, *, by_commits: bool) -> tuple[object, ...]:
+    return (
+        f"{short_name(row.topic)}/{row.subscription}",
+        row.backlog,
+        row.holes,
+        "" if row.oldest_ms is None else age_text(now_ms - row.oldest_ms),
+        rate_text(row.acknowledged_per_s),
+        rate_text(row.published_per_s),
+        len(row.processes) if by_commits else "?",
+        remarks(row, now_ms),
+    )
+
+
+def remarks(row: SubscriptionOverview, now_ms: int) -> str:
+    """What is worth a word of a subscription, the gravest first."""
+    said = []
+    if row.unreadable:
+        said.append(f"unreadable: {counted(row.unreadable, 'partition')}")
+    if row.idle_since_ms is not None and now_ms - row.idle_since_ms >= STUCK_MS:
+        what = "no consumer" if row.unconsumed else "stuck"
+        said.append(f"{what} {age_text(now_ms - row.idle_since_ms)}")
+    for count, word in (
+        (row.dead_letters, "dead letter"),
+        (row.suspects, "suspect"),
+        (row.open_transactions, "transaction"),
+    ):
+        if count:
+            said.append(counted(count, word))
+    if not row.durable:
+        said.append("not durable")
+    return ", ".join(said)
+
+
+def short_name(topic: str) -> str:
+    """As a person types it: without what goes without saying."""
+    name = TopicName.parse(topic)
+    return name.local_name if name.namespace_name == "public/default" else f"{name.namespace_name}/{name.local_name}"
+
+
+def end_of(name: str, width: int) -> str:
+    """What tells one name from another is mostly at its end."""
+    return name if len(name) <= width else f"…{name[1 - width :]}"
+
+
+def age_text(milliseconds: int) -> str:
+    """The largest unit alone once it is an hour or more: `42s`, `5m12s`, `3h`, `12d`."""
+    seconds = max(0, milliseconds) // 1000
+    for size, unit in ((86_400, "d"), (3_600, "h")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return duration_text(seconds * 1000)
+
+
+def rate_text(rate: float | None) -> str:
+    """`` where it is not known."""
+    if rate is None:
+        return ""
+    return f"{rate:.1f}" if 0 < rate < 10 else compact(round(rate))
+
+
+def compact(number: int) -> str:
+    """In five characters at most: `9,999`, `12k`, `1.2M`."""
+    if number < 10_000:
+        return f"{number:,}"
+    for size, unit in ((1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M")):
+        if number >= size:
+            return f"{number / size:.1f}{unit}" if number < 100 * size else f"{number // size}{unit}"
+    return f"{number // 1000}k"
+
+
+def totals_text(overview: Overview) -> tuple[str, str]:
+    """All of it in two lines."""
+    rows, now_ms = overview.subscriptions, overview.gathered_ms
+    stuck = sum(row.stuck_since_ms is not None and now_ms - row.stuck_since_ms >= STUCK_MS for row in rows)
+    number = f"{counted(len(rows), 'subscription')} of {counted(len(overview.topics), 'topic')}, {stuck:,} stuck"
+    left = sum(row.unconsumed for row in rows)
+    number += f", {left:,} without a consumer" if left else ""
+    letters = counted(sum(row.dead_letters for row in rows), "dead letter")
+    transactions = counted(sum(topic.open_transactions for topic in overview.topics), "open transaction")
+    return number, f"backlog {sum(row.backlog for row in rows):,}, {letters}, {transactions}"
+
+
+def caveats(overview: Overview) -> list[str]:
+    """What the numbers lack, in lines."""
+    said = []
+    if not overview.by_commits:
+        said.append(
+            "cursors are up to a minute old, and owners are not known: this user may not read __consumer_offsets"
+        )
+    if overview.incomplete:
+        said.append(f"incomplete: {'; '.join(overview.incomplete[:3])}")
+        more = len(overview.incomplete) - 3
+        said += [f"and {more} more, --output json has all"] if more > 0 else []
+    return said
+
+
+def as_json(overview: Overview) -> dict[str, Any]:
+    """Everything; times in ISO 8601, null where something is not known."""
+    return {
+        "cluster": overview.cluster,
+        "gathered": time_text(overview.gathered_ms),
+        "took_s": round(overview.took_s, 3),
+        "by_commits": overview.by_commits,
+        "tenants": list(overview.tenants),
+        "namespaces": list(overview.namespaces),
+        "topics": [asdict(topic) for topic in overview.topics],
+        "subscriptions": [_subscription(row) for row in overview.subscriptions],
+        "incomplete": list(overview.incomplete),
+    }
+
+
+_SUMS: Final = (
+    "backlog", "acknowledged", "holes", "suspects", "open_transactions", "acknowledged_per_s", "published_per_s",
+)  # fmt: skip
+
+
+def _subscription(row: SubscriptionOverview) -> dict[str, Any]:
+    return {
+        "topic": row.topic,
+        "subscription": row.subscription,
+        "type": row.type,
+        "durable": row.durable,
+        "replicated": row.replicated,
+        "copies_to": row.copies_to,
+        "processes": list(row.processes),
+        "dead_letters": row.dead_letters,
+        **{name: getattr(row, name) for name in _SUMS},
+        **_times(row),
+        "unconsumed": row.unconsumed,
+        "partitions": [_partition(each) for each in row.partitions],
+    }
+
+
+def _partition(found: PartitionOverview) -> dict[str, Any]:
+    plain = ("partition", "start", "end", "mark_delete", *_SUMS, "owner", "unreadable")
+    return {**{name: getattr(found, name) for name in plain}, **_times(found)}
+
+
+def _times(found: SubscriptionOverview | PartitionOverview) -> dict[str, str | None]:
+    told = {"oldest": found.oldest_ms, "stuck_since": found.idle_since_ms, "saved": found.saved_ms or None}
+    return {name: None if unix_ms is None else time_text(unix_ms) for name, unix_ms in told.items()}

@@ -1,0 +1,470 @@
+"""`Consumer`: receives and acknowledges the messages of one subscription."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, cast
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
+from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.client.consumer.letters import DeadLetterWriter
+from pulsar_on_kafka.client.consumer.places import Places
+from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, begin_acknowledging, cumulative, individual
+from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy, Inbox
+from pulsar_on_kafka.client.receiving.receiving import Receiving
+from pulsar_on_kafka.client.receiving.start_position import TopicPositions
+from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy, RedeliveryBackoff
+from pulsar_on_kafka.client.values.encryption import consumer_encryption
+from pulsar_on_kafka.client.values.enums import (
+    ConsumerCryptoFailureAction,
+    ConsumerType,
+    InitialPosition,
+    RegexSubscriptionMode,
+    SubscriptionMode,
+)
+from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy
+from pulsar_on_kafka.client.values.message import BatchedMessage, Message
+from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId, native
+from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within, check_table
+from pulsar_on_kafka.client.values.stats_log import StatsLine
+from pulsar_on_kafka.crypto.keys import CryptoKeyReader
+from pulsar_on_kafka.exceptions import (
+    BrokerMetadataError,
+    CumulativeAcknowledgementNotAllowedError,
+    InvalidConfiguration,
+    NotConnected,
+    OperationNotSupported,
+    UnknownError,
+)
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.sending.arguments import check_texts, check_type, of_type
+from pulsar_on_kafka.sending.official_errors import pulsar_errors
+from pulsar_on_kafka.sending.transactional_sends import Transaction
+from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.ids.native_message_id import (
+    BatchedMessageId,
+    NativeMessageId,
+    PartitionOrigin,
+    StoredMessageId,
+)
+from pulsar_on_kafka_mapping.names.subscription_group import check_subscription_name
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
+
+_log = logging.getLogger(__name__)
+
+
+MessageListener = Callable[["Consumer", Message], None]
+
+
+MIN_ACK_TIMEOUT_MS: Final = 10_000
+"""As the official client has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Official:
+    """The official options of `subscribe`."""
+
+    topic: str | list[str] | re.Pattern[str]
+    subscription_name: str
+    consumer_type: ConsumerType = ConsumerType.Exclusive
+    schema: Schema = BYTES
+    message_listener: MessageListener | None = None
+    receiver_queue_size: Annotated[int, Within(0)] = 1000
+    max_total_receiver_queue_size_across_partitions: Annotated[int, Within(0)] = 50000
+    consumer_name: str | None = None
+    unacked_messages_timeout_ms: int | None = None
+    broker_consumer_stats_cache_time_ms: int = 30000
+    negative_ack_redelivery_delay_ms: Annotated[int, Within(0)] = 60000
+    is_read_compacted: bool = False
+    properties: dict[str, str] | None = None
+    pattern_auto_discovery_period: int = 60
+    initial_position: InitialPosition = InitialPosition.Latest
+    crypto_key_reader: Annotated[CryptoKeyReader | None, ELSEWHERE] = field(default=None, repr=False)
+    replicate_subscription_state_enabled: Annotated[bool, ELSEWHERE] = False
+    max_pending_chunked_message: int = 10
+    auto_ack_oldest_chunked_message_on_queue_full: bool = False
+    start_message_id_inclusive: bool = False
+    batch_receive_policy: ConsumerBatchReceivePolicy | None = None
+    key_shared_policy: ConsumerKeySharedPolicy | None = None
+    batch_index_ack_enabled: bool = False
+    regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly
+    dead_letter_policy: ConsumerDeadLetterPolicy | None = None
+    crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerOptions(_Official):
+    """The official options of `subscribe`, and ours, which are given by keyword only."""
+
+    negative_ack_redelivery_backoff: RedeliveryBackoff | None = None
+    priority_level: Annotated[int, Within(0)] = 0
+    retry_enable: bool = False
+    expire_time_of_incomplete_chunked_message_ms: Annotated[int, Within(1)] = 60_000
+    subscription_mode: SubscriptionMode = SubscriptionMode.Durable
+
+    def check(self) -> None:
+        """Raises ValueError, TypeError or InvalidConfiguration, naming the value and what was expected."""
+        check_table(self)
+        of_type(bool, "replicate_subscription_state_enabled", self.replicate_subscription_state_enabled)
+        consumer_encryption(self.crypto_key_reader, self.crypto_failure_action)
+        if self.max_pending_chunked_message < 0:  # TypeError, as officially
+            raise TypeError(f"max_pending_chunked_message must be 0 or more, got {self.max_pending_chunked_message}")
+        timeout_ms = self.unacked_messages_timeout_ms
+        if timeout_ms and timeout_ms < MIN_ACK_TIMEOUT_MS:
+            raise ValueError(f"unacked_messages_timeout_ms must be at least {MIN_ACK_TIMEOUT_MS}, got {timeout_ms}")
+        kind = self.consumer_type
+        if self.is_read_compacted and kind not in (ConsumerType.Exclusive, ConsumerType.Failover):
+            raise InvalidConfiguration(f"is_read_compacted is for Exclusive and Failover, not {kind.name}")
+        if self.subscription_mode is SubscriptionMode.NonDurable and self.replicate_subscription_state_enabled:
+            raise InvalidConfiguration("replicate_subscription_state_enabled: a NonDurable subscription has no state")
+        check_texts("properties", self.properties)
+        with pulsar_errors():
+            check_subscription_name(self.subscription_name)
+            if self.dead_letter_policy is not None:
+                self.dead_letter_policy.check_names()
+
+    def check_cumulative(self) -> None:
+        """Raises CumulativeAcknowledgementNotAllowedError on a Shared or Key_Shared subscription."""
+        if self.consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared):
+            raise CumulativeAcknowledgementNotAllowedError(
+                f"subscription {self.subscription_name} is {self.consumer_type.name}: acknowledge messages one by one"
+            )
+
+
+class Consumer(Receiving["Consumer"]):
+    """A consumer of one subscription. Thread-safe. Source: `pulsar.Consumer`.
+
+    Memory: an inbox of `receiver_queue_size` messages, besides what its subscription's member holds.
+    """
+
+    _close_called = False
+
+    def __init__(
+        self,
+        node: Node,
+        session: Session,
+        subscription: Subscription,
+        member: SubscriptionMember,
+        endpoint: Endpoint,
+        options: ConsumerOptions,
+        dead_letters: DeadLetterWriter | None,
+    ) -> None:
+        self._node = node
+        self._subscription = subscription
+        self._member = member
+        super().__init__(
+            cast("Inbox", endpoint),  # it makes Messages
+            session,
+            subscription.name,
+            options.batch_receive_policy,
+            options.message_listener,
+        )
+        self._endpoint = endpoint
+        self._places = Places(node, subscription, member, session.operation_timeout_s)
+        self._open_inbox: Endpoint | None = endpoint  # None once closed, so that the fast paths need no other check
+        self._options = options
+        self._nack_delay_s = options.negative_ack_redelivery_delay_ms / 1000
+        self._transient = not subscription.topic.name.is_persistent
+        self._dead_letters = dead_letters
+        self._on_close = session.consumer_closed
+        self._losses_seen = member.losses()
+        self._begin_to_listen()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where its messages arrive. Ours, for consumers of several topics."""
+        return self._endpoint
+
+    def endpoints(self) -> list[Endpoint]:
+        """Where messages arrive, one for each topic. Ours, for clients that follow a map of tenants."""
+        return [self._endpoint]
+
+    def layouts(self) -> list[LedgerLayout]:
+        """What its messages' ids are made with. Ours, for clients that follow a map of tenants."""
+        return [self._member.slot(self._subscription.partition or 0).layout]
+
+    def stats_lines(self) -> list[StatsLine]:
+        inbox, subscription = self._endpoint, self._subscription
+        who = f"consumer={inbox.name} subscription={subscription.name} topic={subscription.place}"
+        now = {"inbox": len(inbox.queue), "unacknowledged": inbox.unacked}
+        return [StatsLine(who, {"received": inbox.delivered}, now)]
+
+    # Acknowledging ------------------------------------------------------------------------------------------------
+
+    def acknowledge(
+        self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
+    ) -> None:
+        """Acknowledge one message. It is durable within `ack_persist_interval_ms`; with `wait` when this returns.
+
+        With `txn` the transaction holds it, durably, when this returns: nobody else gets it, it is acknowledged when
+        the transaction is committed, and delivered again when that is aborted. Ours, after Java's `acknowledgeAsync`.
+
+        Raises:
+            AlreadyClosed: the consumer was closed.
+            TypeError: neither a message nor an id.
+            InvalidMessage: an id of another topic.
+            TransactionConflict, InvalidTxnStatusError, NotConnected, Timeout and others: with `txn`, see
+                `transactional_acks.begin_acknowledging`.
+        """
+        if txn is not None:
+            self.begin_acknowledging(message, txn).wait()
+            return
+        if type(message) is Message and message.feed.endpoint is self._open_inbox:
+            message.feed.slot.ack(message.offset)
+        elif type(message) is BatchedMessage and message.feed.endpoint is self._open_inbox:
+            message.feed.slot.ack_in_batch((message.offset, message.batch_index, message.entry.size))
+        else:
+            slot, offset = self._locate(message)
+            place = self._places.in_batch(message, slot, offset)
+            if place is None:
+                slot.ack(offset)
+                if (first := self._places.first_chunk(message, slot)) is not None:
+                    slot.ack(first)
+            else:
+                slot.ack_in_batch((offset, *place))
+        if wait:
+            self.flush()
+
+    def acknowledge_cumulative(
+        self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
+    ) -> None:
+        """Acknowledge this message and every one before it in its partition; in a transaction with `txn`, as
+        `acknowledge` does.
+
+        Raises:
+            CumulativeAcknowledgementNotAllowedError: on a Shared or Key_Shared subscription.
+        """
+        if txn is not None:
+            self.begin_acknowledging_cumulative(message, txn).wait()
+            return
+        slot, offset = self._located_for_cumulative(message)
+        place = self._places.in_batch(message, slot, offset)
+        if place is None:
+            slot.cumulative.append(offset)
+        else:
+            slot.cumulative_in_batch.append((offset, *place))
+        if wait:
+            self.flush()
+
+    def begin_acknowledging(self, message: Message | NativeMessageId | Any, txn: Transaction) -> AckUnderWay:
+        """`acknowledge` in a transaction, up to where its answer has to be waited for. Ours, for asyncio."""
+        slot, offset = self._locate(message)
+        place = self._places.in_batch(message, slot, offset)
+        first = None if isinstance(message, Message) else self._places.first_chunk(message, slot)
+        return self._begin_acknowledging(txn, slot, individual(offset, place, first))
+
+    def begin_acknowledging_cumulative(self, message: Message | NativeMessageId | Any, txn: Transaction) -> AckUnderWay:
+        """The same of `acknowledge_cumulative`."""
+        slot, offset = self._located_for_cumulative(message)
+        return self._begin_acknowledging(txn, slot, cumulative(offset, self._places.in_batch(message, slot, offset)))
+
+    def _located_for_cumulative(self, message: Message | NativeMessageId | Any) -> tuple[PartitionSlot, int]:
+        located = self._locate(message)
+        self._options.check_cumulative()
+        return located
+
+    def _begin_acknowledging(self, txn: Transaction, slot: PartitionSlot, ack: TxnAck) -> AckUnderWay:
+        if self._transient:
+            raise OperationNotSupported(
+                f"{self._subscription.topic.name} is not persistent: no transaction can be there"
+            )
+        return begin_acknowledging(
+            txn, self._member, self._subscription, slot.number, ack, self._deadline(), self._node.cluster_id
+        )
+
+    def negative_acknowledge(self, message: Message | NativeMessageId | MessageId) -> None:
+        """Have this message delivered again after the negative-ack delay.
+
+        On Exclusive and Failover everything unacknowledged comes again then, as with the official client. On a closed
+        consumer this does nothing: what it left comes again anyway.
+        """
+        if native(message) is not None and not isinstance(message, NativeMessageId):
+            raise TypeError("negative_acknowledge takes a message or the id that message.message_id() gave")
+        if self._closed or self._transient:
+            return
+        slot, offset = self._locate(message)
+        delay_s, backoff = self._nack_delay_s, self._options.negative_ack_redelivery_backoff
+        if backoff is not None:
+            delay_s = backoff.next(message.redelivery_count() if isinstance(message, Message) else 0) / 1000
+        place = self._places.in_batch(message, slot, offset) if self._member.type.is_shared else None
+        self._member.negative_acknowledge(slot, offset, self._endpoint, delay_s, place)
+
+    def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
+        """Have a copy of this message delivered after `delay_ms` (0 to ten years), and acknowledge the message.
+
+        For consumers made with `retry_enable`. Returns when the copy is durable and the message acknowledged; a crash
+        between the two leaves both. `properties` are added to the copy's, which carries what
+        `client.consumer.letters` says. Ours beyond the official client; source: Java's `Consumer.reconsumeLater`.
+
+        Differs from Pulsar: the message is not delivered again by itself when this fails.
+
+        Raises:
+            InvalidConfiguration: the consumer was made without `retry_enable`, or the delay is out of range.
+            TypeError: not a message.
+            OperationNotSupported: a message of another topic.
+            InvalidMessage: its property RECONSUMETIMES is no number.
+            Timeout, AlreadyClosed and others: as `Producer.send`; the message stays unacknowledged.
+        """
+        self._check_open()
+        raise InvalidConfiguration(
+            f"reconsume_later method not supported: the consumer of {self.topic()} was made without retry_enable=True"
+        )
+
+    def redeliver_unacknowledged_messages(self) -> None:
+        """Have everything that this consumer has not acknowledged delivered again, now. Nothing on a closed one."""
+        if not self._closed and not self._transient:
+            self._member.redeliver_unacknowledged(self._endpoint)
+
+    def flush(self, timeout_millis: int | None = None) -> None:
+        """Return when everything acknowledged so far is durable. Ours beyond the official client.
+
+        Raises:
+            Timeout: not in time (default: the client's operation timeout).
+            NotConnected: the partition was lost to another process meanwhile.
+        """
+        self._check_open()
+        deadline = self._deadline() if timeout_millis is None else Deadline.after_ms(timeout_millis)
+        with pulsar_errors():
+            losses = self._member.save(deadline)
+        if losses > self._losses_seen:
+            self._losses_seen = losses
+            raise NotConnected(
+                f"subscription {self.subscription_name()}: a partition went to another process before everything "
+                "acknowledged on it was saved; those messages will be delivered again"
+            )
+
+    def _locate(self, message: object) -> tuple[PartitionSlot, int]:
+        self._check_open()
+        return self._places.locate(message)
+
+    # Positions ----------------------------------------------------------------------------------------------------
+
+    def seek(self, messageid: NativeMessageId | Any) -> None:
+        """Set the subscription to a message id, or to the first message published at or after a time (`int`, Unix ms).
+
+        Everything before counts as acknowledged, everything after as not. After a seek to an id the next message is
+        the one behind it, unless the consumer was made with `start_message_id_inclusive`.
+
+        All consumers of the subscription get what is there, also those of other processes, and nothing of what
+        waited in their inboxes. On a non-persistent topic nothing happens, as officially.
+
+        Raises:
+            ValueError: neither an id nor an int.
+            Timeout: another process owns a partition and did not answer; it may be moved or not.
+        """
+        self._check_open()
+        if native(messageid) is None:
+            check_type(int, "messageid", messageid)
+        if self._transient:
+            return
+        deadline = self._deadline()
+        with pulsar_errors():
+            wishes = self._places.seek_targets(messageid, deadline, inclusive=self._options.start_message_id_inclusive)
+            self._member.wait_until_assigned(deadline)
+            self._wait_for_new_partitions(wishes, deadline)
+            self._member.have_saved_elsewhere(deadline)
+            self._node.memberships.live_cursors.change(self._subscription, wishes, deadline)
+            self._member.take_in(deadline)
+
+    def _wait_for_new_partitions(self, partitions: Iterable[int], deadline: Deadline) -> None:
+        """Partitions that the topic got since this consumer was made take some seconds until somebody owns them."""
+        new = {partition for partition in partitions if partition >= self._subscription.topic.partitions}
+        if new:
+            wait_until(lambda: self._closed or new.issubset(self._member.owned_partitions()), deadline)
+            self._check_open()
+
+    def get_last_message_id(self) -> ReceivedId:
+        """Id of the last message of the topic that may be read; equal to `MessageId.earliest` where there is none.
+
+        Markers and what transactions hold back or aborted are left out (see `TopicPositions.last_message`).
+
+        Raises:
+            OperationNotSupported: on a partitioned topic, as officially.
+            UnknownError: on a non-persistent topic, as officially.
+            NotConnected: the consumer is closed, as officially (other calls say AlreadyClosed).
+        """
+        if self._closed:
+            raise NotConnected("get_last_message_id: the consumer is closed")
+        topic, only = self._subscription.topic, self._subscription.partition
+        if self._transient:
+            raise UnknownError(f"get_last_message_id: {topic.name} is not persistent, so it has no last message")
+        if topic.partitioned and only is None:
+            raise OperationNotSupported(f"get_last_message_id: {topic.name} has {topic.partitions} partitions")
+        partition = only or 0
+        with pulsar_errors():
+            last = TopicPositions(self._node, topic).last_message(partition, self._deadline())
+        if last < 0:
+            return cast("ReceivedId", NativeMessageId(-1, -1, -1, -1))
+        origin = PartitionOrigin(topic.layout, topic.partition_field(partition), self.topic())
+        size = self._places.messages_of(self._member.slot(partition), last)
+        found = BatchedMessageId(origin, last, size - 1, 0) if size else StoredMessageId(origin, last)
+        return cast("ReceivedId", found)
+
+    # Itself -------------------------------------------------------------------------------------------------------
+
+    def topic(self) -> str:
+        return self._subscription.place
+
+    def is_connected(self) -> bool:
+        """True until it is closed, or its subscription has failed for good; from the start, as officially."""
+        return not self._closed and self._member.failure is None
+
+    def unsubscribe(self) -> None:
+        """Delete the subscription with everything acknowledged on it, and close this consumer.
+
+        Raises:
+            BrokerMetadataError: it has other consumers.
+        """
+        self._check_open()
+        with pulsar_errors():
+            try:
+                self._node.memberships.unsubscribe(self._subscription, self._endpoint, self._deadline())
+            except errors.SubscriptionBusy as busy:
+                raise BrokerMetadataError(str(busy)) from busy
+        self._mark_closed()
+        self._end_dead_letters()
+
+    def close(self) -> None:
+        """Save what was acknowledged and leave; unacknowledged messages go to other consumers, or wait.
+
+        After `unsubscribe` or the client's `close` it does nothing.
+
+        Raises:
+            ValueError: `close` was called before (as the official client does).
+        """
+        if self._close_called:
+            raise ValueError(f"consumer {self.consumer_name()} is closed already")
+        self._close_called = True
+        self.leave()
+
+    def leave(self) -> None:
+        """`close` on the client's behalf; a second call does nothing."""
+        if self._closed:
+            return
+        self._mark_closed()
+        self._end_dead_letters()
+        with pulsar_errors():
+            self._node.memberships.detach(self._subscription, self._endpoint, self._deadline())
+
+    def _end_dead_letters(self) -> None:
+        if self._dead_letters is not None:
+            self._dead_letters.close()
+
+    def stop_receiving(self) -> None:
+        """Take no more messages: the client is closing all of its consumers. Ours, for the client."""
+        self._inbox.close()
+
+    def _mark_closed(self) -> None:
+        self._closed = True
+        self._open_inbox = None
+        self._inbox.close()
+        self._wake_waiting()
+        self._on_close(self)

@@ -1,0 +1,21 @@
+"""Properties of a client's producer or consumer are kept in memory, and are bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka_mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, properties_bytes
+
+
+def properties_of(asked: Any) -> dict[str, str]:
+    """Properties in a PRODUCER or SUBSCRIBE command.
+
+    Raises:
+        InvalidOption: they take more than `MAX_PROPERTIES_BYTES`.
+    """
+    properties = {each.key: each.value for each in asked.metadata}
+    size = properties_bytes(properties)
+    if size > MAX_PROPERTIES_BYTES:
+        raise InvalidOption(f"{asked.topic}: properties take {size} bytes, at most {MAX_PROPERTIES_BYTES} are kept")
+    return properties

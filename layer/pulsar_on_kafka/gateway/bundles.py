@@ -1,0 +1,154 @@
+"""Bundles of topics and who serves them, as one gateway of several knows it: no I/O.
+
+A topic, or a partition of one, is in one of 64 bundles. The gateways of a fleet are members of a Kafka group, which
+assigns each bundle to one of them; a member's client id has its address. A gateway knows its own bundles by what the
+group assigns, others' by the group's description. Two that serve a bundle at once do no harm, because cursors and
+producers have owners of their own; so whoever has lost a bundle serves it until it knows by whom it is served.
+Decision: mapping/decisions/0029.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES
+
+BUNDLES: Final = DELIVERIES.partitions
+"""The group shares that topic's partitions out, of which nothing is read."""
+FRESH_S: Final = 1.0
+"""A description of the group is good for answers for so long."""
+NEW_S: Final = 4.0
+"""What another gateway had of a bundle may be in the way for so long: its memberships end one by one."""
+CUT_OFF_S: Final = 2.0
+"""Who lost its bundles that long ago, 6 s after Kafka heard of it last, and cannot ask by whom they are served, is cut
+off: others serve them."""
+
+_BEGINS: Final = "pok-gateway="
+
+
+def bundle_of(topic: str) -> int:
+    """Raises InvalidTopicName."""
+    return DELIVERIES.partition_for(str(TopicName.parse(topic)))
+
+
+def member_name(url: str) -> str:
+    """Begins the client id of a gateway's membership; a session and its process follow (`member_client_id`)."""
+    return f"{_BEGINS}{url}"
+
+
+def url_of(client_id: str) -> str:
+    """The address of the gateway that has this membership; '' for another client id."""
+    name, _, _ = client_id.partition("@")
+    return name.removeprefix(_BEGINS).rpartition("-")[0] if name.startswith(_BEGINS) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A living member of the fleet's group, as Kafka describes it. `ours`: it is this gateway's own membership."""
+
+    url: str
+    bundles: Collection[int]
+    ours: bool
+
+
+class Bundles:
+    """What the gateway at `url` knows. Not thread-safe. Memory: the addresses of 64 bundles."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._own: set[int] = set()
+        self._taken_s: dict[int, float] = {}
+        """When those of them came that another one had."""
+        self._seen: dict[int, str] = {}
+        """By the last description of the whole group: whose each bundle is."""
+        self._alone = False
+        """There is no other gateway, so every bundle is this one's."""
+        self._seen_s = 0.0
+        self._heard_s = 0.0
+        """When Kafka described the group last, also in the middle of a change."""
+        self._lost_s: float | None = None
+        self._settled = False
+        self._leaving = False
+
+    # What happens -------------------------------------------------------------------------------------------------
+
+    def assigned(self, bundles: Iterable[int], now_s: float) -> None:
+        """By the group, as `revoked`."""
+        for bundle in bundles:
+            if self._seen.get(bundle, self.url) != self.url:
+                self._taken_s[bundle] = now_s
+            self._own.add(bundle)
+        self._settled = False
+
+    def revoked(self, bundles: Iterable[int], now_s: float) -> None:
+        self._own.difference_update(bundles)
+        self._settled = False
+        if self._lost_s is None:
+            self._lost_s = now_s
+
+    def leave(self) -> None:
+        """It is a member no more: nothing is its own from now on."""
+        self._leaving = True
+        self._own.clear()
+        self._settled = False
+
+    def described(self, members: Collection[Member], now_s: float, *, stable: bool) -> None:
+        """What Kafka says of the group. In the middle of a change it says of others only that they are there."""
+        self._heard_s = now_s
+        alone = all(member.ours for member in members)
+        if not (alone or stable):
+            self._settled = False
+            return
+        self._seen = {bundle: member.url for member in members for bundle in member.bundles}
+        self._alone = alone
+        self._seen_s, self._lost_s = now_s, None
+        ours = {bundle for member in members if member.ours for bundle in member.bundles}
+        # What the group has told this gateway itself may be newer than the description.
+        self._settled = ours == self._own and (alone or len(self._seen) == BUNDLES)
+
+    # What follows -------------------------------------------------------------------------------------------------
+
+    @property
+    def settled(self) -> bool:
+        """Whether there is nothing to ask Kafka for."""
+        return self._settled
+
+    @property
+    def handed_over(self) -> bool:
+        """It has left, and others serve everything, or there are none."""
+        return self._leaving and self._settled
+
+    def known(self, bundle: int, now_s: float) -> str | None:
+        """Who serves it; None: Kafka has to be asked."""
+        if bundle in self._own:
+            return self.url
+        fresh = self._settled and now_s - self._seen_s <= FRESH_S
+        return self.owner(bundle, now_s) if fresh else None
+
+    def owner(self, bundle: int, now_s: float) -> str | None:
+        """Who serves it, as far as is known; None: nobody now."""
+        if bundle in self._own:
+            return self.url
+        found = self.url if self._alone else self._seen.get(bundle)
+        return None if found == self.url and (self._leaving or self.cut_off(now_s)) else found
+
+    def elsewhere(self, bundle: int) -> str | None:
+        """Another gateway that serves it, where its clients are to go."""
+        found = None if bundle in self._own else self._seen.get(bundle)
+        return None if found == self.url else found
+
+    def is_new(self, bundle: int, now_s: float) -> bool:
+        """It came from another gateway just now."""
+        return bundle in self._own and now_s - self._taken_s.get(bundle, -NEW_S) < NEW_S
+
+    def others(self) -> set[str]:
+        """The addresses of all other gateways that serve anything."""
+        return set(self._seen.values()) - {self.url}
+
+    def cut_off(self, now_s: float) -> bool:
+        """Others serve by now what was this gateway's, and it cannot ask who."""
+        lost = self._lost_s is not None and now_s - max(self._lost_s, self._heard_s) >= CUT_OFF_S
+        return lost and not self._alone

@@ -1,0 +1,184 @@
+"""Statistics over REST, with the names that Pulsar's fields have; what nobody here counts is left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from pulsar_on_kafka.admin import ConsumerStats, PublisherStats, SubscriptionStats, TopicStats
+from pulsar_on_kafka.gateway.lookups import partitions_of
+from pulsar_on_kafka.gateway.rest.asked import Asked, RestError
+from pulsar_on_kafka.gateway.traffic import time_text
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+
+_RATES_IN: Final = ("msgRateIn", "msgThroughputIn")
+_RATES_OUT: Final = ("msgRateOut", "msgThroughputOut")
+_COUNTERS_IN: Final = ("msgInCounter", "bytesInCounter")
+_COUNTERS_OUT: Final = ("msgOutCounter", "bytesOutCounter")
+"""Of the producers and consumers that are connected: nothing is kept of those that have gone."""
+_RATES_BACK: Final = ("msgRateRedeliver", "messageAckRate")
+
+
+def stats(asked: Asked) -> dict[str, Any]:
+    """Of a topic without partitions, or of one partition."""
+    name = TopicName.parse(asked.topic)
+    if name.partition < 0 and partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=False):
+        raise RestError(404, f"topic {name} is partitioned: GET .../{asked.names['topic']}/partitioned-stats")
+    told = _Told(asked, name.base)
+    if name.partition >= told.topic.partitions:
+        raise RestError(404, f"topic {name.base} has {told.topic.partitions} partitions, none is {name.partition}")
+    return told.of(None if name.partition < 0 else name.partition)
+
+
+def partitioned_stats(asked: Asked) -> dict[str, Any]:
+    """Of all partitions together, and of each unless `perPartition` is false."""
+    found = partitions_of(asked.admin.node, asked.topic, asked.deadline(), may_be_made=False)
+    if not found:
+        raise RestError(404, f"topic {asked.topic} is not partitioned")
+    name = TopicName.parse(asked.topic)
+    told = _Told(asked, name)
+    each = range(found) if asked.flag("perPartition", default=True) else ()
+    return {
+        **told.of(None),
+        "metadata": {"partitions": found},
+        "partitions": {str(name.with_partition(partition)): told.of(partition) for partition in each},
+    }
+
+
+class _Told:
+    """What a cluster tells of a topic, asked once."""
+
+    def __init__(self, asked: Asked, name: TopicName) -> None:
+        admin = asked.admin
+        self.topic: TopicStats = admin.topic_stats(str(name))
+        self._subscriptions = {
+            each: admin.subscription_stats(str(name), each) for each in admin.list_subscriptions(str(name))
+        }
+        self._consumers: dict[str, list[ConsumerStats]] = {
+            each: admin.subscription_consumers(str(name), each) for each in self._subscriptions
+        }
+        self._lists_publishers = not asked.flag("excludePublishers")
+        self._lists_consumers = not asked.flag("excludeConsumers")
+
+    def of(self, partition: int | None) -> dict[str, Any]:
+        """Of one partition, or of all together. Producers, consumers and transactions are told of the whole topic, of
+        which they are."""
+        subscriptions = {
+            name: _subscription(found, partition, self._consumers[name]) for name, found in self._subscriptions.items()
+        }
+        listed = {
+            name: found if self._lists_consumers else {**found, "consumers": []}
+            for name, found in subscriptions.items()
+        }
+        if partition is not None and self.topic.partitioned:
+            return {"subscriptions": listed}
+        publishers = [_publisher(each) for each in self.topic.publishers]
+        rates_in = _sums(publishers, _RATES_IN)
+        return {
+            **rates_in,
+            "averageMsgSize": _average(rates_in["msgRateIn"], rates_in["msgThroughputIn"]),
+            **_sums(subscriptions.values(), _RATES_OUT),
+            **_counts(publishers, _COUNTERS_IN),
+            **_counts(subscriptions.values(), _COUNTERS_OUT),
+            "subscriptions": listed,
+            "publishers": [
+                {name: value for name, value in each.items() if name not in _COUNTERS_IN} for each in publishers
+            ]
+            if self._lists_publishers
+            else [],
+            "ongoingTxnCount": self.topic.ongoing_txn_count,
+            "abortedTxnCount": self.topic.aborted_txn_count,
+            "replication": {
+                name: {"replicationBacklog": each.backlog, "connected": bool(each.connected)}
+                for name, each in self.topic.replication.items()
+            },
+        }
+
+
+def _subscription(
+    found: SubscriptionStats, partition: int | None, consumers: Sequence[ConsumerStats]
+) -> Mapping[str, Any]:
+    cursors = [each for each in found.partitions if partition in (None, each.partition)]
+    listed = [_consumer(each) for each in consumers if each.permits >= 0]
+    only = cursors[0].partition if len(cursors) == 1 else None
+    active = [each.consumer_name for each in consumers if only in each.active_in]
+    return {
+        **({"activeConsumerName": active[0]} if active else {}),
+        **_sums(listed, _RATES_OUT + _RATES_BACK),
+        **_counts(listed, _COUNTERS_OUT),
+        "type": found.type,
+        "msgBacklog": sum(each.backlog for each in cursors),
+        "nonContiguousDeletedMessagesRanges": sum(each.holes for each in cursors),
+        "unackedMessages": sum(each["unackedMessages"] for each in listed),
+        "isDurable": found.durable,
+        "isReplicated": found.replicated,
+        "subscriptionProperties": dict(found.properties),
+        "consumers": listed,
+    }
+
+
+def _consumer(found: ConsumerStats) -> dict[str, Any]:
+    told = {
+        "consumerName": found.consumer_name,
+        "availablePermits": found.permits,
+        "unackedMessages": found.unacked,
+        "msgOutCounter": found.delivered,
+        "msgRateOut": found.rate,
+        "address": found.process,
+        **({} if found.metadata is None else {"metadata": dict(found.metadata)}),
+    }
+    traffic = found.traffic
+    if traffic is None:
+        return told
+    return {
+        **told,
+        "msgRateOut": traffic.rate,
+        "msgThroughputOut": traffic.throughput,
+        "bytesOutCounter": traffic.bytes,
+        "msgRateRedeliver": traffic.redelivered,
+        "messageAckRate": traffic.acknowledged,
+        "blockedConsumerOnUnackedMsgs": traffic.blocked,
+        "address": traffic.address,
+        "clientVersion": traffic.client,
+        "connectedSince": time_text(traffic.since_ms),
+    }
+
+
+def _publisher(found: PublisherStats) -> dict[str, Any]:
+    told = {
+        "producerName": found.producer_name,
+        "accessMode": found.access_mode,
+        "connectedSince": time_text(found.connected_since_ms),
+        "address": found.process,
+        "metadata": dict(found.properties),
+        "msgInCounter": found.sent,
+    }
+    traffic = found.traffic
+    if traffic is None:
+        return told
+    return {
+        **told,
+        "msgInCounter": traffic.messages,
+        "bytesInCounter": traffic.bytes,
+        "msgRateIn": traffic.rate,
+        "msgThroughputIn": traffic.throughput,
+        "averageMsgSize": _average(traffic.rate, traffic.throughput),
+        "address": traffic.address,
+        "clientVersion": traffic.client,
+    }
+
+
+def _sums(told: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, float]:
+    """Of those that tell it."""
+    each = list(told)
+    return {name: round(sum(one.get(name, 0.0) for one in each), 3) for name in names}
+
+
+def _counts(told: Iterable[Mapping[str, Any]], names: Sequence[str]) -> dict[str, int]:
+    """The sums of counters that every one of them tells; none of a counter that one does not."""
+    each = list(told)
+    return {name: sum(one[name] for one in each) for name in names if all(name in one for one in each)}
+
+
+def _average(rate: float, throughput: float) -> float:
+    return round(throughput / rate, 3) if rate else 0.0

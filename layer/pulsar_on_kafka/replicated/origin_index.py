@@ -1,0 +1,162 @@
+"""The origin index says which record of one partition is the copy of which record elsewhere. Pure.
+
+Headers of a copy name the place where the record was first published.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from pyroaring import BitMap, BitMap64
+
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.records.original_position import copy_headers, decode_original
+from pulsar_on_kafka_mapping.records.record_headers import MARKER
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
+
+Headers = Iterable[tuple[str, bytes | None]] | None
+
+_PLAIN_DIGITS: Final = 19
+"""Fewer of them are an offset for certain."""
+
+
+class Copied(NamedTuple):
+    """`there`: the original's offset. `epoch`: of the replicator that copied it."""
+
+    origin: Origin
+    there: int
+    epoch: int
+
+
+def copied(headers: Headers, partition: int) -> Copied | None:
+    """What a record is the copy of; None of one that was published here, or copied from a partition of another number
+    (of which nothing can be told).
+
+    Raises:
+        CorruptRecord: the headers say that it is a copy, and cannot be read.
+    """
+    said = copy_headers(headers)
+    if said is None:
+        return None
+    offset, _, of_all = said.position.partition(b":")
+    try:
+        origin, its_partition, epoch = _of_all(said.cluster, of_all)
+        there = int(offset) if len(offset) < _PLAIN_DIGITS and offset.isdigit() else decode_original(said.position)[0]
+    except ValueError as error:
+        raise CorruptRecord(f"a copy from {said.cluster!r:.100} says it was {said.position!r:.100}: {error}") from error
+    return Copied(origin, there, epoch) if its_partition == partition else None
+
+
+@lru_cache(maxsize=256)
+def _of_all(cluster: bytes, behind_offset: bytes) -> tuple[Origin, int, int]:
+    """The part that all copies of one partition by one owner of a replicator have in common; raises ValueError."""
+    found = decode_original(b"0:" + behind_offset)
+    return Origin(cluster.decode("utf-8"), found.incarnation), found.partition, found.epoch
+
+
+def is_marker(headers: Headers) -> bool:
+    return MARKER in dict(headers or ())
+
+
+class CopiedRun(NamedTuple):
+    """Records that follow each other here and there: `length` from `there` on, whose copies lie from `here` on."""
+
+    there: int
+    here: int
+    length: int
+
+
+class _Runs:
+    __slots__ = ("here", "length", "seen", "there")
+
+    def __init__(self) -> None:
+        self.there, self.here, self.length = array("Q"), array("Q"), array("Q")
+        self.seen = BitMap64()
+
+    def add(self, there: int, here: int) -> None:
+        self.seen.add(there)
+        if self.length:
+            length = self.length[-1]
+            if self.there[-1] + length == there and self.here[-1] + length == here:
+                self.length[-1] = length + 1
+                return
+        self.there.append(there)
+        self.here.append(here)
+        self.length.append(1)
+
+
+class OriginIndex:
+    """Index of the log from `start` to `end`. Every record that is not in it was published here.
+
+    Only the first valid copy of a record counts: a second one (a replicator that crashed sent it again) is no news, and
+    what a replicator appends after another one took over is void (`mapping.records.epoch_fences`), so what becomes of
+    it says nothing of the message.
+
+    Memory: 24 bytes for each run (a copied backlog is one, copies that alternate with messages published here are one
+    each), and a bitmap of the copied offsets for each origin.
+    """
+
+    def __init__(self, start: int) -> None:
+        self.start = self.end = start
+        self._origins: dict[Origin, _Runs] = {}
+        self._epochs: dict[str, int] = {}
+        self.nothing = BitMap64()
+        """Offsets without a message that anybody has to acknowledge: markers, second copies, gaps."""
+
+    def published_here(self, offset: int) -> None:
+        """Records are told of in the order of their offsets; those that are left out are not there (any more)."""
+        self._reach(offset)
+
+    def begun(self, cluster: str, epoch: int) -> None:
+        """Behind this, copies from a cluster that replicators of lower epochs make are void."""
+        self._epochs[cluster] = max(epoch, self._epochs.get(cluster, 0))
+
+    def copied(self, offset: int, origin: Origin, there: int, epoch: int) -> bool:
+        """Whether it is the first valid copy."""
+        self._reach(offset)
+        runs = self._origins.get(origin)
+        if runs is None:
+            runs = self._origins[origin] = _Runs()
+        if there in runs.seen or epoch < self._epochs.get(origin.cluster, 0):
+            self.nothing.add(offset)
+            return False
+        runs.add(there, offset)
+        return True
+
+    def no_message(self, offset: int) -> None:
+        self._reach(offset)
+        self.nothing.add(offset)
+
+    def reached(self, end: int) -> None:
+        """Everything below `end` was told of."""
+        if end > self.end:
+            self.nothing.add_range(self.end, end)
+            self.end = end
+
+    def _reach(self, offset: int) -> None:
+        self.reached(offset)
+        self.end = max(self.end, offset + 1)
+
+    def origins(self) -> Mapping[Origin, int]:
+        return {origin: len(runs.length) for origin, runs in self._origins.items()}
+
+    def runs(self, origin: Origin, first: int = 0) -> Iterator[CopiedRun]:
+        """Runs of copies from number `first` on, in the order in which the copies lie here."""
+        runs = self._origins.get(origin)
+        if runs is not None:
+            for number in range(first, len(runs.length)):
+                yield CopiedRun(runs.there[number], runs.here[number], runs.length[number])
+
+    def copies(self, origin: Origin) -> BitMap64:
+        """The offsets, in their origin, of what was copied. Live: do not change it."""
+        runs = self._origins.get(origin)
+        return BitMap64() if runs is None else runs.seen
+
+    def nothing_within(self, start: int, end: int) -> BitMap:
+        """`nothing` in [start, end), counted from `start`."""
+        window = BitMap64()
+        window.add_range(start, end)
+        return BitMap((self.nothing & window).shift(-start))

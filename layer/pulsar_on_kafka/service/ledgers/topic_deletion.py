@@ -1,0 +1,106 @@
+"""The deletion of a topic, ledger by ledger.
+
+    ACTIVE -> DELETING -> an event for each ledger is durable -> their data goes, one by one -> DELETED
+                          (`deletion_ends`)                      (worker.py)                    (the Kafka topic, too)
+
+Whoever deletes a topic writes DELETING. From then on there is no such topic, and no list of its ledgers is believed:
+its record stands for all of them until the last one is gone. Whoever maintains it asks for the deletions; a process
+that dies between two steps leaves a record on which the next one goes on. Kafka has no two topics of one name, so one
+that is made anew meanwhile makes the Kafka topic go at once; then the events find nothing to delete. Source: PIP-186.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.ledgers.deletion import goes_by_ledgers
+from pulsar_on_kafka.ledgers.following import LogRange
+from pulsar_on_kafka.ledgers.model import Ledger
+from pulsar_on_kafka.metadata.topics import Topics
+from pulsar_on_kafka.service.ledgers.retirement import DeletionEvents
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
+from pulsar_on_kafka_mapping.state.state_topics import LEDGERS
+
+_log: Final = logging.getLogger(__name__)
+
+MOST_EVENTS: Final = 10_000
+"""For one topic. Where it has more ledgers each event asks for neighbouring ones together, by the last of them: what
+Kafka deletes is everything below that one's end anyway."""
+
+
+def ledgers_of(doomed: TopicRecord, logs: Mapping[int, LogRange], most: int = MOST_EVENTS) -> Iterator[Ledger]:
+    """Each ledger of these logs, the one that the log's end lies in too, in order; neighbouring ones as one where there
+    are more than `most`."""
+    layout = LedgerLayout(doomed.incarnation, doomed.entries_per_ledger)
+    size = layout.entries_per_ledger
+    indexes = {p: range(log.start // size, log.end // size + 1) for p, log in sorted(logs.items())}
+    together = -(-sum(map(len, indexes.values())) // most)
+    for partition, there in indexes.items():
+        for first in there[::together]:
+            last = min(first + together - 1, there[-1])
+            start = max(logs[partition].start, layout.ledger_range(first)[0])
+            end = min(logs[partition].end, layout.ledger_range(last)[1])
+            record = LedgerRecord(doomed.name, LedgerState.DELETING, start, end)
+            yield Ledger(layout.ledger_id(partition, last), record)
+
+
+class TopicDeletion:
+    """Thread-safe but for `run`, which is for one thread. Memory: 10,000 events."""
+
+    def __init__(self, topics: Topics, admin: KafkaAdmin, events: DeletionEvents) -> None:
+        self._topics = topics
+        self._admin = admin
+        self._events = events
+
+    def run(self, state_partitions: Collection[int], deadline: Deadline) -> int:
+        """Ask for the deletion of each ledger of the topics whose lists lie in these partitions of `ledgers`, once;
+        gives for how many topics that was done. What cannot be done now is told in the log, and left to the next run.
+        """
+        done = 0
+        for doomed in self._topics.being_deleted(deadline):
+            if LEDGERS.partition_for(doomed.name) not in state_partitions:
+                continue
+            try:
+                done += not self.end(doomed, deadline) and self._ask_for(doomed, deadline)
+            except LayerError as failure:
+                deadline.check(f"topic {doomed.name} to be deleted")
+                _log.warning("topic=%s its deletion goes on later: %s", doomed.name, failure)
+        return done
+
+    def end(self, doomed: TopicRecord, deadline: Deadline) -> bool:
+        """Delete the Kafka topic if that is all that is left of it; whether the deletion is over."""
+        if goes_by_ledgers(doomed):
+            described = self._admin.describe_topic(doomed.kafka_topic, deadline)
+            if described is not None and described.topic_id == doomed.kafka_topic_id:
+                starts = {p: log.start for p, log in self._logs(doomed, described.partitions, deadline).items()}
+                ends = doomed.deletion_ends
+                if not ends or any(starts.get(int(p), -1) < end for p, end in ends.items()):
+                    return False
+        self._topics.finish_deletion(doomed, deadline)
+        _log.info("topic=%s deleted with the last of its ledgers", doomed.name)
+        return True
+
+    def _ask_for(self, doomed: TopicRecord, deadline: Deadline) -> bool:
+        if doomed.deletion_ends:
+            return False
+        described = self._admin.describe_topic(doomed.kafka_topic, deadline)
+        partitions = 0 if described is None else described.partitions
+        logs = self._logs(doomed, partitions, deadline)
+        if len(logs) < partitions or not logs:
+            return False  # a partition has no leader now
+        ledgers = list(ledgers_of(doomed, logs))
+        self._events.send(ledgers, deadline)
+        self._topics.note_deletion_ends(doomed, {p: log.end for p, log in logs.items()}, deadline)
+        _log.info("topic=%s the deletion of its ledgers is asked for, by %d events", doomed.name, len(ledgers))
+        return True
+
+    def _logs(self, doomed: TopicRecord, partitions: int, deadline: Deadline) -> dict[int, LogRange]:
+        found = self._admin.log_ranges([(doomed.kafka_topic, p) for p in range(partitions)], deadline)
+        return {partition: LogRange(*log) for (_, partition), log in found.items()}

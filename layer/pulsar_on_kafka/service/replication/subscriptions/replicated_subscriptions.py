@@ -1,0 +1,78 @@
+"""The role of replicated subscriptions, shared out among processes by a Kafka group.
+
+Whoever is assigned partition i of `subscription_progress` tells other clusters of the subscriptions of its topics, and
+takes over what they say. One thread serves all partitions of a process, in rounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.role_state import RoleName
+from pulsar_on_kafka.base.worker import Retry
+from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.shared_role import SharedRole
+from pulsar_on_kafka.node.sides.origin_reading import OriginReading
+from pulsar_on_kafka.service.replication.remote import Peers
+from pulsar_on_kafka.service.replication.subscriptions.progress_words import ProgressWords, SyncRound
+from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import SnapshotSync
+from pulsar_on_kafka.service.replication.subscriptions.subscription_sync import SubscriptionSync
+from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTION_PROGRESS
+
+EVERY_S: Final = 1.0
+_ROUND_S: Final = 120.0
+_AGAIN_MOST_S: Final = 30.0
+_QUEUE_KBYTES: Final = 4096
+
+
+class ReplicatedSubscriptions(SharedRole):
+    """Thread-safe; joins the group when it is made, and leaves it in `close`.
+
+    A round a second, and at once while there is more to read. Memory: `SubscriptionSync`'s, and 4 MB of records.
+    """
+
+    role = RoleName.SUBSCRIPTIONS
+    topic = SUBSCRIPTION_PROGRESS
+    work = "replication"
+    thread = "pok-subscriptions"
+    turns = "progress"
+    failing = "replicated subscriptions wait"
+    without = "this process tells no other cluster what replicated subscriptions have done with"
+
+    def __init__(
+        self,
+        node: Node,
+        secrets: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        member: str = "",
+        every_s: float = EVERY_S,
+    ) -> None:
+        """`secrets`: librdkafka's options for other clusters, by their names, on top of what is registered. `member`:
+        see `Services.member_sharing`."""
+        super().__init__(node, member, every_s, Retry(every_s, _AGAIN_MOST_S))
+        self._peers = Peers(node, secrets or {})
+        self._reader = RangeReader(node.settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES))
+        words, peers = ProgressWords(node.progress), self._peers.progress
+        snapshots = SnapshotSync(node, self._reader, words, peers)
+        self._sync = SubscriptionSync(node, OriginReading(node.admin, self._reader), words, peers, snapshots)
+        self.begin()
+
+    def close(self, deadline: Deadline) -> None:
+        super().close(deadline)
+        self._reader.close()
+        self._peers.close()
+
+    # Its own thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> float:
+        with self._worker.turns.one():
+            return 0.0 if self._round().behind else self._every_s
+
+    def _round(self) -> SyncRound:
+        with self._lock:
+            owned, lost, self._lost = sorted(self._assigned), self._lost - self._assigned, set()
+        self._sync.forget(sorted(lost))
+        return self._sync.round(owned, Deadline.after(_ROUND_S))

@@ -1,0 +1,382 @@
+"""Tells other clusters what subscriptions have done with here, and takes over here what they say.
+
+Of each partition of a replicated subscription, in rounds. *Take over*: what others newly say becomes acknowledgements
+of the cursor here, by its owner or, where nobody consumes, by a save of our own; so a log that is consumed elsewhere is
+not kept for ever. *Tell*: what the cursor has saved goes to the state topic of each cluster that messages go to.
+Neither waits for messages to be copied, and what is put off or not acknowledged holds nothing else back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.sides.origin_reading import OriginReading
+from pulsar_on_kafka.replicated.acks import Acks
+from pulsar_on_kafka.replicated.carried_deliveries import deliveries_heard, deliveries_told, with_news
+from pulsar_on_kafka.replicated.progress import (
+    Progress,
+    SubscriptionSide,
+    begun,
+    begun_everywhere,
+    said,
+    take_over,
+    tell,
+    without_acknowledged,
+    without_message,
+)
+from pulsar_on_kafka.replicated.progress_heads import HeadAt, Subject
+from pulsar_on_kafka.replicated.progress_log import ProgressLog
+from pulsar_on_kafka.service.replication.subscriptions.made_for_others import MadeForOthers
+from pulsar_on_kafka.service.replication.subscriptions.progress_words import (
+    NOTHING_DONE,
+    STALE_S,
+    Part,
+    ProgressWords,
+    SyncRound,
+)
+from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import SnapshotSync
+from pulsar_on_kafka.subscriptions.requests.live_cursors import acknowledge_ledgers
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import (
+    BEGINS,
+    DELIVERED,
+    KNOWS,
+    SAYS,
+    SNAPSHOTS,
+    Origin,
+)
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import ReplicatedBy
+from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTION_PROGRESS
+
+_log: Final = logging.getLogger(__name__)
+
+
+class DeliveriesSync:
+    """For one thread. Memory: what is told of one partition (`carried_deliveries.MOST`)."""
+
+    def __init__(self, node: Node, words: ProgressWords) -> None:
+        self._node = node
+        self._words = words
+
+    def take_over(
+        self, part: Part, side: SubscriptionSide, heads: Sequence[tuple[Subject, HeadAt]], deadline: Deadline
+    ) -> bool:
+        """Lay down what others say for whoever consumes here next. False: somebody consumes, who counts himself; so it
+        waits until he has ended.
+
+        Raises:
+            LayerError: it cannot be read, or laid down, now.
+        """
+        found = [self._node.progress.head(subject, at, deadline).deliveries for subject, at in heads]
+        if not any(found):
+            return True
+        memberships, (subscription, partition) = self._node.memberships, part
+        now = replace(side, cursor=memberships.cursors.read(subscription, deadline)[partition].state)
+        all_of_them = now.cursor.deliveries
+        for each in found:
+            news = deliveries_heard(now, each)
+            if news is not None:
+                all_of_them = with_news(all_of_them, news)
+        if all_of_them is None or all_of_them == now.cursor.deliveries:
+            return True
+        try:
+            memberships.live_cursors.lay_down_deliveries(subscription, {partition: all_of_them}, deadline)
+        except errors.SubscriptionBusy:
+            _log.debug("subscription=%s is consumed, others' deliveries wait", part)
+            return False
+        return True
+
+    def tell(self, cluster: str, log: ProgressLog, part: Part, side: SubscriptionSide, deadline: Deadline) -> None:
+        """Nothing is written where none are on record, and none were ever told of.
+
+        Raises:
+            LayerError: that cluster cannot be told now.
+        """
+        mine = part.subject(side.origin.cluster, DELIVERED)
+        found = deliveries_told(side)
+        if found or log.heads.ask(mine.topic, lambda heads: heads.newest(mine), deadline) is not None:
+            self._words.say(cluster, log, part, mine, {}, deadline, found)
+
+
+_TOLD_BY_ACKS: Final = frozenset({SAYS, DELIVERED, BEGINS})
+_TOLD_BY_SNAPSHOTS: Final = frozenset({SNAPSHOTS})
+_READ_S: Final = 10.0
+_LOOK_ELSEWHERE_S: Final = 60.0
+
+
+class _Word(NamedTuple):
+    """Another side's word: what its cursor has passed, and what of that lies below its beginning."""
+
+    says: Progress
+    begins: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The state of a partition in which nothing more was to be done."""
+
+    incarnation: int
+    """The subscription's: one that is made again may have the commit and the heads of the one before."""
+    commit: CommittedOffset | None
+    index_end: int
+    heads: tuple[tuple[Subject, HeadAt], ...]
+    peers: tuple[str, ...]
+
+
+class SubscriptionSync:
+    """For one thread. Memory: `OriginIndex` of the topics concerned, one partition's acknowledgements at a time, and
+    about 1 kB for each partition of a replicated subscription and other cluster."""
+
+    def __init__(
+        self,
+        node: Node,
+        origins: OriginReading,
+        words: ProgressWords,
+        peers: Callable[[str], ProgressLog | None],
+        snapshots: SnapshotSync,
+    ) -> None:
+        """`peers`: another cluster's state topic by its name; None while it cannot be reached."""
+        self._node = node
+        self._origins = origins
+        self._words = words
+        self._peers = peers
+        self._snapshots = snapshots
+        self._deliveries = DeliveriesSync(node, words)
+        self._made = MadeForOthers(node, words)
+        self._seen: dict[tuple[str, int, str], _Seen] = {}
+        self._look_elsewhere = Deadline.after(0)
+
+    def round(self, state_partitions: Sequence[int], deadline: Deadline) -> SyncRound:
+        """Sync the replicated subscriptions of these partitions of `subscription_progress`.
+
+        Raises:
+            LayerError: nothing can be done now. What fails for one subscription is logged and keeps no other one.
+        """
+        node = self._node
+        local = node.clusters.registry(deadline).local
+        if not local or not state_partitions:
+            return NOTHING_DONE
+        owned = frozenset(state_partitions)
+        subjects = self._subjects(self._node.progress, owned, deadline)
+        heads = {s: at for s, at in subjects.items() if s.about in _TOLD_BY_ACKS and s.cluster != local}
+        exchanged = {s: at for s, at in subjects.items() if s.about == SNAPSHOTS and s.cluster != local}
+        replicated = self._replicated(owned, deadline)
+        self._made.round(local, subjects, replicated, deadline)
+        done = NOTHING_DONE
+        topics: dict[str, object] = {}
+        kept: dict[tuple[str, str], frozenset[str]] = {}
+        by_snapshots: list[Subscription] = []
+        said, asked = _names(heads), _names(exchanged)
+        for names, found in replicated.items():
+            snapshots = found.replicated_by is ReplicatedBy.SNAPSHOTS
+            kept[names] = _TOLD_BY_SNAPSHOTS if snapshots else _TOLD_BY_ACKS
+            if snapshots or names in asked:
+                by_snapshots.append(found)
+            if snapshots and names not in said:
+                continue
+            topics[found.topic.kafka_topic_id] = found.topic
+            try:
+                done = done.plus(self._of_subscription(local, found, heads, deadline))
+            except errors.Closed:
+                raise
+            except errors.LayerError as failure:
+                deadline.check(f"progress of {names[1]} of {names[0]}")
+                _log.warning("subscription=%s/%s its progress is not synced now: %s", *names, failure)
+        self._origins.forget(topics)
+        done = done.plus(self._snapshots.round(local, by_snapshots, exchanged, deadline))
+        own = [s for s in subjects if s.about == KNOWS or (s.about == BEGINS and s.cluster == local)]
+        self._forget_gone(local, owned, own, kept, deadline)
+        return done
+
+    def forget(self, state_partitions: Sequence[int]) -> None:
+        """Somebody else sees to these now."""
+        lost = frozenset(state_partitions)
+        self._words.forget(state_partitions)
+        self._seen = {
+            place: seen
+            for place, seen in self._seen.items()
+            if SUBSCRIPTION_PROGRESS.partition_for(place[0]) not in lost
+        }
+
+    @staticmethod
+    def _subjects(log: ProgressLog, owned: frozenset[int], deadline: Deadline) -> dict[Subject, HeadAt]:
+        found: dict[Subject, HeadAt] = {}
+        for partition in sorted(owned):
+            found.update(log.heads.ask_partition(partition, lambda heads: dict(heads.subjects()), deadline))
+        return found
+
+    def _replicated(self, owned: frozenset[int], deadline: Deadline) -> dict[tuple[str, str], Subscription]:
+        """Those that live, by the names of topic and subscription."""
+        node, kept = self._node, {}
+        for topic_name, name in node.subscriptions.replicated(deadline):
+            if SUBSCRIPTION_PROGRESS.partition_for(topic_name) not in owned:
+                continue
+            topic = node.topics.find(TopicName.parse(topic_name), deadline)
+            found = node.subscriptions.find(topic, name, deadline) if topic is not None else None
+            if found is not None and found.topic.name.is_persistent:
+                kept[topic_name, name] = found
+        return kept
+
+    def _forget_gone(
+        self,
+        local: str,
+        owned: frozenset[int],
+        known: Sequence[Subject],
+        kept: Mapping[tuple[str, str], frozenset[str]],
+        deadline: Deadline,
+    ) -> None:
+        """Of subscriptions that are not there any more, or not replicated: what was known here, and what was said
+        elsewhere, where that is looked at once a minute in any case. `kept`: what others are told of those that are
+        there."""
+        for subject in known:
+            if (subject.topic, subject.subscription) not in kept:
+                self._node.progress.forget(subject, deadline)
+                self._look_elsewhere = Deadline.after(0)
+        if not self._look_elsewhere.passed():
+            return
+        self._look_elsewhere = Deadline.after(_LOOK_ELSEWHERE_S)
+        for cluster in self._node.clusters.registry(deadline).clusters:
+            log = self._peers(cluster)
+            told = {} if log is None else self._subjects(log, owned, deadline)
+            for subject in sorted(told, key=lambda each: each.about == BEGINS):  # part of what it says: goes after it
+                mine = subject.cluster == local and subject.about in _TOLD_BY_ACKS | _TOLD_BY_SNAPSHOTS
+                still = kept.get((subject.topic, subject.subscription), frozenset())
+                if log is not None and mine and subject.about not in still:
+                    log.forget(subject, deadline)
+                    self._words.unsaid(cluster, subject)
+                    name = f"{subject.topic}/{subject.subscription}"
+                    _log.info("subscription=%s cluster %s hears no more of it in this way", name, cluster)
+
+    def _of_subscription(
+        self, local: str, subscription: Subscription, heads: Mapping[Subject, HeadAt], deadline: Deadline
+    ) -> SyncRound:
+        topic = subscription.topic
+        admin = self._node.admin
+        policy = self._node.applied_to([topic.name], REPLICATION_CLUSTERS, deadline)[topic.name]
+        by_acknowledgements = subscription.replicated_by is ReplicatedBy.ACKNOWLEDGEMENTS
+        peers = tuple(sorted({*policy} - {local})) if by_acknowledgements else ()
+        if peers:  # what was committed when nobody consumed is in no save
+            self._node.memberships.live_cursors.settle_transactions(subscription, deadline)
+        commits = admin.committed(subscription.whole_group, topic.kafka_topic, list(subscription.served), deadline)
+        ends = admin.end_offsets(topic.kafka_topic, list(subscription.served), deadline)
+        indexes = self._origins.read_on(topic, ends, deadline.at_most(_READ_S))
+        told = taken = behind = 0
+        for partition, index in indexes.items():
+            behind += ends[partition] - index.end
+            place = (str(topic.name), partition, subscription.name)
+            others = sorted((s, at) for s, at in heads.items() if s[:3] == place)
+            seen = _Seen(subscription.life(partition), commits.get(partition), index.end, tuple(others), peers)
+            if self._seen.get(place) == seen and not subscription.by_partition:
+                continue
+            looked = Deadline.after(STALE_S)
+            one = replace(subscription, partition=None, partitions=(partition,))
+            cursor = self._node.memberships.cursors.read(one, deadline)[partition].state
+            side = SubscriptionSide(Origin(local, topic.layout.incarnation), cursor, index, ends[partition])
+            heard = self._heard(dict(others), deadline)
+            part = Part(one, partition)
+            begins = self._begins(part, side, heard, deadline)
+            taken += self._take_over(part, side, heard, begins, looked, deadline)
+            counted = [each for each in others if each[0].about == DELIVERED]
+            laid_down = self._deliveries.take_over(part, side, counted, deadline)
+            newly, all_told = self._tell(part, side, begins, peers, deadline)
+            told += newly
+            if all_told and laid_down:
+                self._seen[place] = seen
+        return SyncRound(len(indexes), told, taken, behind)
+
+    def _heard(self, others: Mapping[Subject, HeadAt], deadline: Deadline) -> dict[str, _Word]:
+        """What each other cluster says of one partition; nothing of one that is about to say it of another life."""
+        log, found = self._node.progress, {}
+        for subject, at in others.items():
+            if subject.about != SAYS:
+                continue
+            beginning = subject._replace(about=BEGINS)
+            begins_at = others.get(beginning)
+            head = log.head(subject, at, deadline)
+            begins = None if begins_at is None else log.head(beginning, begins_at, deadline)
+            if begins is None or begins.life == head.life:
+                begun = {} if begins is None else log.all_of(beginning, begins, deadline)
+                found[subject.cluster] = _Word(log.all_of(subject, head, deadline), begun)
+        return found
+
+    def _begins(self, part: Part, side: SubscriptionSide, heard: Mapping[str, _Word], deadline: Deadline) -> Progress:
+        """What the cursor has passed, or is about to, though nobody acknowledged it: what lies below the
+        subscription's beginning, and below the beginnings of those for whom it was made."""
+        found = begun(side, part.subscription.start_offset(part.partition))
+        if part.subscription.follows:
+            local = side.origin.cluster
+            followed = self._words.followed(part, local, deadline)
+            if tell(followed, begun_everywhere([word.begins for word in heard.values()])):
+                self._words.follow(part, local, followed, deadline)
+            tell(found, followed)
+        return found
+
+    def _take_over(
+        self,
+        part: Part,
+        side: SubscriptionSide,
+        heard: Mapping[str, _Word],
+        begins: Progress,
+        looked: Deadline,
+        deadline: Deadline,
+    ) -> int:
+        """How many entries, and batch entries in part, were acknowledged."""
+        node, (subscription, partition) = self._node, part
+        topic = subscription.topic
+        news: dict[str, Progress] = {}
+        left = Acks(topic.layout.entries_per_ledger)
+        follows = begins if subscription.follows else {}
+        for cluster, word in heard.items():
+            known = self._words.known(part, cluster, deadline)
+            found = take_over(side, word.says, known, word.begins, follows)
+            if found:
+                news[cluster] = known
+                left.join(without_acknowledged(found, side.cursor))
+        left.join(without_message(side))
+        if left:
+            if looked.passed():
+                raise errors.DeadlineExceeded(f"it took too long to look at {subscription.name} of {topic.name}")
+            change = node.memberships.live_cursors
+            acknowledge_ledgers(change, node.admin, subscription, {partition: left.blocks()}, deadline)
+        for cluster, known in news.items():
+            self._words.know(part, cluster, known, deadline)
+        return len(left) + len(left.batches)
+
+    def _tell(
+        self, part: Part, side: SubscriptionSide, begins: Progress, peers: Sequence[str], deadline: Deadline
+    ) -> tuple[int, bool]:
+        """How many clusters were told something, and whether all could be reached."""
+        progress = said(side)
+        done, everybody = 0, True
+        for cluster in peers:
+            log = self._peers(cluster)
+            if log is None:
+                everybody = False
+                continue
+            known = self._words.known(part, cluster, deadline)
+            if tell(known, progress):
+                self._words.know(part, cluster, known, deadline)
+            try:
+                mine = part.subject(side.origin.cluster, SAYS)
+                beginning = mine._replace(about=BEGINS)
+                self._words.say(cluster, log, part, beginning, begins, deadline)
+                self._words.say(cluster, log, part, mine, progress, deadline)
+                self._deliveries.tell(cluster, log, part, side, deadline)
+                done += 1
+            except errors.LayerError as failure:
+                everybody = False
+                _log.warning("subscription=%s cannot tell cluster %s its progress: %s", part, cluster, failure)
+        return done, everybody
+
+
+def _names(subjects: Iterable[Subject]) -> set[tuple[str, str]]:
+    return {(subject.topic, subject.subscription) for subject in subjects}

@@ -1,0 +1,158 @@
+"""A thread that reads partitions of a state topic as they grow, as long as somebody wants them.
+
+It begins where a partition ends when it is wanted first, and reads only what is wanted; while nothing is it waits, and
+before the first wish it is not there. What was written before is not seen. When reading fails it goes on where it
+stood, unless retention took that: whoever asked something that way asks again.
+
+`FollowedLog` has a thread of another kind: nothing may be missing from its windows, so it gives them up instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import Worker
+from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, KafkaPartition, OutOfRange, Records
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog, log_record
+from pulsar_on_kafka_mapping.state.state_topics import StateTopic
+
+_log = logging.getLogger(__name__)
+
+Hear = Callable[[Sequence[tuple[int, LogRecord]]], None]
+"""Called by the thread with records and their partitions, each partition's in the order of the log. Returns at once."""
+
+_BATCH: Final = 500
+_POLL_S: Final = 0.1
+_END_TIMEOUT_S: Final = 10.0
+
+
+class PartitionTail:
+    """Thread-safe. Memory: one batch of 500 records, and librdkafka's fetch queue.
+
+    When it cannot read it says so once, and tries again every second; every 30 s where a right is missing.
+    """
+
+    def __init__(
+        self,
+        log: StateLog,
+        topic: StateTopic,
+        reader: AssignedReader,
+        wanted: Callable[[], set[int]],
+        hear: Hear,
+        *,
+        name: str,
+        without: str,
+        rest_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`reader` is its own. `wanted` says which partitions are; `look` when that changed. `without` says in words
+        what does not work while nothing can be read; `rest_s`, for how many seconds nothing has to be read after what
+        was heard just now."""
+        self._log = log
+        self._topic = topic
+        self._reader = reader
+        self._wanted = wanted
+        self._hear = hear
+        self._rest_s = rest_s
+        self._lock = threading.Lock()
+        self._starts: dict[int, int] = {}
+        """Where reading of a partition is to begin, if it is not being read yet and not at its end."""
+        self._positions: dict[int, int] = {}
+        """Behind what was read of the partitions that are being read."""
+        self._resume: dict[int, int] = {}
+        """The same of those that were being read when reading failed."""
+        self._changed = threading.Event()
+        self._worker = Worker(name, self._follow, without)
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def look(self, partition: int | None = None, start: int | None = None) -> None:
+        """What is wanted has changed. `partition` is to be read from `start` on, if it is not being read already."""
+        with self._lock:
+            if self._worker.ended:
+                return
+            if partition is not None and start is not None:
+                self._starts[partition] = min(start, self._starts.get(partition, start))
+        self._worker.start()
+        self._changed.set()
+
+    def close(self, deadline: Deadline) -> None:
+        """End the thread; a second call does nothing."""
+        self._worker.end()
+        self._changed.set()
+        self._worker.close(deadline)
+
+    # Its own thread -----------------------------------------------------------------------------------------------
+
+    def _follow(self) -> float:
+        self._changed.set()  # it begins with looking, also after a failure
+        reading: set[int] = set()
+        try:
+            while not self._worker.ended:
+                if self._changed.is_set():
+                    self._changed.clear()
+                    self._read_these(self._wanted(), reading)
+                if not reading:
+                    self._changed.wait()
+                    continue
+                events = self._reader.poll(_BATCH, _POLL_S)
+                if events:
+                    self._worker.well()
+                    self._hand_on(events)
+                    rest_s = self._rest_s()
+                    if rest_s:
+                        self._changed.wait(rest_s)
+        finally:
+            self._resume.update((partition, self._positions[partition]) for partition in reading)
+            self._reader.release()
+        return 0.0
+
+    def _where(self, partition: int) -> KafkaPartition:
+        return KafkaPartition(self._log.kafka_name(self._topic), partition)
+
+    def _read_these(self, wanted: set[int], reading: set[int]) -> None:
+        dropped = reading - wanted
+        if dropped:
+            self._reader.drop(map(self._where, dropped))
+            reading -= dropped
+            for partition in dropped:
+                self._positions.pop(partition, None)
+        for partition in wanted - reading:
+            start = self._positions[partition] = self._start(partition)
+            self._reader.add({self._where(partition): start})
+            reading.add(partition)
+        with self._lock:
+            self._starts = {partition: start for partition, start in self._starts.items() if partition not in reading}
+        self._resume.clear()
+
+    def _start(self, partition: int) -> int:
+        with self._lock:
+            start = self._starts.get(partition, self._resume.get(partition))
+        if start is None:
+            start = self._end(partition)
+        with self._lock:  # somebody may have asked for an earlier one meanwhile
+            return min(start, self._starts.get(partition, start))
+
+    def _end(self, partition: int) -> int:
+        return self._log.end_offset(self._topic, partition, Deadline.after(_END_TIMEOUT_S))
+
+    def _hand_on(self, events: Iterable[Event]) -> None:
+        heard: list[tuple[int, LogRecord]] = []
+        for event in events:
+            match event:
+                case Records((_, partition), records):
+                    heard += [(partition, log_record(record)) for record in records]
+                    self._positions[partition] = heard[-1][1].offset + 1
+                case OutOfRange(where):
+                    _log.warning("%s: what was to be read is gone, going on at its end", where)
+                    self._reader.seek({where: self._end(where.partition)})
+                case End():
+                    pass
+                case Failed():
+                    event.raise_or_log(_log, f"following {self._log.kafka_name(self._topic)}")
+        if heard:
+            self._hear(heard)

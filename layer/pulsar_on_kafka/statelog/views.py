@@ -1,0 +1,84 @@
+"""The views of a state topic: one of each partition, for everybody in a process who asks the same."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.view import F, LogView
+from pulsar_on_kafka_mapping.state.state_topics import StateTopic
+
+M = TypeVar("M")
+T = TypeVar("T")
+
+
+class ByPartition(Generic[M]):
+    """What there is one of for each partition, made when it is asked for first. Thread-safe."""
+
+    def __init__(self, make: Callable[[int], M]) -> None:
+        self._make = make
+        self._made: dict[int, M] = {}
+        self._lock = threading.Lock()
+
+    def of(self, partition: int) -> M:
+        with self._lock:
+            made = self._made.get(partition)
+            if made is None:
+                made = self._made[partition] = self._make(partition)
+            return made
+
+
+class LogViews(ByPartition[LogView[F]]):
+    """Memory: the states of those partitions that were asked for, each of which is read from its beginning first."""
+
+    def __init__(self, log: StateLog, topic: StateTopic, empty: Callable[[int], F], clock: Clock) -> None:
+        super().__init__(lambda partition: LogView(log, topic, partition, lambda: empty(partition), clock))
+        self.topic = topic
+        self.empty = empty
+
+    def ask(self, place: str, question: Callable[[F], T], deadline: Deadline) -> T:
+        """Put `question` to the state in which all that is on record of `place` lies (a topic's full name, without a
+        partition's suffix), at an end that was asked for after this call was made. Raises as `LogView.ask`."""
+        return self.of(self.topic.partition_for(place)).ask(question, deadline, about=place)
+
+    def ask_partition(self, partition: int, question: Callable[[F], T], deadline: Deadline) -> T:
+        """The same of everything in one partition."""
+        return self.of(partition).ask(question, deadline)
+
+
+def read_once(
+    log: StateLog, topic: StateTopic, partition: int, empty: Callable[[], F], clock: Clock, deadline: Deadline
+) -> tuple[F, frozenset[str]]:
+    """The state of one partition, for somebody who does not ask again, and of what something in it cannot be read.
+    Raises as `LogView.ask_readable`."""
+    return LogView(log, topic, partition, empty, clock).ask_readable(lambda fold: fold, deadline)
+
+
+class Looking(Generic[F]):
+    """Questions to views that make nothing: a state topic that is not there, because nobody in the cluster ever used
+    it, is as good as an empty one. Thread-safe; one that was seen once is not asked for again."""
+
+    def __init__(self, views: LogViews[F], exists: Callable[[StateTopic, Deadline], bool]) -> None:
+        self._views = views
+        self._exists = exists
+        self._seen = False
+
+    def ask(self, place: str, question: Callable[[F], T], deadline: Deadline) -> T:
+        """As `LogViews.ask`."""
+        if self._is_there(deadline):
+            return self._views.ask(place, question, deadline)
+        return question(self._views.empty(self._views.topic.partition_for(place)))
+
+    def ask_each(self, partitions: Iterable[int], question: Callable[[F], T], deadline: Deadline) -> list[T]:
+        """As `LogViews.ask_partition`, of several; whether the topic is there is asked once."""
+        if self._is_there(deadline):
+            return [self._views.ask_partition(each, question, deadline) for each in partitions]
+        return [question(self._views.empty(each)) for each in partitions]
+
+    def _is_there(self, deadline: Deadline) -> bool:
+        self._seen = self._seen or self._exists(self._views.topic, deadline)
+        return self._seen

@@ -1,0 +1,218 @@
+"""Values of the `producers` state topic are JSON objects with a format number `v`, as in `metadata_records`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+from pyroaring import BitMap64
+
+from pulsar_on_kafka_mapping.state.codecs.json_records import Count, FromMinusOne, Int64, json_record
+from pulsar_on_kafka_mapping.state.codecs.layouts import bitmap_of, compressed
+from pulsar_on_kafka_mapping.state.traffic import Traffic
+
+MAX_PUBLISHERS: Final = 100
+MAX_PROPERTIES_BYTES: Final = 256 * 1024
+"""Of all producers that one sign of life lists; far below what Kafka takes as one record."""
+
+
+_OF_PARTITION: Final = "\x1f"
+
+
+def claim_name(producer: str, partition: int | None) -> str:
+    """The name under which a producer of one partition (None: of the whole topic) claims."""
+    if partition is not None:
+        return f"{producer}{_OF_PARTITION}{partition}"
+    return producer + _OF_PARTITION if _OF_PARTITION in producer else producer
+
+
+def claimant(name: str) -> tuple[str, int | None]:
+    """The producer's name, and its partition: the inverse of `claim_name`."""
+    producer, separated, partition = name.rpartition(_OF_PARTITION)
+    return (producer, int(partition) if partition else None) if separated else (name, None)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerClaim:
+    """A claim is one producer's, or that of all unnamed Shared ones of a process. It holds while its process is not
+    known to be dead and `deadline_ms` (Unix time), or that of the session's last sign of life, has not passed."""
+
+    session: str
+    process: str
+    deadline_ms: Int64
+    exclusive: bool
+    epoch: Count
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerClaims:
+    """Claims say who produces to one life of a topic, by producer name (`*<session>` for unnamed ones) and partition
+    (`claim_name`).
+
+    `epoch` only grows, over all lives of the name; each exclusive claim gets the next one, Shared producers have the
+    one they found. After the first record of an epoch that is `exclusive_epoch`, or was it, records of lower epochs are
+    void.
+
+    `plain`: every record that producers of ours wrote to this life of the topic, and every one that they write without
+    taking this back first, is one message with the partition key as its key and the payload as its value, for
+    everybody, at once. So who reads it needs no headers. Only true where it was kept from the topic's beginning.
+
+    `unchunked`: likewise, no record is a chunk of a message.
+
+    `unmarked`: likewise, no record is the marker of a transaction. A `plain` topic may have markers, which are known by
+    their key (see `mapping.records.transaction_headers`).
+
+    `hashing_schemes`: what chose the partitions of keyed messages (`mapping.routing.key_hashes`), the first one first;
+    of a topic with partitions, as far as it is known. More than one: a key may lie in two partitions.
+
+    `raw`: some record may be as a client of Pulsar's batched or compressed it (`PayloadFormat`), put on record before
+    the first one is sent. A process of version 0.2.0 forgets it when it changes the claims.
+
+    `topic_epochs`: by partition ('' for the whole topic) Pulsar's topic epoch, which the exclusive producer that had it
+    last has been told. It keeps the epoch that it began with when it comes again, so one that comes with a lower one
+    was followed by another. Version 0.2.0 forgets it, too: then nobody is known to have been followed.
+
+    `ended`: this incarnation of the topic is being deleted. Its claims count no more and name the sessions that its
+    deletion waits for; no producer is admitted to it.
+    """
+
+    topic: str
+    topic_incarnation: Count
+    epoch: Count = 0
+    exclusive_epoch: Count = 0
+    claims: Mapping[str, ProducerClaim] = field(default_factory=dict)
+    plain: bool = False
+    unchunked: bool = False
+    unmarked: bool = False
+    hashing_schemes: tuple[str, ...] = ()
+    raw: bool = False
+    topic_epochs: Mapping[str, Count] = field(default_factory=dict)
+    ended: bool = False
+
+
+class Publisher(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Operators see this of one producer. `sent` and `failed` count messages since `connected_since_ms` (Unix time).
+    `traffic` is told by gateways."""
+
+    producer_name: str
+    access_mode: str
+    epoch: Count
+    connected_since_ms: Int64
+    sent: Count
+    failed: Count
+    properties: Mapping[str, str] = msgspec.field(default_factory=dict)
+    traffic: Traffic | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerHeartbeat:
+    """A session, and its producers, count as alive on one topic until then (Unix time in ms).
+
+    At most `MAX_PUBLISHERS`, and `MAX_PROPERTIES_BYTES` of properties, are listed; `unlisted` counts the others.
+    """
+
+    deadline_ms: Int64
+    process: str = ""
+    publishers: tuple[Publisher, ...] = ()
+    unlisted: Count = 0
+
+
+def producer_heartbeat(deadline_ms: int, process: str, publishers: Iterable[Publisher]) -> ProducerHeartbeat:
+    """One that lists as many of the publishers as it may."""
+    listed: list[Publisher] = []
+    room, unlisted = MAX_PROPERTIES_BYTES, 0
+    for publisher in publishers:
+        size = properties_bytes(publisher.properties)
+        if len(listed) < MAX_PUBLISHERS and size <= room:
+            listed.append(publisher)
+            room -= size
+        else:
+            unlisted += 1
+    return ProducerHeartbeat(deadline_ms, process, tuple(listed), unlisted)
+
+
+def properties_bytes(properties: Mapping[str, str]) -> int:
+    return sum(len(name.encode()) + len(value.encode()) for name, value in properties.items())
+
+
+@dataclass(frozen=True, slots=True)
+class EpochFence:
+    """In one life of a topic, an exclusive epoch's first record in a partition lies at the offset `first`."""
+
+    topic_incarnation: Count
+    first: Count
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBounds:
+    """In one life of a topic, an exclusive epoch begins in each partition at or behind the offset in `ends`, if it
+    does; 0 for partitions beyond."""
+
+    topic_incarnation: Count
+    ends: tuple[Count, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TakeOverBound:
+    """The marker of an epoch that began by a take-over lies at `offset`; where it is not `exact`, there or behind, if
+    at all."""
+
+    topic_incarnation: Count
+    offset: Count
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceSnapshot:
+    """A producer name has stored this highest sequence id below the offset `upto`; -1 for none.
+
+    `final`: nothing of it can lie beyond `upto`, because its producer closed in good order. `absent`: ids
+    whose messages failed and were not stored, or were in transactions that were aborted. `forgotten_upto`: up to this
+    id the list of absent ids is incomplete; -1 where it is complete.
+    """
+
+    topic_incarnation: int
+    highest: int
+    upto: int
+    final: bool
+    absent: BitMap64 = field(default_factory=BitMap64)
+    forgotten_upto: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class _SnapshotRecord:
+    """`absent_ids`: a portable 64-bit roaring bitmap. Version 0.2.0 passes over the last two members."""
+
+    topic_incarnation: Count
+    highest: Int64
+    upto: Count
+    final: bool
+    absent_ids: bytes = b""
+    forgotten_upto: FromMinusOne = -1
+
+
+def encode_snapshot(snapshot: SequenceSnapshot) -> bytes:
+    return _SNAPSHOT.encode(
+        _SnapshotRecord(
+            snapshot.topic_incarnation, snapshot.highest, snapshot.upto, snapshot.final,
+            compressed(snapshot.absent), snapshot.forgotten_upto,
+        )
+    )  # fmt: skip
+
+
+def decode_snapshot(data: bytes) -> SequenceSnapshot:
+    record = _SNAPSHOT.decode(data)
+    absent = bitmap_of(record.absent_ids, "sequence snapshot")
+    return SequenceSnapshot(
+        record.topic_incarnation, record.highest, record.upto, record.final, absent, record.forgotten_upto
+    )
+
+
+encode_claims, decode_claims = json_record("producers' claims", ProducerClaims).both
+encode_producer_heartbeat, decode_producer_heartbeat = json_record("producers' heartbeat", ProducerHeartbeat).both
+encode_fence, decode_fence = json_record("fence", EpochFence).both
+encode_bounds, decode_bounds = json_record("bounds of an epoch", EpochBounds).both
+encode_take_over, decode_take_over = json_record("take-over", TakeOverBound).both
+_SNAPSHOT: Final = json_record("sequence snapshot", _SnapshotRecord)

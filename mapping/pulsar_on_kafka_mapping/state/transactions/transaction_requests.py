@@ -1,0 +1,126 @@
+"""Processes ask a coordinator that another process owns by values of `transaction_requests`. JSON objects.
+
+    {"v":1,"until_ms":1700000030000,"ask":"begin","timeout_ms":60000}
+    {"v":1,"until_ms":...,"ask":"add_partitions","txn":"844424930131968:5","partitions":[["persistent://...",0]]}
+    {"v":1,"until_ms":...,"ask":"add_subscriptions","txn":"844424930131968:5","subscriptions":[["persistent://...",0,"audit"]]}
+    {"v":1,"until_ms":...,"ask":"end","txn":"844424930131968:5","commit":true}
+
+The key (`TransactionRequestKey`) names coordinator and request: 16 random bytes, kept when the request is sent again,
+so that it takes effect once. After `until_ms` (Unix time) nobody waits for it any more, and it is not executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Final, TypeAlias, get_type_hints
+
+import msgspec
+
+from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.codecs.json_records import Count, JsonRecords, json_record
+from pulsar_on_kafka_mapping.state.transactions.transaction_log import (
+    MAX_RECORD_BYTES,
+    TopicPartition,
+    TopicSubscription,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """The coordinator opens a transaction that is aborted after `timeout_ms`. `owner` is the role that a gateway begins
+    it for; "" where nobody logged in."""
+
+    timeout_ms: Count
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """The transaction will write to these."""
+
+    txn: TxnId
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddSubscriptions:
+    """The transaction will acknowledge on these."""
+
+    txn: TxnId
+    subscriptions: tuple[TopicSubscription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The coordinator ends the transaction."""
+
+    txn: TxnId
+    commit: bool
+
+
+Wish: TypeAlias = Begin | AddPartitions | AddSubscriptions | End
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRequest:
+    """A process asks the coordinator for this."""
+
+    until_ms: int
+    wish: Wish
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    until_ms: Count
+
+
+_KINDS: Final[Mapping[str, type[Wish]]] = {
+    "begin": Begin,
+    "add_partitions": AddPartitions,
+    "add_subscriptions": AddSubscriptions,
+    "end": End,
+}
+_SAID: Final[Mapping[type[Wish], type[msgspec.Struct]]] = {
+    kind: msgspec.defstruct(
+        kind.__name__,
+        [
+            (name, str if of is TxnId else of, *((default,) if default is not MISSING else ()))
+            for (name, of), default in zip(
+                get_type_hints(kind, include_extras=True).items(), (each.default for each in fields(kind)), strict=True
+            )
+        ],
+        omit_defaults=True,
+    )
+    for kind in _KINDS.values()
+}
+"""Wishes as they stand in JSON, where a transaction's id is text."""
+_OF_SAID: Final = {said: kind for kind, said in _SAID.items()}
+_WISHES: Final = JsonRecords(
+    "transaction request",
+    {word: _SAID[kind] for word, kind in _KINDS.items()},
+    tag="ask",
+    limit_bytes=MAX_RECORD_BYTES,
+)
+_ASKED: Final = json_record("transaction request", _Asked)
+
+
+def encode_transaction_request(request: TransactionRequest) -> bytes:
+    """Raises MappingError: more than the topic takes, or text that is no Unicode."""
+    kind = type(request.wish)
+    said = [getattr(request.wish, each.name) for each in fields(kind)]
+    texts = [each.to_bytes().decode() if isinstance(each, TxnId) else each for each in said]
+    return _WISHES.encode(_SAID[kind](*texts), until_ms=request.until_ms)
+
+
+def decode_transaction_request(data: bytes) -> TransactionRequest:
+    """Raises CorruptRecord, naming what was expected. Unknown fields are ignored."""
+    said = _WISHES.decode(data)
+    members = msgspec.structs.asdict(said)
+    if "txn" in members:
+        try:
+            members["txn"] = TxnId.from_bytes(members["txn"].encode())
+        except MappingError as error:
+            raise CorruptRecord(f"transaction request: {error}") from error
+    return TransactionRequest(_ASKED.decode(data).until_ms, _OF_SAID[type(said)](**members))

@@ -1,0 +1,49 @@
+"""Spark reads and writes topics with Pulsar's semantics: a DataFrame is what a next consumer gets."""
+
+from __future__ import annotations
+
+if __name__ == "spark_connector":
+    from pulsar_on_kafka.base.folder_names import redirect
+
+    redirect(__name__)
+
+from importlib.util import find_spec
+
+if find_spec("pyspark") is None:
+    raise ImportError("pulsar_on_kafka_spark needs pyspark 4.0 to 4.2: pip install 'pulsar-on-kafka[spark]'")
+
+from pulsar_on_kafka_spark.acknowledging.acknowledge import acknowledge
+from pulsar_on_kafka_spark.base.connector_jars import packages
+from pulsar_on_kafka_spark.base.errors import (
+    DataLoss,
+    InvalidReadOption,
+    InvalidWriteOption,
+    NotReadable,
+    NotWritten,
+    SparkConnectorError,
+    SparkNotReady,
+)
+from pulsar_on_kafka_spark.base.spark_session import session
+from pulsar_on_kafka_spark.reading.reader import PulsarReader, read_pulsar
+from pulsar_on_kafka_spark.streaming.stream import BatchContext, PulsarStream, stream_pulsar
+from pulsar_on_kafka_spark.writing.writer import pulsar_batches, write_pulsar
+
+__all__ = [
+    "BatchContext",
+    "DataLoss",
+    "InvalidReadOption",
+    "InvalidWriteOption",
+    "NotReadable",
+    "NotWritten",
+    "PulsarReader",
+    "PulsarStream",
+    "SparkConnectorError",
+    "SparkNotReady",
+    "acknowledge",
+    "packages",
+    "pulsar_batches",
+    "read_pulsar",
+    "session",
+    "stream_pulsar",
+    "write_pulsar",
+]

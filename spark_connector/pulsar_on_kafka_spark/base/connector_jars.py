@@ -1,0 +1,73 @@
+"""The installed pyspark says which version of Spark's Kafka source and Avro functions goes with it.
+
+Spark's modules call each other's insides, so a source goes with the minor version of Spark that it was built for.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import pyspark
+
+from pulsar_on_kafka.embedded.jar_cache import JarSet
+from pulsar_on_kafka_spark.base.errors import SparkNotReady
+
+
+class Connector(NamedTuple):
+    """Spark's Kafka source has this version; its POM names these versions of what Spark itself has not."""
+
+    version: str
+    kafka_clients: str
+    commons_pool: str
+
+
+CONNECTORS: Final = {
+    "4.0": Connector("4.0.0", "3.9.0", "2.12.0"),
+    "4.1": Connector("4.1.1", "3.9.1", "2.12.1"),
+    "4.2": Connector("4.2.0", "3.9.2", "2.13.1"),
+}
+"""By minor version of pyspark: those of which source, Avro functions and token provider are all published where this
+project is tested."""
+
+
+def connector_of(spark: str = pyspark.__version__) -> Connector:
+    """What goes with this version of pyspark.
+
+    Raises:
+        SparkNotReady: nothing that could be had.
+    """
+    found = CONNECTORS.get(".".join(spark.split(".")[:2]))
+    if found is None:
+        raise SparkNotReady(
+            f"pyspark {spark} is installed, for which Spark's Kafka source cannot be had: expected pyspark "
+            f"{', '.join(list(CONNECTORS)[:-1])} or {list(CONNECTORS)[-1]}"
+        )
+    return found
+
+
+def package(module: str) -> str:
+    """Maven coordinates of one of Spark's modules, as `spark.jars.packages` takes them. Raises as `connector_of`."""
+    return f"org.apache.spark:{module}_2.13:{connector_of().version}"
+
+
+def packages() -> tuple[str, str]:
+    """What a session of one's own needs in `spark.jars.packages`. Raises as `connector_of`."""
+    return package("spark-sql-kafka-0-10"), package("spark-avro")
+
+
+def connector_jars() -> JarSet:
+    """The same as jars, with what of their dependencies Spark itself has not. Raises as `connector_of`."""
+    connector = connector_of()
+    return JarSet(
+        name=f"spark-{connector.version}-sources",
+        title=f"Spark's Kafka source and Avro functions {connector.version}",
+        size_mb=10,
+        alone=(
+            *packages(),
+            package("spark-token-provider-kafka-0-10"),
+            f"org.apache.kafka:kafka-clients:{connector.kafka_clients}",
+            f"org.apache.commons:commons-pool2:{connector.commons_pool}",
+        ),
+        fewest=5,
+        otherwise="bring a session of your own that has them",
+    )

@@ -1,0 +1,124 @@
+"""Chunks of a partition make whole messages. Pure.
+
+The rules are those of readers (`subscriptions.records.chunks`), fed with what headers say instead of records: a message
+is there when all its chunks are, each unacknowledged, and lies where the last one does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.records.message_record import ChunkInfo, decode_headers
+from pulsar_on_kafka_mapping.records.record_headers import CHUNK
+from pulsar_on_kafka_spark.base.errors import NotReadable
+
+MOST_CHUNKS: Final = 500_000
+"""Chunks that one read looks at: some 300 MB of the driver's memory. Messages of 5 MiB chunks: 2.5 TB."""
+
+
+Chunks = Mapping[int, ChunkInfo | None]
+"""By offset, what a chunk's header says; None where it cannot be read."""
+
+
+class WholeChunkedMessage(NamedTuple):
+    """A message is complete: its chunks' offsets in their order, and the bytes that they have together."""
+
+    offsets: tuple[int, ...]
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkedMessages:
+    """A partition holds these messages in chunks. `parts` has the offsets of all chunks; `messages` the complete ones
+    by their last chunk's offset; `pending` the chunks of those that may become complete with what comes later."""
+
+    parts: BitMap64 = field(default_factory=BitMap64)
+    messages: Mapping[int, WholeChunkedMessage] = field(default_factory=dict)
+    pending: BitMap64 = field(default_factory=BitMap64)
+
+    def __bool__(self) -> bool:
+        return bool(self.parts)
+
+    def places(self, offsets: BitMap64) -> BitMap64:
+        """Of these records' offsets those of messages: each whole one lies where its last chunk does."""
+        return (offsets - self.parts) | (offsets & BitMap64(self.messages))
+
+    def without_place(self) -> BitMap64:
+        """Chunks that are of no complete message."""
+        return self.parts - BitMap64(offset for each in self.messages.values() for offset in each.offsets)
+
+
+def put_together(chunks: Iterable[tuple[int, ChunkInfo]]) -> ChunkedMessages:
+    """What chunks of one partition, by ascending offset and all that there are of it, are together."""
+    assembly = ChunkAssembly()
+    parts, messages = BitMap64(), {}
+    given_up = BitMap64()
+    for offset, info in chunks:
+        parts.add(offset)
+        whole = assembly.add(offset, info, None)
+        if whole is not None:
+            messages[whole.offset()] = WholeChunkedMessage(tuple(whole.offsets), whole.total_bytes)
+        if assembly.given_up:
+            given_up.update(offset for each in assembly.given_up for offset in each.offsets)
+            assembly.given_up.clear()
+    found = ChunkedMessages(parts, messages)
+    return ChunkedMessages(parts, messages, found.without_place() - given_up)
+
+
+def read_chunk(header: str) -> ChunkInfo | None:
+    """What a chunk's header says; None when it cannot be read, as consumers leave such a record out."""
+    try:
+        return decode_headers([(CHUNK, header.encode())]).chunk
+    except CorruptRecord:
+        return None
+
+
+class KnownChunks:
+    """Chunks that were found of one partition so far are kept, so that no offset is looked at twice.
+
+    Memory: a bitmap of the offsets that were looked at, and 200 bytes for each chunk among those that still matter.
+    """
+
+    def __init__(self) -> None:
+        self._looked = BitMap64()
+        self._chunks: dict[int, ChunkInfo | None] = {}
+
+    def unknown(self, offsets: BitMap64) -> BitMap64:
+        """Those that nobody looked at. Forgets what is known of others than `offsets`."""
+        self._looked &= offsets
+        self._chunks = {offset: info for offset, info in self._chunks.items() if offset in offsets}
+        return offsets - self._looked
+
+    def learn(self, looked: BitMap64, chunks: Chunks) -> None:
+        """Raises NotReadable: they are more than `MOST_CHUNKS`."""
+        self._looked |= looked
+        self._chunks.update(chunks)
+        check_count(self._chunks)
+
+    def together(self) -> ChunkedMessages:
+        return all_together(self._chunks)
+
+
+def all_together(chunks: Chunks) -> ChunkedMessages:
+    """`put_together` of what was found; what cannot be read is part of no message."""
+    found = put_together(
+        (offset, info) for offset, info in sorted(chunks.items(), key=itemgetter(0)) if info is not None
+    )
+    unreadable = BitMap64(offset for offset, info in chunks.items() if info is None)
+    return ChunkedMessages(found.parts | unreadable, found.messages, found.pending)
+
+
+def check_count(chunks: Sequence[object] | Mapping[int, object]) -> None:
+    """Raises NotReadable when there are more than `MOST_CHUNKS`."""
+    if len(chunks) > MOST_CHUNKS:
+        raise NotReadable(
+            f"the read has more than {MOST_CHUNKS} chunks of messages; read a part of it (startingOffsets, "
+            "endingOffsets, or single partitions; in a stream maxOffsetsPerTrigger)"
+        )

@@ -1,0 +1,125 @@
+"""A read is connected by this process's node for the driver, and by Kafka's options for the executors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.connection.connection import chosen_instance, connection_security
+from pulsar_on_kafka.client.values.service_info import parse_service_url
+from pulsar_on_kafka.exceptions import InvalidConfiguration
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.node.node import Node, acquire, release
+from pulsar_on_kafka_spark.base.errors import InvalidReadOption, NotReadable
+from pulsar_on_kafka_spark.options.read_options import ReadOptions
+from pulsar_on_kafka_spark.options.write_options import WriteOptions
+
+_CONNECT_S: Final = 10.0
+BY_DEFAULT: Final = {
+    "max.poll.records": "50000",
+    "max.partition.fetch.bytes": str(4 * 1024 * 1024),
+    "fetch.max.wait.ms": "10",
+}
+"""Of executors. After each poll Spark asks where the partition begins and ends, and throws away what else was fetched:
+with Kafka's defaults (500 records of a fetch of 1 MB) records of 200 B are fetched nine times. The answer waits behind
+the next fetch, which at the end of a log takes its longest time, by default half a second for each partition. Source:
+`InternalKafkaConsumer.fetch`. Memory: a task holds the records of one fetch, 4 MB before they are decompressed."""
+
+
+KEPT_S: Final = 30.0
+"""How long a node is kept after the last read that used it."""
+
+
+class _KeptNodes:
+    """Nodes that nobody uses just now are kept, each given back by a thread of its own when its time is over.
+    Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._timers: dict[Node, threading.Timer] = {}
+
+    def keep(self, node: Node) -> None:
+        """Take over a use of a node."""
+        timer = threading.Timer(KEPT_S, self._give_back, [node])
+        timer.daemon = True
+        with self._lock:
+            before = self._timers.get(node)
+            self._timers[node] = timer
+            timer.start()
+        if before is not None:
+            before.cancel()
+            release(node)
+
+    def _give_back(self, node: Node) -> None:
+        with self._lock:
+            if self._timers.get(node) is not threading.current_thread():
+                return  # it was used again, and whoever did that gives this use back
+            del self._timers[node]
+        release(node)
+
+
+_kept: Final = _KeptNodes()
+
+
+@contextmanager
+def node_of(options: ReadOptions) -> Iterator[Node]:
+    """This process's node for the cluster. After a block that went well it stays for `KEPT_S`, so that a read that
+    follows asks for nothing that is known.
+
+    Raises:
+        NotReadable: no broker answers, or refuses what the driver asks.
+        InvalidReadOption: the service URL is none, or the driver's options set what is not theirs to set.
+    """
+    settings = driver_settings(options, InvalidReadOption)
+    try:
+        node = acquire(settings, Deadline.after(_CONNECT_S))
+    except errors.LayerError as failure:
+        raise NotReadable(f"{options.service_url}: {failure}") from failure
+    try:
+        yield node
+    except errors.LayerError as failure:
+        release(node)
+        raise NotReadable(str(failure)) from failure
+    except BaseException:
+        release(node)
+        raise
+    _kept.keep(node)
+
+
+def driver_settings(options: ReadOptions | WriteOptions, refusal: type[Exception]) -> KafkaSettings:
+    """Raises `refusal`: the service URL is none, or the driver's options set what is not theirs to set."""
+    try:
+        address = parse_service_url(options.service_url)
+        security = connection_security(
+            tls=address.tls, validate_hostname=True, kafka_protocol=options.driver.get("security.protocol")
+        )
+        settings = KafkaSettings(
+            address.bootstrap, dict(options.driver), security=security, instance=chosen_instance(options.instance)
+        )
+        settings.check()
+    except (ValueError, InvalidConfiguration, errors.InvalidOption) as wrong:
+        raise refusal(str(wrong)) from wrong
+    return settings
+
+
+def executor_options(options: ReadOptions) -> dict[str, str]:
+    """Of Spark's Kafka source. Raises as `kafka_options`."""
+    return kafka_options(options, BY_DEFAULT, InvalidReadOption)
+
+
+def kafka_options(
+    options: ReadOptions | WriteOptions, by_default: Mapping[str, str], refusal: type[Exception]
+) -> dict[str, str]:
+    """Of Spark's Kafka source or sink. Raises `refusal`: the URL asks for TLS, and nothing says how executors do it."""
+    address = parse_service_url(options.service_url)
+    kafka = {"bootstrap.servers": address.bootstrap, **by_default, **options.kafka}
+    if address.tls and "security.protocol" not in kafka:
+        raise refusal(
+            f"{options.service_url} is TLS: expected kafka.security.protocol (SSL or SASL_SSL) and what goes with it, "
+            "under the names of Kafka's Java client"
+        )
+    return {f"kafka.{name}": value for name, value in kafka.items()}

@@ -1,0 +1,129 @@
+"""Spark's own Kafka source gives the records of a topic.
+
+`spark.read.format("kafka")` is the first version of that source: it makes a Row of every record and takes it apart
+again, which costs most where there are headers. Its second version, which `spark.sql.sources.useV1SourceList` keeps
+batch reads from, writes Spark's own form at once. It is asked for by itself here, so that no setting of the session is
+changed: measured, it reads headers for less than the first version takes without them.
+
+Neither version leaves out what nobody asks for. So the table that Spark is given is a proxy, which Spark's optimizer
+tells whether a query needs headers; then it gives the source with them, else the one without. A session of Spark
+Connect can only ask for the first version.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from hashlib import blake2b
+from secrets import token_bytes
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka_spark.base.java_proxies import CONNECTOR, DriverJvm, Proxy, TableProxy, driver_jvm
+from pulsar_on_kafka_spark.base.spark_session import is_connect
+from pulsar_on_kafka_spark.options.read_options import ReadOptions
+from pulsar_on_kafka_spark.planning.offset_ranges import Range, assign_json, offsets_json, scans
+from pulsar_on_kafka_spark.reading.connection import executor_options
+
+_GROUP: Final = "spark-pulsar"
+_KEY: Final = token_bytes(16)
+_WITH_HEADERS: Final = "includeHeaders"
+_HEADERS: Final = "headers"
+_log = logging.getLogger(__name__)
+
+
+def scan_all(
+    spark: SparkSession, options: ReadOptions, topic: Topic, ranges: Mapping[int, list[Range]], *, headers: bool
+) -> DataFrame:
+    """Every record of these ranges."""
+    found = scans(ranges) or [{0: Range(0, 0)}]
+    frames = [_scan(spark, options, topic, one, headers=headers) for one in found]
+    together = frames[0]
+    for another in frames[1:]:
+        together = together.union(another)
+    return together
+
+
+def _scan(
+    spark: SparkSession, options: ReadOptions, topic: Topic, ranges: Mapping[int, Range], *, headers: bool
+) -> DataFrame:
+    kafka = executor_options(options)
+    given = {
+        "kafka.group.id": _group_id(topic, kafka),
+        **kafka,
+        **options.spark,
+        "assign": assign_json(topic.kafka_topic, list(ranges)),
+        "startingOffsets": offsets_json(topic.kafka_topic, {p: one.start for p, one in ranges.items()}),
+        "endingOffsets": offsets_json(topic.kafka_topic, {p: one.end for p, one in ranges.items()}),
+        "failOnDataLoss": str(options.fail_on_data_loss).lower(),
+        _WITH_HEADERS: str(headers).lower(),
+    }
+    if is_connect(spark):
+        return _first_version(spark, given)
+    try:
+        return second_version(spark, given)
+    except (Py4JError, TypeError) as failure:  # what is called there is no public interface of Spark's
+        _log.warning("Spark's Kafka source is not to be had in its second version, reading with the first: %s", failure)
+        return _first_version(spark, given)
+
+
+def _group_id(topic: Topic, kafka: Mapping[str, str]) -> str:
+    """The same for every scan of this driver, this life of the topic and these options, so that executors take the
+    consumers of the last one, which Spark keeps by group id and partition (`InternalKafkaConsumerPool`). No executor
+    joins the group."""
+    said = repr((topic.kafka_topic_id, sorted(kafka.items())))  # there may be passwords among them
+    return f"{_GROUP}-{blake2b(said.encode(), key=_KEY, digest_size=16).hexdigest()}"
+
+
+def _first_version(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    return spark.read.format("kafka").options(**options).load()
+
+
+def second_version(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
+    """The source by its options, `includeHeaders` among them."""
+    java = driver_jvm(spark)
+    text = java.options(options)
+    table = java.sql.kafka010.KafkaSourceProvider().getTable(text)
+    if options[_WITH_HEADERS] == "true":
+        table = _Records(java, table, options)
+    nothing = java.jvm.scala.Option.empty()
+    made = [table, nothing, nothing, text]
+    if java.minor >= (4, 1):
+        made.append(nothing)  # no time travel
+    return java.frame(java.sql.execution.datasources.v2.DataSourceV2Relation.create(*made))
+
+
+class _Records(TableProxy):
+    """Records with headers, for those who look at them."""
+
+    def __init__(self, java: DriverJvm, table: Any, options: Mapping[str, str]) -> None:
+        super().__init__(java, table.name(), table.schema(), table.capabilities())
+        self._table = table
+        self._options = options
+
+    def columns(self) -> Any:
+        return self._table.columns()
+
+    def newScanBuilder(self, options: Any) -> _Scans:  # noqa: N802
+        return _Scans(self._java, self._name, self._table, options, {**self._options, _WITH_HEADERS: "false"})
+
+
+class _Scans(Proxy):
+    def __init__(self, java: DriverJvm, name: str, table: Any, options: Any, without: Mapping[str, str]) -> None:
+        super().__init__(java, name)
+        self._table = table
+        self._options = options
+        self._without = without
+
+    def pruneColumns(self, needed: Any) -> None:  # noqa: N802
+        if _HEADERS not in needed.fieldNames():
+            self._options = self._java.options(self._without)
+
+    def build(self) -> Any:
+        return self._table.newScanBuilder(self._options).build()
+
+    class Java:
+        implements = (f"{CONNECTOR}.read.SupportsPushDownRequiredColumns",)

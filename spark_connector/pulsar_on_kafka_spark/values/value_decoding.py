@@ -1,0 +1,245 @@
+"""The `value` of messages becomes the columns of their schema, inside the JVM.
+
+Three steps, each a projection of its own, since Spark merges projections unless that would do something costly twice:
+parse once, check once, take the fields.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.avro.functions import from_avro
+
+from pulsar_on_kafka.schema.avro import avro_definition
+from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
+from pulsar_on_kafka_schema_compat.key_value import split
+from pulsar_on_kafka_spark.base.errors import InvalidReadOption, NotReadable
+from pulsar_on_kafka_spark.options.read_options import FAILFAST, MODES
+from pulsar_on_kafka_spark.values.json_values import JsonCodec
+from pulsar_on_kafka_spark.values.key_values import KeyValueCodec
+from pulsar_on_kafka_spark.values.plain_values import PLAIN_TYPES, BytesCodec, PlainCodec, TextCodec
+from pulsar_on_kafka_spark.values.protobuf_values import ProtobufCodec
+from pulsar_on_kafka_spark.values.record_shapes import check_names_differ, check_not_recursive
+from pulsar_on_kafka_spark.values.topic_schemas import TopicSchemas
+from pulsar_on_kafka_spark.values.value_codec import Codec
+
+DECODED: Final = "__pulsar_decoded"
+"""Spark gives a record that it cannot read as one of nulls only. So the reader's record gets a field more, which no
+writer has and whose default is true: null there means that the payload was not read."""
+
+
+class AvroCodec(Codec):
+    """Messages without a version, and with one whose definition is the reader's, are read as the reader's own."""
+
+    def __init__(self, reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo]) -> None:
+        """Raises ValueError, TypeError: a definition is no JSON, of a schema of another type, or recursive."""
+        own = avro_definition(reader)
+        check_not_recursive(own)
+        self._is_record = isinstance(own, dict) and own.get("type") == "record"
+        self._fields = [field["name"] for field in own["fields"]] if self._is_record else []
+        self._name = own.get("name") if self._is_record else None
+        self._own = json.dumps(own)
+        self._may_be_null = own == "null" or (isinstance(own, list) and "null" in own)
+        self._options = {"avroSchema": json.dumps(_marked(own) if self._is_record else own), "mode": "PERMISSIVE"}
+        self._others = self._grouped(writers)
+        self._known = sorted(writers)
+        self.by_version = bool(self._others)
+
+    def parse(self, payload: Column, version: Column | None) -> Column:
+        own = self._from_avro(payload, self._own)
+        if version is None:
+            return own
+        found: Column | None = None
+        for definition, versions in self._others.items():
+            theirs = self._from_avro(payload, definition)
+            named = version.isin([each.number for each in versions])
+            found = F.when(named, theirs) if found is None else found.when(named, theirs)
+        same = version.isNull()
+        mine = [each for each in self._known if not any(each in versions for versions in self._others.values())]
+        if mine:
+            same = same | version.isin([each.number for each in mine])
+        return F.when(same, own) if found is None else found.when(same, own)
+
+    def failed(self, payload: Column, parsed: Column) -> Column:
+        if self._is_record:
+            return payload.isNotNull() & parsed[DECODED].isNull()
+        if self._may_be_null:
+            return F.lit(False)
+        return payload.isNotNull() & parsed.isNull()
+
+    def value(self, parsed: Column) -> Column:
+        return parsed.dropFields(DECODED) if self._is_record else parsed
+
+    def columns(self, parsed: Column) -> list[Column]:
+        if not self._is_record:
+            return super().columns(parsed)
+        return [parsed.getField(name).alias(name) for name in self._fields]
+
+    def _from_avro(self, payload: Column, writer: str) -> Column:
+        return from_avro(payload, writer, self._options)
+
+    def _grouped(self, writers: Mapping[SchemaVersion, SchemaInfo]) -> dict[str, list[SchemaVersion]]:
+        """Versions by definition, as far as it is not the reader's."""
+        found: dict[str, list[SchemaVersion]] = {}
+        for version, info in sorted(writers.items()):
+            definition = avro_definition(info)
+            if isinstance(definition, dict) and self._name is not None:
+                definition["name"] = self._name  # as the SDK: the root's name does not count
+            text = json.dumps(definition)
+            if text != self._own:
+                found.setdefault(text, []).append(version)
+        return found
+
+
+def _marked(record: dict[str, Any]) -> dict[str, Any]:
+    fields: Sequence[Any] = record["fields"]
+    return {**record, "fields": [*fields, {"name": DECODED, "type": "boolean", "default": True}]}
+
+
+_PARSED: Final = "__pulsar_parsed"
+_CHECKED: Final = "__pulsar_checked"
+
+
+@dataclass(frozen=True, slots=True)
+class RawColumns:
+    """The columns of undecoded messages have these names. `value` and `key` are binary, `version` is a number."""
+
+    value: str = "value"
+    key: str = "__recordKey"
+    topic: str = "__topic"
+    partition: str = "__partition"
+    offset: str = "__offset"
+    version: str = "__schemaVersion"
+
+
+def codec_of(schemas: TopicSchemas, record_key: Column) -> Codec:
+    """How a topic's messages are read.
+
+    Raises:
+        NotReadable: its schema cannot be read here; `schema="bytes"` gives the payloads as they are.
+    """
+    try:
+        return _codec(schemas.reader, schemas.writers, record_key)
+    except (ValueError, TypeError, KeyError) as error:
+        raise NotReadable(
+            f"the {schemas.reader.type.name} schema of topic {schemas.topic} cannot be read: {error}; schema='bytes' "
+            "gives the payloads as they are"
+        ) from error
+
+
+def _codec(reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo], record_key: Column) -> Codec:
+    kind = reader.type
+    if kind in (SchemaType.BYTES, SchemaType.NONE):
+        return BytesCodec()
+    if kind is SchemaType.STRING:
+        return TextCodec()
+    if kind in PLAIN_TYPES:
+        return PlainCodec(kind)
+    if kind is SchemaType.AVRO:
+        return AvroCodec(reader, writers)
+    if kind is SchemaType.JSON:
+        return JsonCodec(reader)
+    if kind is SchemaType.PROTOBUF_NATIVE:
+        return ProtobufCodec(reader)
+    if kind is SchemaType.KEY_VALUE:
+        return KeyValueCodec(reader, writers, record_key, lambda own, theirs: _codec(own, theirs, record_key))
+    if kind is SchemaType.PROTOBUF:
+        raise ValueError(
+            "it tells no numbers of fields; give schema=ProtobufNativeSchema(...).schema_info() of the same message"
+        )
+    raise ValueError(f"values of type {kind.name} are not read by Spark")
+
+
+def decoded(
+    messages: DataFrame, schemas: TopicSchemas, *, mode: str = FAILFAST, raw: RawColumns | None = None
+) -> DataFrame:
+    """`messages` with the value's columns first, in place of its raw value; all other columns stay.
+
+    A null payload gives nulls. Needs the columns of `raw` but for `version`, which is needed where `needs_version`, and
+    `key`, where `needs_key`.
+
+    Raises:
+        InvalidReadOption: no such mode; or a column of the value has the name of one that stays.
+        NotReadable: as `codec_of`. SparkNotReady: a jar is missing.
+    """
+    if mode not in MODES:
+        raise InvalidReadOption(f"mode is {mode!r:.40}, expected {' or '.join(MODES)}")
+    raw = raw or RawColumns()
+    _check_case(messages, schemas)
+    codec = codec_of(schemas, F.col(raw.key))
+    payload = F.col(raw.value)
+    version = F.col(raw.version) if codec.by_version else None
+    others = [name for name in messages.columns if name != raw.value]
+    parsed = messages.withColumn(_PARSED, codec.parse(payload, version))
+    failed = codec.failed(payload, F.col(_PARSED))
+    if mode == FAILFAST:
+        wrong = F.raise_error(_complaint(schemas, raw, version))
+        checked = F.when(failed, wrong).otherwise(F.col(_PARSED))
+    else:
+        checked = F.when(~failed, F.col(_PARSED))
+    columns = codec.columns(F.col(_CHECKED))
+    kept = [name for name in others if name not in (_PARSED, _CHECKED)]
+    found = parsed.select(*kept, checked.alias(_CHECKED)).select(*columns, *kept)
+    _check_names(found.columns, schemas.topic)
+    return found
+
+
+def _check_case(messages: DataFrame, schemas: TopicSchemas) -> None:
+    if str(messages.sparkSession.conf.get("spark.sql.caseSensitive")).lower() == "true":
+        return
+    try:
+        reader = schemas.reader
+        parts = split(reader).values() if reader.type is SchemaType.KEY_VALUE else [reader]
+        for info in parts:
+            if info.type in (SchemaType.AVRO, SchemaType.JSON):
+                check_names_differ(json.loads(info.schema))
+    except ValueError as error:
+        raise NotReadable(
+            f"the {schemas.reader.type.name} schema of topic {schemas.topic} cannot be read: {error}"
+        ) from error
+
+
+def needs_version(schemas: TopicSchemas) -> bool:
+    """Whether decoding looks at the schema version in a record's headers. Raises as `codec_of`."""
+    return codec_of(schemas, F.lit(None)).by_version
+
+
+def needs_key(schemas: TopicSchemas) -> bool:
+    """Whether decoding looks at a record's key."""
+    return schemas.reader.type is SchemaType.KEY_VALUE
+
+
+def _complaint(schemas: TopicSchemas, raw: RawColumns, version: Column | None) -> Column:
+    what: list[Column] = [
+        F.lit("the message at "),
+        F.col(raw.topic),
+        F.lit(", partition "),
+        F.col(raw.partition).cast("string"),
+        F.lit(", offset "),
+        F.col(raw.offset).cast("string"),
+        F.lit(f" cannot be decoded: its bytes are no {schemas.reader.type.name} value"),
+    ]
+    if version is not None:
+        number = version.cast("string")
+        what.append(
+            F.coalesce(F.concat(F.lit(" of schema version "), number), F.lit(" of the schema (it names no version)"))
+        )
+    elif schemas.version is not None:
+        what.append(F.lit(f" of schema version {schemas.version}"))
+    what.append(F.lit(" (mode PERMISSIVE gives nulls instead)"))
+    return F.concat(*what)
+
+
+def _check_names(names: Sequence[str], topic: str) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidReadOption(
+            f"the schema of topic {topic} has fields with the names of other columns ({', '.join(twice)}): leave those "
+            "columns out, or read with schema='bytes'"
+        )
