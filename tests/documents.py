@@ -98,7 +98,7 @@ class Command:
 
 
 def folders(top: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Folders with the names of their files; links between folders are not followed."""
+    """Folders with the names of their files."""
     for folder, inner, files in os.walk(top):
         inner[:] = [name for name in inner if name not in _NOT_OURS and not name.startswith(".")]
         yield Path(folder), files

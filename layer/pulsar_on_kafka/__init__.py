@@ -10,11 +10,6 @@ Names, parameters, defaults and exceptions are those of `pulsar-client`. What di
 # ruff: noqa: F405 - the official exceptions are named in `__all__`
 from __future__ import annotations
 
-if __name__ == "layer":
-    from pulsar_on_kafka.base.folder_names import redirect
-
-    redirect(__name__)
-
 import importlib as _importlib
 from typing import TYPE_CHECKING
 

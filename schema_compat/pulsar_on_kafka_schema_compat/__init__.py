@@ -15,11 +15,6 @@ What judges is loaded when it is first asked for: names of types and strategies 
 
 from typing import TYPE_CHECKING
 
-if __name__ == "schema_compat":
-    from pulsar_on_kafka.base.folder_names import redirect
-
-    redirect(__name__)
-
 from pulsar_on_kafka_schema_compat.base.schema_model import (
     CompatibilityResult,
     CompatibilityStrategy,

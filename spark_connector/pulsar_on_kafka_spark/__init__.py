@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-if __name__ == "spark_connector":
-    from pulsar_on_kafka.base.folder_names import redirect
-
-    redirect(__name__)
-
 from importlib.util import find_spec
 
 if find_spec("pyspark") is None:

@@ -1,5 +1,5 @@
-"""The wheel in an empty environment: README's first lines without a Java, and beside a user's own modules named as the
-repo's folders are."""
+"""The wheel, built from a clone without symbolic links, in an empty environment: README's first lines without a Java,
+and beside a user's own modules named as the repo's folders are."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ def _run(where: Path, *command: object, env: Mapping[str, str] | None = None) ->
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = tmp_path_factory.mktemp("built")
-    _run(ROOT, sys.executable, "-m", "build", "--no-isolation", "--outdir", built, ".")
+    built, clone = tmp_path_factory.mktemp("built"), tmp_path_factory.mktemp("clone")
+    _run(built, "git", "clone", "--quiet", "-c", "core.symlinks=false", ROOT, clone)  # git's default on Windows
+    _run(clone, sys.executable, "-m", "build", "--no-isolation", "--outdir", built, ".")
     (found,) = built.glob("*.whl")
     return found
 

@@ -99,9 +99,9 @@ def test_each_guarantee_names_tests_that_are_there() -> None:
 def test_every_package_says_in_one_page_what_it_is() -> None:
     readmes = [page for page in pages() if page.name == "README.md" and page.relative_to(ROOT).parts[0] in PACKAGES]
     assert {str(page.relative_to(ROOT)): words for page in readmes if (words := _words(page)) > README_WORDS} == {}
-    packages = [ROOT / top for top in PACKAGES if top != "layer"]
-    packages += [folder for folder in (ROOT / "layer").iterdir() if (folder / "__init__.py").exists()]
-    lacking = {str(p.relative_to(ROOT)) for p in packages if not p.is_symlink() and not (p / "README.md").exists()}
+    packages = [package.parent for top in PACKAGES for package in (ROOT / top).glob("*/__init__.py")]
+    packages += [floor.parent for floor in (ROOT / "layer").glob("*/*/__init__.py")]
+    lacking = {str(package.relative_to(ROOT)) for package in packages if not (package / "README.md").exists()}
     assert lacking == set()
 
 
