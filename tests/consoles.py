@@ -16,7 +16,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.http_server import Guard
 from pulsar_on_kafka.console.commands import Commands
 from pulsar_on_kafka.console.server import ConsoleServer
-from pulsar_on_kafka.console.site import Site
+from pulsar_on_kafka.console.view_model import Site
 from tests.steps import EARLIEST, SHARED
 from tests.waiting import until
 

@@ -8,7 +8,7 @@ from typing import cast
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed
-from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, Records
 from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 from tests.kafka_records import LoggedRecord

@@ -13,15 +13,15 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendOutcomeUnknown
 from pulsar_on_kafka.base.reentry import Callbacks
+from pulsar_on_kafka.broker.metadata.record_limits import RecordLimits
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.publishing.batching import Batching, BatchingOptions
+from pulsar_on_kafka.broker.publishing.deduplication import Deduplication
+from pulsar_on_kafka.broker.publishing.outgoing_schema import OutgoingSchema
+from pulsar_on_kafka.broker.publishing.outlet import Admitted, Limits
+from pulsar_on_kafka.broker.publishing.routing import MessageRouter
+from pulsar_on_kafka.broker.publishing.sender import Sender, SenderOptions
 from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.metadata.record_limits import RecordLimits
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.sending.batching import Batching, BatchingOptions
-from pulsar_on_kafka.sending.deduplication import Deduplication
-from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
-from pulsar_on_kafka.sending.outlet import Admitted, Limits
-from pulsar_on_kafka.sending.routing import MessageRouter
-from pulsar_on_kafka.sending.sender import Sender, SenderOptions
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.records.record_headers import SCHEMA_VERSION
 from tests.registries import TOPIC

@@ -6,13 +6,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
-
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.registry.model import SchemaPolicies, TopicLife
-from pulsar_on_kafka.registry.registry import SchemaRegistry
-from pulsar_on_kafka.registry.storage import StateLogSchemaStorage
+from pulsar_on_kafka.broker.schema_registry.model import SchemaPolicies, TopicLife
+from pulsar_on_kafka.broker.schema_registry.registry import SchemaRegistry
+from pulsar_on_kafka.broker.schema_registry.storage import StateLogSchemaStorage
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
@@ -68,6 +67,6 @@ def install_word_lists(tmp_path: Path) -> None:
     )
     (tmp_path / "word_lists.py").write_text(WORD_LISTS.read_text())
     (tmp_path / "kept_apart.py").write_text(
-        "from pulsar_on_kafka.registry.storage import StateLogSchemaStorage\n"
+        "from pulsar_on_kafka.broker.schema_registry.storage import StateLogSchemaStorage\n"
         "class KeptApart(StateLogSchemaStorage): pass\n"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from pulsar_on_kafka.metadata.incarnation_checks import IncarnationCheck
+from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
 
 
 class _SameIncarnation:

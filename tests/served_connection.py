@@ -14,8 +14,8 @@ from pulsar_on_kafka.base.clock import ClusterClock, SystemClock
 from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.gateway.access import EVERYBODY
 from pulsar_on_kafka.gateway.connection import Connection, Serving
+from pulsar_on_kafka.gateway.exclusive_queue import WaitingProducers
 from pulsar_on_kafka.gateway.transactions import OpenTransactions
-from pulsar_on_kafka.gateway.waiting import WaitingProducers
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
 from pulsar_on_kafka_mapping.wire.commands import Type, command, parsed
 from pulsar_on_kafka_mapping.wire.frames import FrameCutter, frame

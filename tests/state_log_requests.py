@@ -7,9 +7,9 @@ from contextlib import suppress
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import OffsetOutOfRange, StoreError
+from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.views import LogViews
-from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS
 
 MOST_REQUESTS = 10_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
-from pulsar_on_kafka.node.shared_role import SharedRole
+from pulsar_on_kafka.broker.node.shared_role import SharedRole
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance, Round
-from pulsar_on_kafka.service.replication.subscriptions.progress_words import SyncRound
+from pulsar_on_kafka.service.replication.subscriptions.progress_records import SyncRound
 from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
 
 

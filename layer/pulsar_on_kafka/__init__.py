@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import TYPE_CHECKING
 
-from pulsar_on_kafka import node as _node
+from pulsar_on_kafka.broker import node as _node
 from pulsar_on_kafka.exceptions import *  # noqa: F403 - the official exceptions
 from pulsar_on_kafka.exceptions import PulsarException, Result
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
         tableview,
     )
     from pulsar_on_kafka.base.role_state import RunsRoles as _RunsRoles
+    from pulsar_on_kafka.broker.node.node import Node as _Node
+    from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
+    from pulsar_on_kafka.broker.transactions.client_transaction import TransactionState
     from pulsar_on_kafka.client.client import Client
     from pulsar_on_kafka.client.consumer.consumer import Consumer
     from pulsar_on_kafka.client.producer.producer import Producer
@@ -69,10 +72,7 @@ if TYPE_CHECKING:
     from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
     from pulsar_on_kafka.crypto.keys import CryptoKeyReader
     from pulsar_on_kafka.functions import Context, Function, IdentitySerDe, PickleSerDe, SerDe
-    from pulsar_on_kafka.node.node import Node as _Node
     from pulsar_on_kafka.schema import BytesSchema
-    from pulsar_on_kafka.sending.transactional_sends import Transaction
-    from pulsar_on_kafka.transactions.client_transaction import TransactionState
     from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
     __version__: str
@@ -126,8 +126,8 @@ _MODULES = {
     "SerDe": "pulsar_on_kafka.functions",
     "TxnId": "pulsar_on_kafka_mapping.ids.txn_id",
     "BytesSchema": "pulsar_on_kafka.schema",
-    "Transaction": "pulsar_on_kafka.sending.transactional_sends",
-    "TransactionState": "pulsar_on_kafka.transactions.client_transaction",
+    "Transaction": "pulsar_on_kafka.broker.publishing.transactional_sends",
+    "TransactionState": "pulsar_on_kafka.broker.transactions.client_transaction",
     **dict.fromkeys(("_pulsar", "functions", "schema", "tableview"), ""),
 }
 """The module of each name that is loaded when somebody asks for it (PEP 562); none where the name is a module."""

@@ -190,7 +190,7 @@ def resident_mb() -> float:
 
 def _partition_stats() -> Any:
     from pulsar_on_kafka.base.deadline import Deadline
-    from pulsar_on_kafka.node.node import live_nodes
+    from pulsar_on_kafka.broker.node.node import live_nodes
 
     (node,) = live_nodes()
     (member,) = node.memberships.members().values()

@@ -11,8 +11,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from pulsar_on_kafka.transactions.coordinator.state import txn_id
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.broker.transactions.coordinator.state import txn_id
 from pulsar_on_kafka_mapping.state.instances import Instance
 from pulsar_on_kafka_mapping.state.state_keys import (
     CoordinatorTakeoverKey,

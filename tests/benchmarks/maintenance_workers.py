@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.managed_ledger.deletion import DeletionVerdict
 from pulsar_on_kafka.client.client import Client
-from pulsar_on_kafka.ledgers.deletion import DeletionVerdict
 from pulsar_on_kafka.service.running import LedgerDeletion
 from tests.benchmarks.sent_requests import COUNTED, SentRequests
 from tests.benchmarks.session import run_worker

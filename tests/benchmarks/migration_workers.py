@@ -24,10 +24,10 @@ from typer.testing import CliRunner
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import acknowledge_ledgers
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.client.client import Client
-from pulsar_on_kafka.replicated.acks import Acks
-from pulsar_on_kafka.subscriptions.requests.live_cursors import acknowledge_ledgers
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from tests.benchmarks.second_cluster import HERE, THERE, introduce, second_url
 from tests.benchmarks.session import run_worker

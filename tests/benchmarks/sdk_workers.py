@@ -160,7 +160,7 @@ def receive(
 
 def _let_everything_pass() -> None:
     """Take the read-committed filter out of this process's layer, which the peers' processes do not even import."""
-    found = importlib.import_module("pulsar_on_kafka.subscriptions.records.read_committed")
+    found = importlib.import_module("pulsar_on_kafka.broker.subscriptions.records.read_committed")
 
     def take(_: Any, offsets: list[int], records: list[Any], looked: Any, end: int) -> Any:
         return found.Passed(offsets, records, looked.odd, found.BitMap64(), end)

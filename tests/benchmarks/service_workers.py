@@ -18,10 +18,10 @@ from confluent_kafka.admin import NewTopic
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.overview.gathering import EVERY_S, Gatherer
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.subscriptions.registry import SUBSCRIPTION_KEYS
+from pulsar_on_kafka.broker.metadata.topics import DATA_TOPIC_CONFIGS, TOPIC_KEYS
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.client.values.enums import ConsumerType
-from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS
-from pulsar_on_kafka.metadata.topics import DATA_TOPIC_CONFIGS, TOPIC_KEYS
 from pulsar_on_kafka.metrics.overview import MOST_SUBSCRIPTIONS, page_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import (

@@ -9,8 +9,8 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.ledger_acks import of_offsets
-from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.broker.cursor.ledger_acks import of_offsets
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_spark.planning.visibility import find_subscription, find_topic
 

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Producer
-from pulsar_on_kafka.spark import read_pulsar, session, stream_pulsar
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.transactions.effects.kafka_partitions import KafkaDataPartitions
+from pulsar_on_kafka.broker.transactions.upkeep.sealing import Sealing
+from pulsar_on_kafka.spark import read_pulsar, session, stream_pulsar
 from pulsar_on_kafka.statelog.owned import random_session
-from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
-from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from pulsar_on_kafka_spark.reading.connection import BY_DEFAULT

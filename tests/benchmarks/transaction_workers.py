@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.broker.transactions.records.views import TransactionViews
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from pulsar_on_kafka.transactions.records.views import TransactionViews
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG
 from tests.benchmarks.finished_transactions import compact, records, write

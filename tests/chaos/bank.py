@@ -21,8 +21,8 @@ from typing import Any, Final
 import psutil
 
 import pulsar_on_kafka as pulsar
-from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
-from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
+from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState
+from pulsar_on_kafka.broker.transactions.pending_acks.log import PendingAckLog
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka_mapping.state.instances import Instance

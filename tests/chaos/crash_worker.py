@@ -20,8 +20,8 @@ import time
 from dataclasses import dataclass
 
 import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.broker.subscriptions.member.serving import Serving
 from pulsar_on_kafka.client.client import Client
-from pulsar_on_kafka.subscriptions.member.serving import Serving
 
 LOADED = (Client, Serving)
 """The package loads these when they are first used: here that is before the fork."""

@@ -7,11 +7,11 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final
 
-from pulsar_on_kafka.cursor import segments
-from pulsar_on_kafka.cursor.segments import CursorSegments
-from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.broker.cursor import segments
+from pulsar_on_kafka.broker.cursor.segments import CursorSegments
+from pulsar_on_kafka.broker.cursor.store import CursorStore
+from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
-from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
 
 POINTS: Final = ("segments", "pages", "marker", "commit", "answer", "cleaning")
 """What comes next when the process ends: segments; pages of the marker's index; the marker; the commit; the owner's

@@ -17,13 +17,13 @@ from typing import Any, Final
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.managed_ledger.model import Ledger
+from pulsar_on_kafka.broker.managed_ledger.owner import LedgerOwner
+from pulsar_on_kafka.broker.metadata.topics import Topics
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
-from pulsar_on_kafka.ledgers.model import Ledger
-from pulsar_on_kafka.ledgers.owner import LedgerOwner
-from pulsar_on_kafka.metadata.topics import Topics
 from pulsar_on_kafka.service.ledgers.deletion_events import KafkaDeletionEvents
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
-from pulsar_on_kafka.service.ledgers.partition_look import PartitionLook
+from pulsar_on_kafka.service.ledgers.partition_state import PartitionLook
 from pulsar_on_kafka.service.running import LedgerDeletion
 from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerState
 

@@ -16,10 +16,10 @@ from pyroaring import BitMap64
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
+from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAcks
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
 from pulsar_on_kafka.statelog.kafka_log import KafkaStateLog
-from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
-from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAcks
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import decode_commit_metadata
 from pulsar_on_kafka_mapping.state.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key

@@ -17,8 +17,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.node.node import Node, acquire, release
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.node.node import Node, acquire, release
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_topics import SCHEMAS, StateTopic
 from tests.registries import avro

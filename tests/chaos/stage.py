@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient as KafkaAdmin
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
-from pulsar_on_kafka.metadata.subscriptions.subscription import cursor_identity
+from pulsar_on_kafka.broker.cursor.checkpoints import CheckpointFold
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import cursor_identity
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups, checkpoint_of
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.ledger_ids import DEFAULT_ENTRIES_PER_LEDGER

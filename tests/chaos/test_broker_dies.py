@@ -14,12 +14,12 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.broker.subscriptions.member import saving
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.groups import membership as group
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.subscriptions.member import saving
 from tests.chaos.processes import ROOT
 from tests.chaos.stage import Publisher, Stage, Stand
 from tests.waiting import until

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pulsar_on_kafka as pulsar
-from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.broker.node.node import Node
 from tests.chaos.processes import WorkerProcess
 from tests.chaos.stage import Stage
 from tests.waiting import until

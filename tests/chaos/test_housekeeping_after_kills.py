@@ -11,16 +11,16 @@ import pytest
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.identity import CursorName
-from pulsar_on_kafka.cursor.leftovers import FoundSegments, SegmentName
+from pulsar_on_kafka.broker.cursor.identity import CursorName
+from pulsar_on_kafka.broker.cursor.orphaned_records import FoundSegments, SegmentName
+from pulsar_on_kafka.broker.metadata.producers.registry import LIFE_MS
+from pulsar_on_kafka.broker.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.metadata.producers.registry import LIFE_MS
-from pulsar_on_kafka.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
-from pulsar_on_kafka.service.housekeeping.dead_lives import HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
+from pulsar_on_kafka.service.housekeeping.past_incarnations import HeartbeatHousekeeping
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.cursors.cursor_marker import SegmentRef

@@ -16,7 +16,7 @@ _LATE_S = 4.0
 _MESSAGES = 200
 
 _CONSUMER = """
-from pulsar_on_kafka.cursor import commit_metadata
+from pulsar_on_kafka.broker.cursor import commit_metadata
 commit_metadata.MAX_METADATA_CHARS = int(sys.argv[3])
 client = pulsar.Client(sys.argv[1])
 consumer = client.subscribe(sys.argv[2], "s", pulsar.ConsumerType.Shared, receiver_queue_size=1000)

@@ -18,7 +18,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.sending.transactional_sends import Transaction
+from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from tests.chaos.pending_ack_worker import AFTER_THE_COMMIT, BEFORE_THE_ANSWER
 from tests.steps import SHARED, Unique
 

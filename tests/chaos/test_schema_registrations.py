@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, check_compatibility
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.registry.model import StoredSchema
+from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, check_compatibility
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_keys import SchemaKey, encode_key
 from pulsar_on_kafka_mapping.state.state_topics import SCHEMAS

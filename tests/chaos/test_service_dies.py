@@ -21,10 +21,10 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over, stands_in
+from pulsar_on_kafka.broker.managed_ledger.deletion_topics import maintenance_group
+from pulsar_on_kafka.broker.node import fallback_roles
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.settings import SESSION_TIMEOUT_MS
-from pulsar_on_kafka.ledgers.deletion_topics import maintenance_group
-from pulsar_on_kafka.node import standing_in
 from pulsar_on_kafka_mapping.state.instances import Instance
 from pulsar_on_kafka_mapping.state.state_topics import LEDGERS
 from tests.steps import Unique
@@ -135,7 +135,7 @@ def test_services_share_the_work_take_over_and_outlast_their_broker(own_broker: 
 
 def test_a_client_stands_in_while_no_service_is_there(service_url: str, unique: Unique, monkeypatch: Any) -> None:
     for name in ("FIRST_S", "SURE_S", "WHILE_S", "EVERY_S", "LOOK_S"):
-        monkeypatch.setattr(standing_in, name, 0.05)
+        monkeypatch.setattr(fallback_roles, name, 0.05)
     monkeypatch.setattr("pulsar_on_kafka.client.connection.session.LOOK_S", 0.05)
     with AdminClient(service_url) as admin:
         client = pulsar.Client(service_url, stand_in=True)

@@ -11,8 +11,8 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.transactions.serving.coordinators import coordinators_group
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from pulsar_on_kafka.transactions.serving.coordinators import coordinators_group
 from pulsar_on_kafka_mapping.state.instances import Instance
 from tests.integration.transaction_support import markers_of
 from tests.waiting import PATIENCE_S, until

@@ -18,11 +18,11 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import process_of
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.transactions.buffer.entries import TxnEntryStatus
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.broker.transactions.serving.coordinators import coordinators_group
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.transactions.buffer.entries import TxnEntryStatus
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from pulsar_on_kafka.transactions.serving.coordinators import coordinators_group
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.instances import Instance
@@ -144,7 +144,7 @@ def test_who_survives_a_coordinator_s_process_says_good_bye_for_it(
 ) -> None:
     """So its transactions go on at once, and not when Kafka's session is over."""
     group = coordinators_group(Instance())
-    caplog.set_level(logging.INFO, "pulsar_on_kafka.kafka.groups.departures")
+    caplog.set_level(logging.INFO, "pulsar_on_kafka.kafka.groups.dead_members")
     worker = Worker(TransactionOrders(service_url, "dies", unique("single"), unique("spread")), tmp_path / "dies.log")
     client = pulsar.Client(service_url, enable_transaction=True)
     try:

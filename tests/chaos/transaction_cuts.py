@@ -7,8 +7,8 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from pulsar_on_kafka.broker.transactions.effects.kafka_partitions import KafkaDataPartitions
 from pulsar_on_kafka.statelog.kafka_log import KafkaStateLog
-from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
 from pulsar_on_kafka_mapping.state.state_keys import (
     PendingAckEndKey,
     PendingAckKey,

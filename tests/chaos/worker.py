@@ -50,10 +50,10 @@ from typing import Any
 from zlib import crc32
 
 import pulsar_on_kafka as pulsar
-from pulsar_on_kafka.cursor import commit_metadata
-from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
-from pulsar_on_kafka.subscriptions.member.ownership import Ownership
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
+from pulsar_on_kafka.broker.cursor import commit_metadata
+from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.broker.subscriptions.member.ownership import Ownership
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import MAX_METADATA_CHARS
 from tests.chaos.cleaner import hasten
 from tests.chaos.cuts import Cut
@@ -197,7 +197,7 @@ class Worker:
         self._evidence.watch_active_consumers()
         if orders.cut is not None:
             Cut(*orders.cut, lambda point: self._evidence.say("z", point))
-        log = logging.getLogger("pulsar_on_kafka.subscriptions.member.ownership")
+        log = logging.getLogger("pulsar_on_kafka.broker.subscriptions.member.ownership")
         log.setLevel(logging.INFO)
         log.addHandler(OwnershipLog(self._evidence))
 
@@ -395,7 +395,7 @@ def main() -> None:
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(relativeCreated)d %(levelname)s %(name)s %(message)s"
     )
-    logging.getLogger("pulsar_on_kafka.kafka.groups.departures").setLevel(logging.INFO)  # who says good-bye for whom
+    logging.getLogger("pulsar_on_kafka.kafka.groups.dead_members").setLevel(logging.INFO)  # who says good-bye for whom
     faulthandler.register(signal.SIGUSR1)  # what all threads are at, on standard error
     orders = json.loads(sys.argv[1])
     orders["residues"] = tuple(orders.get("residues", Orders.residues))

@@ -10,10 +10,10 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.http_server import HttpServer
+from pulsar_on_kafka.clusters.lookup_service.answers import LookupAnswers
+from pulsar_on_kafka.clusters.lookup_service.cluster_metadata import ClusterMetadata
+from pulsar_on_kafka.clusters.lookup_service.followed_map import following_map
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
-from pulsar_on_kafka.lookup_service.answers import LookupAnswers
-from pulsar_on_kafka.lookup_service.cluster_metadata import ClusterMetadata
-from pulsar_on_kafka.lookup_service.followed_map import following_map
 from pulsar_on_kafka.service.replication.replication import Replication
 from tests.waiting import until
 from tests.watched_rounds import WatchedSubscriptions

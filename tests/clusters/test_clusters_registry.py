@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import pulsar_on_kafka as pulsar
-from pulsar_on_kafka.metadata.policies import CLUSTER
+from pulsar_on_kafka.broker.metadata.policies import CLUSTER
 from tests.clusters.cluster import Cluster
 from tests.integration.command_line import CommandLine
 

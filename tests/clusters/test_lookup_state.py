@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.lookup.http_directory import HttpDirectory
-from pulsar_on_kafka.metadata.tenants import TenantMove
+from pulsar_on_kafka.broker.lookup.http_directory import HttpDirectory
+from pulsar_on_kafka.broker.metadata.tenants import TenantMove
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.waiting import until
 

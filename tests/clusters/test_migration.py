@@ -9,8 +9,8 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded, Refused
-from pulsar_on_kafka.migration.tenant_sides import TenantSides
-from pulsar_on_kafka.migration.worker import MigrationWorker
+from pulsar_on_kafka.clusters.migration.tenant_cutover import TenantSides
+from pulsar_on_kafka.clusters.migration.worker import MigrationWorker
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import MigrationStep
 from tests.clusters.cluster import PATIENCE_S, Cluster, refuse_again
 from tests.clusters.program import Program
@@ -157,7 +157,7 @@ def test_programs_need_not_stop_while_replication_is_far_behind(
     for _ in range(3):
         producer.send(b"not copied")
     producer.close()
-    monkeypatch.setattr("pulsar_on_kafka.migration.tenant_sides.NEAR", 2)
+    monkeypatch.setattr("pulsar_on_kafka.clusters.migration.tenant_cutover.NEAR", 2)
     impatient = MigrationWorker(west, west, east, worker.record, 0)
     with pytest.raises(DeadlineExceeded, match=r"is not copied to east after 0 s, 3 entries are left"):
         impatient.switch()

@@ -15,8 +15,8 @@ from confluent_kafka import Producer
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.replication_state.comparison import PartitionComparison
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.replicated.comparison import PartitionComparison
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.records.original_position import OriginalPosition, encode_original
 from pulsar_on_kafka_mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM

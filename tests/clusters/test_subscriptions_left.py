@@ -6,7 +6,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.replicated.progress_heads import Subject
+from pulsar_on_kafka.broker.replication_state.progress_heads import Subject
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import LEFT
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.integration.command_line import CommandLine

@@ -12,10 +12,10 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.following.moving_consumer import GRACE_S
-from pulsar_on_kafka.lookup.http_directory import HttpDirectory
-from pulsar_on_kafka.lookup.places import LookupFailed
-from pulsar_on_kafka.metadata.tenants import TenantMove
+from pulsar_on_kafka.broker.lookup.http_directory import HttpDirectory
+from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed
+from pulsar_on_kafka.broker.metadata.tenants import TenantMove
+from pulsar_on_kafka.client.failover.switchable_consumer import GRACE_S
 from tests.clusters.cluster import Cluster
 from tests.waiting import until
 

@@ -9,7 +9,7 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.transactions.coordinator.state import txn_id
+from pulsar_on_kafka.broker.transactions.coordinator.state import txn_id
 from pulsar_on_kafka_mapping.state.state_topics import (
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_COORDINATOR_ASSIGN,

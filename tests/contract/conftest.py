@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import Broker
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.producer import KafkaProducer
-from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.statelog.api import StateLog

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, check_compatibility
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NoSuchSchema
-from pulsar_on_kafka.registry.registry import SchemaRegistry
+from pulsar_on_kafka.broker.schema_registry.registry import SchemaRegistry
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, check_compatibility
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

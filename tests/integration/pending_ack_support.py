@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.sending.transactional_sends import Transaction
+from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from pulsar_on_kafka_mapping.state.instances import Instance
 from pulsar_on_kafka_mapping.state.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_PENDING_ACK

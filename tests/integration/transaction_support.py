@@ -9,9 +9,9 @@ from confluent_kafka.admin import AdminClient as KafkaTool
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, Transaction
 from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, Transaction
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.record_headers import MarkerType
 from pulsar_on_kafka_mapping.records.transaction_headers import in_transaction

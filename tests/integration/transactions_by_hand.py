@@ -10,8 +10,8 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.transactions.coordinator.state import txn_id
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.transactions.coordinator.state import txn_id
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.records.message_record import Headers, MessageMetadata, encode_headers

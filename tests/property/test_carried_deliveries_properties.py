@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.replicated.carried_deliveries import (
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.replication_state.delivery_count_transfer import (
     MOST,
     carried,
     deliveries_heard,
@@ -18,8 +18,8 @@ from pulsar_on_kafka.replicated.carried_deliveries import (
     offsets_there,
     with_news,
 )
-from pulsar_on_kafka.replicated.origin_index import OriginIndex
-from pulsar_on_kafka.replicated.progress import SubscriptionSide
+from pulsar_on_kafka.broker.replication_state.origin_index import OriginIndex
+from pulsar_on_kafka.broker.replication_state.progress import SubscriptionSide
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 

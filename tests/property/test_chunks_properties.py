@@ -7,13 +7,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.saved import Saved
-from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
-from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly, ChunkRules
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
+from pulsar_on_kafka.broker.cursor.saved_cursor import Saved
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
+from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkAssembly, ChunkRules
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionSlot
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.records.message_record import ChunkInfo
 from pulsar_on_kafka_mapping.records.record_headers import CHUNK

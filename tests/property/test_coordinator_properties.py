@@ -11,9 +11,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
-from pulsar_on_kafka.transactions.serving.owner import Coordinator
-from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
+from pulsar_on_kafka.broker.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.broker.transactions.serving.coordinator import Coordinator
+from pulsar_on_kafka.broker.transactions.serving.log_writer import CoordinatorLog
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
 from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (

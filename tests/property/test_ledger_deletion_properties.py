@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, PartitionNow, judge
-from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
-from pulsar_on_kafka.ledgers.trimming import Needs
+from pulsar_on_kafka.broker.managed_ledger.deletion import DeletionVerdict, PartitionNow, judge
+from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
+from pulsar_on_kafka.broker.managed_ledger.model import Ledger, LedgerPlace
+from pulsar_on_kafka.broker.managed_ledger.trimming import Needs
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from itertools import pairwise
 
-from pulsar_on_kafka.ledgers.kafka_topics import RUN_OFFSETS, RUNS, Sampled, estimate, runs
+from pulsar_on_kafka.broker.managed_ledger.kafka_topics import RUN_OFFSETS, RUNS, Sampled, estimate, runs
 
 
 def _sizes(rng: random.Random, entries: int) -> list[int]:

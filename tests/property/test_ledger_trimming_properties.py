@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pulsar_on_kafka.ledgers.model import Ledger
-from pulsar_on_kafka.ledgers.trimming import MEGABYTE, MINUTE_MS, Needs, Retention, trimmable
+from pulsar_on_kafka.broker.managed_ledger.model import Ledger
+from pulsar_on_kafka.broker.managed_ledger.trimming import MEGABYTE, MINUTE_MS, Needs, Retention, trimmable
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
 

@@ -16,9 +16,9 @@ from fastavro import schemaless_writer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.subscriptions.records.batches import messages_of
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.subscriptions.records.batches import messages_of
 from pulsar_on_kafka_mapping.encoding.varint import varint
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.batch_entry import SCHEMA, decode_batch
@@ -29,7 +29,7 @@ from pulsar_on_kafka_mapping.wire.native_messages import taken_apart
 from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, metadata_of, record_of
 from tests.foreign_records import UNREADABLE as DECISIVE_KEY
 from tests.foreign_records import absurd_records
-from tests.unit.subscriptions.partition.test_batches_of_a_partition import Record, a_consumer, a_partition, fill
+from tests.unit.broker.subscriptions.partition.test_batches_of_a_partition import Record, a_consumer, a_partition, fill
 
 NOT_UTF8 = b"caf\xe9.txt"
 SIZE = 3

@@ -23,14 +23,14 @@ from hypothesis.stateful import (
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import Closed, Fenced, TransactionConflict, TransactionNotFound
-from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import State
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import State
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import CumulativeAck, TxnAck, TxnOutcome
 from tests.memory_log import MemoryStateLog
 from tests.seeds import examples
-from tests.unit.transactions.pending_ack_owner import COORDINATOR, NEVER, CursorOwner, end, txn
+from tests.unit.broker.transactions.pending_ack_owner import COORDINATOR, NEVER, CursorOwner, end, txn
 
 ENTRIES = 10
 SIZE = 3

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from pulsar_on_kafka.kafka.records import KafkaRecord
-from pulsar_on_kafka.migration.from_pulsar.admin import LedgerSpan, PulsarPartition
-from pulsar_on_kafka.migration.from_pulsar.copies_here import read_copies
-from pulsar_on_kafka.migration.from_pulsar.entries import Copy, Entry, Origin, PulsarMessage, copies, digest_of
-from pulsar_on_kafka.migration.from_pulsar.places import (
+from pulsar_on_kafka.broker.replication_state.origin_index import OriginIndex
+from pulsar_on_kafka.clusters.migration.from_pulsar.admin import LedgerSpan, PulsarPartition
+from pulsar_on_kafka.clusters.migration.from_pulsar.entries import Copy, Entry, Origin, PulsarMessage, copies, digest_of
+from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import (
     Position,
     acknowledged,
     acknowledged_copies,
@@ -19,7 +18,8 @@ from pulsar_on_kafka.migration.from_pulsar.places import (
     place_of,
     position_at,
 )
-from pulsar_on_kafka.replicated.origin_index import OriginIndex
+from pulsar_on_kafka.clusters.migration.from_pulsar.existing_copies import read_copies
+from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.batch_entry import decode_batch
 from pulsar_on_kafka_mapping.records.message_record import decode_headers

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.publishing.outgoing_schema import OutgoingSchema
 from pulsar_on_kafka.exceptions import PulsarException, Result
 from pulsar_on_kafka.schema import BytesSchema
-from pulsar_on_kafka.sending.outgoing_schema import OutgoingSchema
 from tests.producer_stage import Kind, Stage
 from tests.seeds import examples
 

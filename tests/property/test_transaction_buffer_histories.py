@@ -24,11 +24,11 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.transactions.buffer.buffer_machine import TransactionBuffer
+from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Met
+from pulsar_on_kafka.broker.transactions.buffer.verify import compare, rebuild
 from pulsar_on_kafka.statelog.view import LogView
-from pulsar_on_kafka.transactions.buffer.buffer_machine import TransactionBuffer
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
-from pulsar_on_kafka.transactions.buffer.verify import compare, rebuild
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.state_keys import LowWaterKey, TransactionBufferKey, encode_key
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT as TOPIC

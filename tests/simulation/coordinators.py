@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
+from pulsar_on_kafka.broker.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.state_keys import (
     CoordinatorTakeoverKey,

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor import segments as segments_module
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.identity import CursorIdentity, new_session
-from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved
-from pulsar_on_kafka.cursor.segments import MARKER_SEGMENT
-from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.broker.cursor import segments as segments_module
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, new_session
+from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered, Save, Saved
+from pulsar_on_kafka.broker.cursor.segments import MARKER_SEGMENT
+from pulsar_on_kafka.broker.cursor.store import CursorStore
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionTerms
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionSlot
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
-from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.partition.terms import PartitionTerms
-from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.state.cursors.cursor_marker import MarkerRef, SegmentRef
 from pulsar_on_kafka_mapping.state.state_topics import StateTopic

@@ -11,10 +11,10 @@ from functools import partial
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
-from pulsar_on_kafka.cursor.checkpoints import Checkpoints
-from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.saved import Recovered, checkpoint_beside
-from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.broker.cursor.checkpoints import Checkpoints
+from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
+from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered, checkpoint_beside
+from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.groups.resent_commits import ResentCommits
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.statelog.api import StateLog

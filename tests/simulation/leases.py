@@ -20,17 +20,17 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, CommitOutcomeUnknown
 from pulsar_on_kafka.base.meters import SubscriptionMeter
-from pulsar_on_kafka.cursor.identity import CursorIdentity, new_session
-from pulsar_on_kafka.cursor.saved import Save, Saved
-from pulsar_on_kafka.cursor.store import CursorStore
-from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
-from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
-from pulsar_on_kafka.subscriptions.leases.acks import Acks
-from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
-from pulsar_on_kafka.subscriptions.leases.terms import Heard, HeardAgain, LeaseTerms
-from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
-from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
+from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, new_session
+from pulsar_on_kafka.broker.cursor.saved_cursor import Save, Saved
+from pulsar_on_kafka.broker.cursor.store import CursorStore
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
+from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.broker.subscriptions.leases.acks import Acks
+from pulsar_on_kafka.broker.subscriptions.leases.lease_options import Heard, HeardAgain, LeaseTerms
+from pulsar_on_kafka.broker.subscriptions.leases.leasing import Leasing
+from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionSlot
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import CursorLife
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import decode_commit_metadata

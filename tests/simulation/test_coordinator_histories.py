@@ -16,15 +16,19 @@ import pytest
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.transactions.client_transaction import (
+    ClientTransaction,
+    TransactionClient,
+    TransactionState,
+)
+from pulsar_on_kafka.broker.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState
+from pulsar_on_kafka.broker.transactions.records.outcomes import Outcomes
+from pulsar_on_kafka.broker.transactions.serving.coordinator import Coordinator
+from pulsar_on_kafka.broker.transactions.serving.coordinator_client import RemoteCoordinator
+from pulsar_on_kafka.broker.transactions.serving.log_writer import CoordinatorLog
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.statelog.views import LogViews
-from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
-from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
-from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
-from pulsar_on_kafka.transactions.records.outcomes import Outcomes
-from pulsar_on_kafka.transactions.serving.access import RemoteCoordinator
-from pulsar_on_kafka.transactions.serving.owner import Coordinator
-from pulsar_on_kafka.transactions.serving.writing import CoordinatorLog
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription

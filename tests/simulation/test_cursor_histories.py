@@ -16,16 +16,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor import commit_metadata
-from pulsar_on_kafka.cursor import segments as segments_module
-from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.cursor.identity import CursorName
-from pulsar_on_kafka.cursor.leftovers import FoundSegments, SegmentName, orphans
-from pulsar_on_kafka.cursor.saved import Unneeded, checkpoint_beside
-from pulsar_on_kafka.cursor.segments import CursorSegments
-from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.broker.cursor import commit_metadata
+from pulsar_on_kafka.broker.cursor import segments as segments_module
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.cursor.identity import CursorName
+from pulsar_on_kafka.broker.cursor.orphaned_records import FoundSegments, SegmentName, orphans
+from pulsar_on_kafka.broker.cursor.saved_cursor import Unneeded, checkpoint_beside
+from pulsar_on_kafka.broker.cursor.segments import CursorSegments
+from pulsar_on_kafka.broker.cursor.store import CursorStore
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka_mapping.state.cursors.cursor_marker import SegmentRef
 from pulsar_on_kafka_mapping.state.state_keys import CursorSegmentKey, encode_key
 from pulsar_on_kafka_mapping.state.state_topics import CURSORS

@@ -17,15 +17,15 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.clock import ClusterClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.deduplication.deduplication_machine import DeduplicationVerdict, PartitionSequences
-from pulsar_on_kafka.deduplication.journal import Recovered, SequenceJournal
+from pulsar_on_kafka.broker.deduplication.deduplication_machine import DeduplicationVerdict, PartitionSequences
+from pulsar_on_kafka.broker.deduplication.journal import Recovered, SequenceJournal
+from pulsar_on_kafka.broker.metadata.producers.fences import Fences
+from pulsar_on_kafka.broker.metadata.producers.registry import ProducerRegistry
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.kafka.appends import Group
-from pulsar_on_kafka.metadata.producers.fences import Fences
-from pulsar_on_kafka.metadata.producers.registry import ProducerRegistry
-from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import LogRecord
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -51,7 +51,7 @@ NAME = "author"
 @pytest.fixture(autouse=True)
 def no_stragglers(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a holder gives up itself is refused from then on: see `Produce`."""
-    monkeypatch.setattr("pulsar_on_kafka.deduplication.journal.STRAGGLERS_S", 0.0)
+    monkeypatch.setattr("pulsar_on_kafka.broker.deduplication.journal.STRAGGLERS_S", 0.0)
 
 
 LIFE = 7
@@ -522,7 +522,7 @@ def test_what_was_forgotten_is_refused_and_never_taken_for_stored(
     bytes_of_absent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the ids that may be sent again a few are remembered."""
-    monkeypatch.setattr("pulsar_on_kafka.deduplication.deduplication_machine.MAX_ABSENT_BYTES", bytes_of_absent)
+    monkeypatch.setattr("pulsar_on_kafka.broker.deduplication.deduplication_machine.MAX_ABSENT_BYTES", bytes_of_absent)
     refused = 0
     for seed in range(25):
         for transactions in (False, True):

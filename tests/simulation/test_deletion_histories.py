@@ -16,14 +16,14 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, Fenced, LayerError, StoreError
-from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, PartitionGone, PartitionNow, judge
-from pulsar_on_kafka.ledgers.first_left import first_kept
-from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
-from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
-from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs
-from pulsar_on_kafka.ledgers.trimming import Needs, Retention, Rollover
-from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
+from pulsar_on_kafka.broker.managed_ledger.deletion import DeletionVerdict, PartitionGone, PartitionNow, judge
+from pulsar_on_kafka.broker.managed_ledger.first_left import first_kept
+from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
+from pulsar_on_kafka.broker.managed_ledger.ledger_machine import LedgerLists
+from pulsar_on_kafka.broker.managed_ledger.model import Ledger, LedgerPlace
+from pulsar_on_kafka.broker.managed_ledger.owner import LedgerOwner, TopicLogs
+from pulsar_on_kafka.broker.managed_ledger.trimming import Needs, Retention, Rollover
+from pulsar_on_kafka.broker.managed_ledger.trusted import TrustedLedgers
 from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
 from pulsar_on_kafka.service.ledgers.retirement import KeptByRule, Retirement
 from pulsar_on_kafka.statelog.view import LogView

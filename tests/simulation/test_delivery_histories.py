@@ -22,19 +22,19 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import CommitOutcomeUnknown, LayerError
 from pulsar_on_kafka.base.meters import SubscriptionMeter
-from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.saved import Saved
-from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
+from pulsar_on_kafka.broker.cursor.saved_cursor import Saved
+from pulsar_on_kafka.broker.cursor.store import CursorStore
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
+from pulsar_on_kafka.broker.subscriptions.dispatching import key_shared
+from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.broker.subscriptions.dispatching.key_shared import MOST_PARKED
+from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
+from pulsar_on_kafka.broker.subscriptions.partition import key_order
+from pulsar_on_kafka.broker.subscriptions.partition.key_order import KNOWN, NEAR
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, DeliveryRules, Endpoint, PartitionSlot
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
-from pulsar_on_kafka.subscriptions.dispatching import key_shared
-from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
-from pulsar_on_kafka.subscriptions.dispatching.key_shared import MOST_PARKED
-from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
-from pulsar_on_kafka.subscriptions.partition import key_order
-from pulsar_on_kafka.subscriptions.partition.key_order import KNOWN, NEAR
-from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, DeliveryRules, Endpoint, PartitionSlot
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.memory_log import MemoryStateLog
 from tests.same_incarnation import SAME_INCARNATION

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
-from pulsar_on_kafka.metadata.producers.fences import Fences
-from pulsar_on_kafka.metadata.producers.known_fences import Epoch, HeartbeatsAndFences, KnownFences
-from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.broker.metadata.producers.fence_log import FenceRecords
+from pulsar_on_kafka.broker.metadata.producers.fence_view import Epoch, HeartbeatsAndFences, KnownFences
+from pulsar_on_kafka.broker.metadata.producers.fences import Fences
+from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import put
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout

@@ -15,7 +15,7 @@ import pytest
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.kafka.groups.idle_offsets import FoundOffsets, GroupOffsets, IdleOffsets
+from pulsar_on_kafka.kafka.groups.empty_group_offsets import FoundOffsets, GroupOffsets, IdleOffsets
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
 from tests.seeds import first_of
 from tests.simulation.broker import Answer, SimulatedBroker

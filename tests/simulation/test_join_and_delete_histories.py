@@ -19,12 +19,12 @@ import pytest
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.entities import Entities, Versioned
+from pulsar_on_kafka.broker.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription_holders import Claimant
+from pulsar_on_kafka.broker.metadata.topics import TOPIC_KEYS, Topic, Topics
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember, TopicDescription
-from pulsar_on_kafka.metadata.entities import Entities, Versioned
-from pulsar_on_kafka.metadata.subscriptions.occupants import Claimant
-from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
-from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
-from pulsar_on_kafka.metadata.topics import TOPIC_KEYS, Topic, Topics
 from pulsar_on_kafka.statelog.versioned import Keeping
 from pulsar_on_kafka_mapping.ids.ledger_ids import incarnation_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

@@ -16,10 +16,10 @@ import pytest
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SubscriptionMeter
-from pulsar_on_kafka.cursor import commit_metadata
-from pulsar_on_kafka.cursor.store import CursorStore
-from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
-from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.broker.cursor import commit_metadata
+from pulsar_on_kafka.broker.cursor.store import CursorStore
+from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka_mapping.state.state_topics import CURSOR_CHECKPOINTS, StateTopic
 from tests.memory_log import MemoryStateLog
 from tests.seeds import in_two

@@ -16,11 +16,11 @@ import random
 
 import pytest
 
-from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
-from pulsar_on_kafka.subscriptions.dispatching import key_shared
-from pulsar_on_kafka.subscriptions.dispatching.key_shared import MOST_PARKED
-from pulsar_on_kafka.subscriptions.partition import key_order
-from pulsar_on_kafka.subscriptions.partition.key_order import KNOWN, NEAR
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
+from pulsar_on_kafka.broker.subscriptions.dispatching import key_shared
+from pulsar_on_kafka.broker.subscriptions.dispatching.key_shared import MOST_PARKED
+from pulsar_on_kafka.broker.subscriptions.partition import key_order
+from pulsar_on_kafka.broker.subscriptions.partition.key_order import KNOWN, NEAR
 from tests.seeds import first_of
 from tests.simulation.leases import Process, World
 

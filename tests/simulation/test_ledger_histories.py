@@ -15,10 +15,10 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, Fenced, LayerError, StoreError
-from pulsar_on_kafka.ledgers.following import LogRange, Measured
-from pulsar_on_kafka.ledgers.ledger_machine import FOLLOWS, LedgerLists
-from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
-from pulsar_on_kafka.ledgers.owner import LedgerOwner, Stretch, TopicLogs
+from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange, Measured
+from pulsar_on_kafka.broker.managed_ledger.ledger_machine import FOLLOWS, LedgerLists
+from pulsar_on_kafka.broker.managed_ledger.model import Ledger, LedgerPlace
+from pulsar_on_kafka.broker.managed_ledger.owner import LedgerOwner, Stretch, TopicLogs
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout

@@ -18,11 +18,11 @@ import pytest
 from pulsar_on_kafka.base.clock import ClusterClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.metadata.producers import registry as registry_module
-from pulsar_on_kafka.metadata.producers.admission import AccessMode
-from pulsar_on_kafka.metadata.producers.membership import Membership
-from pulsar_on_kafka.metadata.producers.registry import ProducerRegistry
-from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.broker.metadata.producers import registry as registry_module
+from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
+from pulsar_on_kafka.broker.metadata.producers.membership import Membership
+from pulsar_on_kafka.broker.metadata.producers.registry import ProducerRegistry
+from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_topics import StateTopic

@@ -11,11 +11,11 @@ import random
 
 import pytest
 
-from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.replicated.acks import Acks
-from pulsar_on_kafka.replicated.origin_index import OriginIndex
-from pulsar_on_kafka.replicated.progress import (
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.replication_state.origin_index import OriginIndex
+from pulsar_on_kafka.broker.replication_state.progress import (
     Progress,
     SubscriptionSide,
     begun,

@@ -12,20 +12,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.saved import Saved
-from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.records.batches import is_marker
-from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
-from pulsar_on_kafka.subscriptions.records.read_committed import ReadCommitted
-from pulsar_on_kafka.subscriptions.records.readable import Readable, ReaderChunks
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
+from pulsar_on_kafka.broker.cursor.saved_cursor import Saved
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.records.batches import is_marker
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import PartitionSlot
+from pulsar_on_kafka.broker.subscriptions.records.read_committed import ReadCommitted
+from pulsar_on_kafka.broker.subscriptions.records.reader_filter import Readable, ReaderChunks
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.message_record import Headers
 from pulsar_on_kafka_mapping.records.record_headers import PRODUCER, TXN, unpack
 from pulsar_on_kafka_mapping.records.transaction_headers import marker_headers
-from tests.unit.transactions.buffer_records import HERE, Entries, aborted, opened, txn
+from tests.unit.broker.transactions.buffer_records import HERE, Entries, aborted, opened, txn
 
 
 @dataclass

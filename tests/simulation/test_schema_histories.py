@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 
 from pulsar_on_kafka.base.errors import (
     AppendFailed,
@@ -18,9 +17,10 @@ from pulsar_on_kafka.base.errors import (
     NoSuchSchema,
     UnreadableSchemas,
 )
-from pulsar_on_kafka.registry.model import SchemaPolicies, TopicLife
-from pulsar_on_kafka.registry.registry import SchemaRegistry
-from pulsar_on_kafka.registry.storage import SCHEMA_KEYS, StateLogSchemaStorage
+from pulsar_on_kafka.broker.schema_registry.model import SchemaPolicies, TopicLife
+from pulsar_on_kafka.broker.schema_registry.registry import SchemaRegistry
+from pulsar_on_kafka.broker.schema_registry.storage import SCHEMA_KEYS, StateLogSchemaStorage
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 from pulsar_on_kafka.statelog.compare_and_set import VersionedEntities
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion

@@ -18,18 +18,18 @@ import pytest
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor import commit_metadata
-from pulsar_on_kafka.cursor.checkpoints import Checkpoints
-from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.saved import AcceptedSave, Save, checkpoint_beside
-from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.broker.cursor import commit_metadata
+from pulsar_on_kafka.broker.cursor.checkpoints import Checkpoints
+from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
+from pulsar_on_kafka.broker.cursor.saved_cursor import AcceptedSave, Save, checkpoint_beside
+from pulsar_on_kafka.broker.cursor.store import CursorStore
+from pulsar_on_kafka.broker.metadata.entities import Entities
+from pulsar_on_kafka.broker.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType, cursor_identity
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription_holders import Claimant
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
-from pulsar_on_kafka.metadata.entities import Entities
-from pulsar_on_kafka.metadata.subscriptions.occupants import Claimant
-from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType, cursor_identity
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from tests.seeds import in_two

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.replicated.snapshot_exchange import SnapshotExchange
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.replication_state.snapshot_exchange import SnapshotExchange
 from pulsar_on_kafka_mapping.records.subscription_markers import (
     Snapshot,
     SnapshotResponse,

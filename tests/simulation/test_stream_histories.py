@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.ledger_acks import of_offsets
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.cursor.ledger_acks import of_offsets
 from pulsar_on_kafka_mapping.records.message_record import ChunkInfo
 from pulsar_on_kafka_spark.options.stream_options import parse_stream_options
 from pulsar_on_kafka_spark.planning.batch_plan import BatchPlan, ByTopic, Entries

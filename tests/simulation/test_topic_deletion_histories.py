@@ -22,15 +22,15 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, StoreError
+from pulsar_on_kafka.broker.managed_ledger.deletion import DeletionVerdict, judge
+from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
+from pulsar_on_kafka.broker.managed_ledger.model import Ledger, LedgerPlace
+from pulsar_on_kafka.broker.managed_ledger.trimming import Needs
+from pulsar_on_kafka.broker.metadata.entities import Entities
+from pulsar_on_kafka.broker.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
+from pulsar_on_kafka.broker.metadata.topics import TOPIC_KEYS, Topics
 from pulsar_on_kafka.kafka.records import TopicDescription
-from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, judge
-from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
-from pulsar_on_kafka.ledgers.trimming import Needs
-from pulsar_on_kafka.metadata.entities import Entities
-from pulsar_on_kafka.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
-from pulsar_on_kafka.metadata.topics import TOPIC_KEYS, Topics
-from pulsar_on_kafka.service.ledgers.partition_look import PartitionLook
+from pulsar_on_kafka.service.ledgers.partition_state import PartitionLook
 from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion, ledgers_of
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.versioned import VersionedEntities

@@ -14,15 +14,15 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, Fenced
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.transactions.buffer.buffer_machine import TransactionBuffer
+from pulsar_on_kafka.broker.transactions.buffer.cleaning import BufferCleaning
+from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.broker.transactions.buffer.model import Met
+from pulsar_on_kafka.broker.transactions.buffer.verify import compare, rebuild
+from pulsar_on_kafka.broker.transactions.pending_acks.log import PendingAckLog
+from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, State
 from pulsar_on_kafka.statelog.view import LogView
-from pulsar_on_kafka.transactions.buffer.buffer_machine import TransactionBuffer
-from pulsar_on_kafka.transactions.buffer.cleaning import BufferCleaning
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.transactions.buffer.model import Met
-from pulsar_on_kafka.transactions.buffer.verify import compare, rebuild
-from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
-from pulsar_on_kafka.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, State
 from pulsar_on_kafka_mapping.state.state_keys import LowWaterKey, PendingAckEndKey, TransactionBufferKey, encode_key
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnOutcome, encode_end
 from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import (

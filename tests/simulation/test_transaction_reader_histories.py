@@ -13,13 +13,13 @@ from typing import ClassVar
 import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries, TxnEntryStatus
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Met
+from pulsar_on_kafka.broker.transactions.buffer.verify import Rebuilt, rebuild
+from pulsar_on_kafka.broker.transactions.effects.outcome_writer import LoggedOutcomes, Look, LookBudget
+from pulsar_on_kafka.broker.transactions.records.outcomes import Announcement, Ended, Opened, Outcomes, PartitionsFailed
+from pulsar_on_kafka.broker.transactions.records.views import TransactionViews
 from pulsar_on_kafka.statelog.view import LogView
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
-from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
-from pulsar_on_kafka.transactions.buffer.verify import Rebuilt, rebuild
-from pulsar_on_kafka.transactions.effects.logged_outcomes import LoggedOutcomes, Look, LookBudget
-from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, Outcomes, PartitionsFailed
-from pulsar_on_kafka.transactions.records.views import TransactionViews
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription

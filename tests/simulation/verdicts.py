@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from pulsar_on_kafka.ledgers.deletion import DeletionVerdict
+from pulsar_on_kafka.broker.managed_ledger.deletion import DeletionVerdict
 
 
 class JudgedHistory(Protocol):

@@ -7,7 +7,7 @@ import random
 import pytest
 from pyspark.sql import SparkSession
 
-from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka_mapping.ids.ledger_ids import MAX_INCARNATION, MAX_PARTITION, MAX_RANGE, LedgerLayout
 from pulsar_on_kafka_mapping.ids.message_id import FirstChunk, encode_message_id
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

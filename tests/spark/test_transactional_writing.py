@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pulsar_on_kafka.spark import InvalidWriteOption, NotWritten, pulsar_batches, write_pulsar
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +18,8 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidTxnStatus
-from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient
+from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction, TransactionClient
+from pulsar_on_kafka.spark import InvalidWriteOption, NotWritten, pulsar_batches, write_pulsar
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_spark.writing.batch_journal import Batch, BatchJournal
 from pulsar_on_kafka_spark.writing.writer import JobAttempts

@@ -28,7 +28,7 @@ HEAVY: Final = (
     "asyncio", "confluent_kafka", "cryptography", "fastavro", "kafka", "msgspec", "orjson", "prometheus_client",
     "pydantic", "pyroaring", "pyspark", "rich",
 )  # fmt: skip
-DOING: Final = {"pulsar_on_kafka.admin", "pulsar_on_kafka.client.client", "pulsar_on_kafka.node.node"}
+DOING: Final = {"pulsar_on_kafka.admin", "pulsar_on_kafka.client.client", "pulsar_on_kafka.broker.node.node"}
 """What commands do their work with."""
 NAMELESS: Final = {
     "compat", "doctor", "gateway", "lookup", "metrics", "migrate", "overview", "serve", "standalone", "top",
@@ -68,7 +68,7 @@ def _ours(modules: set[str]) -> set[str]:
 
 def test_an_import_loads_the_exceptions_alone() -> None:
     _, modules = _loaded("import pulsar_on_kafka" + LOADED)
-    assert _ours(modules) == {"pulsar_on_kafka", "pulsar_on_kafka.exceptions", "pulsar_on_kafka.node"}
+    assert _ours(modules) == {"pulsar_on_kafka", "pulsar_on_kafka.exceptions", "pulsar_on_kafka.broker.node"}
     assert not _heavy(modules)
 
 

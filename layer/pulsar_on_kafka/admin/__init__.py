@@ -15,10 +15,10 @@ from pulsar_on_kafka.admin.stats import (
     TopicStats,
 )
 from pulsar_on_kafka.admin.transactions import TransactionDetails, VerifiedBuffer
-from pulsar_on_kafka.ledgers.inspection import LedgerInfo
-from pulsar_on_kafka.metadata.policies import CLUSTER
-from pulsar_on_kafka.registry.model import SchemaEntry, StoredSchema
-from pulsar_on_kafka.transactions.records.inspection import (
+from pulsar_on_kafka.broker.managed_ledger.inspection import LedgerInfo
+from pulsar_on_kafka.broker.metadata.policies import CLUSTER
+from pulsar_on_kafka.broker.schema_registry.model import SchemaEntry, StoredSchema
+from pulsar_on_kafka.broker.transactions.records.inspection import (
     CoordinatorStats,
     PartitionBufferStats,
     PendingAckStats,

@@ -21,14 +21,14 @@ from pulsar_on_kafka.admin.subscriptions import SubscriptionAdmin
 from pulsar_on_kafka.admin.transactions import TransactionAdmin
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.record_limits import EACH_ALONE
+from pulsar_on_kafka.broker.metadata.topics import Topic, check_backlog
+from pulsar_on_kafka.broker.node.node import acquire
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.client.connection.connection import chosen_instance, connection_security
 from pulsar_on_kafka.client.values.authentication import Authentication
 from pulsar_on_kafka.client.values.service_info import parse_service_url
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.metadata.record_limits import EACH_ALONE
-from pulsar_on_kafka.metadata.topics import Topic, check_backlog
-from pulsar_on_kafka.node.node import acquire
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 

@@ -10,11 +10,11 @@ from typing import Final, TypeVar
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.forks import OfOneProcess
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node, release
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.exceptions import AlreadyClosed
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node, release
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 T = TypeVar("T")

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.saved import Recovered
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.state.cursors.cursor_marker import SavedLedger

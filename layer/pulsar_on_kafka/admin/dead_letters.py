@@ -26,15 +26,15 @@ from pulsar_on_kafka.admin.letters import (
 from pulsar_on_kafka.admin.messages import MessageAdmin, reader_of
 from pulsar_on_kafka.admin.redriving import Taking, Targets, moved, taking_options
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer_opening import open_consumer
-from pulsar_on_kafka.client.consumer.letters import DLQ_SUFFIX, REAL_SUBSCRIPTION, REAL_TOPIC, LetterProducers
+from pulsar_on_kafka.client.consumer.dead_letters import DLQ_SUFFIX, REAL_SUBSCRIPTION, REAL_TOPIC, LetterProducers
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka_mapping.errors import InvalidTopicName
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

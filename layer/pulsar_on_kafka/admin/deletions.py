@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.consumer.letters import RECONSUMETIMES
-from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
-from pulsar_on_kafka.ledgers.deletion import DELETIONS_SHOWN
-from pulsar_on_kafka.ledgers.deletion_topics import (
+from pulsar_on_kafka.broker.managed_ledger.deletion import DELETIONS_SHOWN
+from pulsar_on_kafka.broker.managed_ledger.deletion_topics import (
     DEAD_LETTERS,
     EVENTS,
     OPERATOR,
@@ -20,7 +18,9 @@ from pulsar_on_kafka.ledgers.deletion_topics import (
     event_in,
     event_schema,
 )
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.client.consumer.dead_letters import RECONSUMETIMES
+from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
 from pulsar_on_kafka_mapping.encoding.decimals import decimal_or_none
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

@@ -9,13 +9,13 @@ from typing import Final
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.managed_ledger.inspection import LedgerInfo, infos
+from pulsar_on_kafka.broker.managed_ledger.kafka_topics import KafkaDataTopics
+from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
+from pulsar_on_kafka.broker.managed_ledger.model import LedgerPlace
+from pulsar_on_kafka.broker.managed_ledger.owner import LedgerOwner
+from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
-from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.inspection import LedgerInfo, infos
-from pulsar_on_kafka.ledgers.kafka_topics import KafkaDataTopics
-from pulsar_on_kafka.ledgers.model import LedgerPlace
-from pulsar_on_kafka.ledgers.owner import LedgerOwner
-from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.ledger_ids import unpack_ledger_id
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

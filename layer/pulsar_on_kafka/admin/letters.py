@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pulsar_on_kafka.admin.shown_messages import ShownMessage, shown
-from pulsar_on_kafka.client.consumer.letters import (
+from pulsar_on_kafka.client.consumer.dead_letters import (
     DELAY_TIME,
     DLQ_SUFFIX,
     ORIGIN_MESSAGE_ID,

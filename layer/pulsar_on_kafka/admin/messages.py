@@ -11,7 +11,8 @@ from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.admin.shown_messages import ShownMessage, shown
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.client.connection.connection import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.reader.reader import Reader, ReaderOptions, open_reader
@@ -19,7 +20,6 @@ from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.client.values.enums import ConsumerCryptoFailureAction
 from pulsar_on_kafka.exceptions import Timeout
 from pulsar_on_kafka.schema.generic import AutoConsumeSchema
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 

@@ -11,9 +11,13 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.admin.letters import REDRIVE, LetterFilter, own_properties
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.publishing.in_flight import SendResult
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
-from pulsar_on_kafka.client.consumer.letters import REAL_TOPIC, LetterProducers
+from pulsar_on_kafka.client.consumer.dead_letters import REAL_TOPIC, LetterProducers
 from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
 from pulsar_on_kafka.client.values.enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
@@ -25,10 +29,6 @@ from pulsar_on_kafka.exceptions import (
     TransactionConflict,
     TransactionNotFound,
 )
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.sending.in_flight import SendResult
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.sending.transactional_sends import Transaction
 from pulsar_on_kafka_mapping.errors import InvalidTopicName
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 

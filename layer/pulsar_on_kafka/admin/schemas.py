@@ -8,8 +8,8 @@ from typing import Any
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.metadata.clusters import check_replication_clusters
-from pulsar_on_kafka.metadata.policies import (
+from pulsar_on_kafka.broker.metadata.clusters import check_replication_clusters
+from pulsar_on_kafka.broker.metadata.policies import (
     CLUSTER,
     REPLICATION_CLUSTERS,
     SCHEMA_COMPATIBILITY_STRATEGY,
@@ -19,7 +19,7 @@ from pulsar_on_kafka.metadata.policies import (
     with_policy,
     without_policy,
 )
-from pulsar_on_kafka.registry.model import SchemaEntry, StoredSchema
+from pulsar_on_kafka.broker.schema_registry.model import SchemaEntry, StoredSchema
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_schema_compat import CompatibilityResult, CompatibilityStrategy, SchemaInfo

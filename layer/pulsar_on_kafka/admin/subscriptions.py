@@ -9,15 +9,15 @@ from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
 from pulsar_on_kafka.admin.stats import ConsumerStats, EntryHolder, PartitionCursorStats, SubscriptionStats
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered, UnreadableCursor
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.cross_cluster.subscription_transfer import compare_subscription
+from pulsar_on_kafka.broker.node.node import acquire, release
+from pulsar_on_kafka.broker.replication_state.comparison import PartitionComparison
 from pulsar_on_kafka.client.connection.connection import peer_settings
 from pulsar_on_kafka.client.receiving.start_position import TopicPositions
 from pulsar_on_kafka.client.values.message_id import native
-from pulsar_on_kafka.cursor.saved import Recovered, UnreadableCursor
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import acquire, release
-from pulsar_on_kafka.node.sides.carrying import compare_subscription
-from pulsar_on_kafka.replicated.comparison import PartitionComparison
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

@@ -10,16 +10,16 @@ from typing import Final, TypeVar
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.identity import CursorName
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met, look_over
-from pulsar_on_kafka.transactions.buffer.verify import Difference, Rebuilt, compare, rebuild
-from pulsar_on_kafka.transactions.coordinator.rules import OPEN
-from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, txn_id
-from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
-from pulsar_on_kafka.transactions.records.inspection import (
+from pulsar_on_kafka.broker.cursor.identity import CursorName
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Met, look_over
+from pulsar_on_kafka.broker.transactions.buffer.verify import Difference, Rebuilt, compare, rebuild
+from pulsar_on_kafka.broker.transactions.coordinator.rules import OPEN
+from pulsar_on_kafka.broker.transactions.coordinator.state import CoordinatorState, txn_id
+from pulsar_on_kafka.broker.transactions.pending_acks.log import PendingAckLog
+from pulsar_on_kafka.broker.transactions.records.inspection import (
     CoordinatorStats,
     PartitionBufferStats,
     PendingAckStats,

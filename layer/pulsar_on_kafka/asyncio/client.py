@@ -13,6 +13,9 @@ from pulsar_on_kafka.asyncio.producer import Producer
 from pulsar_on_kafka.asyncio.reader import Reader
 from pulsar_on_kafka.asyncio.transaction import Transaction
 from pulsar_on_kafka.base.forks import OfOneProcess
+from pulsar_on_kafka.broker.publishing.arguments import check_type
+from pulsar_on_kafka.broker.publishing.outlet import room_for_pending
+from pulsar_on_kafka.broker.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 from pulsar_on_kafka.client.client import Client as BlockingClient
 from pulsar_on_kafka.client.consumer.consumer import Consumer as BlockingConsumer
 from pulsar_on_kafka.client.consumer.consumer import ConsumerOptions
@@ -23,9 +26,6 @@ from pulsar_on_kafka.client.reader.reader import ReaderOptions
 from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, takes
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfoProvider
 from pulsar_on_kafka.schema.plain import Schema
-from pulsar_on_kafka.sending.arguments import check_type
-from pulsar_on_kafka.sending.outlet import room_for_pending
-from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 
 _Options = TypeVar("_Options", ProducerOptions, ConsumerOptions, ReaderOptions)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from pulsar_on_kafka.asyncio.bridge import Bridge, T
 from pulsar_on_kafka.base.forks import OfOneProcess
-from pulsar_on_kafka.sending.transactional_sends import Transaction as BlockingTransaction
-from pulsar_on_kafka.transactions.client_transaction import TransactionState
+from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction as BlockingTransaction
+from pulsar_on_kafka.broker.transactions.client_transaction import TransactionState
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
 

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.turns import TurnsSeen
+from pulsar_on_kafka.base.loop_timing import TurnsSeen
 
 STALLED_S: Final = 600.0
 """A turn that lasts longer hangs: the longest deadline of one is five minutes."""

@@ -14,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, Fenced, LayerError, NotAuthorized, NotSupportedYet
-from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.base.loop_timing import Turns
 
 _log: Final = logging.getLogger(__name__)
 

@@ -100,7 +100,7 @@ class _Commands(OnDemandGroup):
         "ledgers": OnDemand(
             "pulsar_on_kafka.cli.commands.ledgers:app", "Look at the ledgers of topics; have their lists made anew."
         ),
-        "schemas": OnDemand("pulsar_on_kafka.cli.schemas.nouns:app", "Schemas of topics, and what may follow them."),
+        "schemas": OnDemand("pulsar_on_kafka.cli.schemas.commands:app", "Schemas of topics, and what may follow them."),
         "compat": OnDemand("tests.compat.harness.command:app", "Compare with a real Pulsar."),
         "spark": OnDemand("pulsar_on_kafka.cli.commands.spark:app", "Read, count and export topics with Spark."),
     }

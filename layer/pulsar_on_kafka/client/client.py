@@ -13,12 +13,18 @@ from typing import TYPE_CHECKING, Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.base.worker import aside, check_threads
+from pulsar_on_kafka.broker.lookup.tenant_locations import TenantPlace
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.publishing.arguments import check_type, check_type_or_none
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
+from pulsar_on_kafka.broker.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 from pulsar_on_kafka.client.connection.connection import ClientOptions
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
 from pulsar_on_kafka.client.consumer.consumer_opening import subscribed
-from pulsar_on_kafka.client.following.homes import Homes, directory_of
-from pulsar_on_kafka.client.following.provided import ProbedClusters, ProvidedPlace, ProvidedPlaces
+from pulsar_on_kafka.client.failover.service_info_provider import ProbedClusters, ProvidedPlace, ProvidedPlaces
+from pulsar_on_kafka.client.failover.tenant_connections import Homes, directory_of
 from pulsar_on_kafka.client.producer.producer import Producer, ProducerOptions, open_producer
 from pulsar_on_kafka.client.reader.reader import Reader, ReaderOptions, open_reader
 from pulsar_on_kafka.client.reader.table_view import TableView
@@ -27,13 +33,7 @@ from pulsar_on_kafka.client.values.message_id import MessageId
 from pulsar_on_kafka.client.values.option_tables import BYTES, takes
 from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration
-from pulsar_on_kafka.lookup.places import TenantPlace
-from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import Schema
-from pulsar_on_kafka.sending.arguments import check_type, check_type_or_none
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.sending.transactional_sends import Transaction
-from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 if TYPE_CHECKING:

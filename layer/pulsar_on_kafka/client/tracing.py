@@ -21,6 +21,8 @@ from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SendCounts
 from pulsar_on_kafka.base.scheduler import Scheduler
+from pulsar_on_kafka.broker.publishing.in_flight import NO_ID, OwnCallback, SendCallback, fail, is_waited_for
+from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions, MessageListener
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
 from pulsar_on_kafka.client.producer.producer import Producer, Sends
@@ -28,8 +30,6 @@ from pulsar_on_kafka.client.receiving.receiving import ReceiveCallback
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import native
 from pulsar_on_kafka.exceptions import PulsarException, Result
-from pulsar_on_kafka.sending.in_flight import NO_ID, OwnCallback, SendCallback, fail, is_waited_for
-from pulsar_on_kafka.sending.transactional_sends import Transaction
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from typing import Final
 
 from pulsar_on_kafka.admin.cursor_view import PartitionCursor
-from pulsar_on_kafka.base.words import eighths
+from pulsar_on_kafka.base.text import eighths
 
 COLUMNS: Final = 100
 ROWS: Final = 16

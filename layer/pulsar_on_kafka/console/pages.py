@@ -19,14 +19,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from pulsar_on_kafka.admin import PartitionCursor, TransactionInPendingAck
 from pulsar_on_kafka.admin.overview.ordering import Only, Order
 from pulsar_on_kafka.admin.overview.records import SubscriptionOverview
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.client.values.texts import parse_message_id
 from pulsar_on_kafka.console.access import COOKIE, CSRF, SECURITY_HEADERS, Access
-from pulsar_on_kafka.console.answers import Answer, Unanswered
+from pulsar_on_kafka.console.formatting import FILTERS, link, short_topic
 from pulsar_on_kafka.console.hole_map import COLUMNS, hole_map
+from pulsar_on_kafka.console.response_cache import Answer, Unanswered
 from pulsar_on_kafka.console.rows import Wanted, shown
-from pulsar_on_kafka.console.site import MOST_LETTERS, Site
-from pulsar_on_kafka.console.texts import FILTERS, link, short_topic
+from pulsar_on_kafka.console.view_model import MOST_LETTERS, Site
 from pulsar_on_kafka.exceptions import PulsarException
 from pulsar_on_kafka_mapping.errors import MappingError
 

@@ -6,7 +6,7 @@ from pulsar_on_kafka.base.asgi_server import Address, AsgiServer
 from pulsar_on_kafka.base.http_server import Guard
 from pulsar_on_kafka.console.access import Access
 from pulsar_on_kafka.console.pages import Pages
-from pulsar_on_kafka.console.site import Site
+from pulsar_on_kafka.console.view_model import Site
 
 
 class ConsoleServer(AsgiServer):

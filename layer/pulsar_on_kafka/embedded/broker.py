@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
-from pulsar_on_kafka.base.lifetimes import Startable
+from pulsar_on_kafka.base.shutdown import Startable
 from pulsar_on_kafka.embedded import readiness
 from pulsar_on_kafka.embedded.errors import (
     BrokerDidNotStart,

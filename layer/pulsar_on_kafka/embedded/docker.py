@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Final
 
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
-from pulsar_on_kafka.base.lifetimes import Startable
+from pulsar_on_kafka.base.shutdown import Startable
 from pulsar_on_kafka.embedded import readiness
 from pulsar_on_kafka.embedded.broker import BrokerOptions
 from pulsar_on_kafka.embedded.errors import BrokerDidNotStart, EmbeddedBrokerError, NoContainerEngine, NotRunning

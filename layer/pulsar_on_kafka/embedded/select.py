@@ -15,7 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 import platformdirs
 
-from pulsar_on_kafka.base.lifetimes import told_to_stop
+from pulsar_on_kafka.base.shutdown import told_to_stop
 from pulsar_on_kafka.embedded.broker import BrokerOptions, EmbeddedBroker
 from pulsar_on_kafka.embedded.docker import DockerBroker
 from pulsar_on_kafka.embedded.errors import BrokerDidNotStart, CannotRestart, EmbeddedBrokerError

@@ -20,11 +20,12 @@ from typing import Any, Final, TypeVar, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import FollowsPolicies, TopicWatch
 from pulsar_on_kafka.exceptions import AlreadyClosed, AuthenticationError
 from pulsar_on_kafka.gateway import lookups, schemas
 from pulsar_on_kafka.gateway.access import Access, Login
-from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.bounds import keep_alive
 from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
 from pulsar_on_kafka.gateway.bounds.keep_alive import KeepAlive, Verdict
@@ -33,16 +34,15 @@ from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing
 from pulsar_on_kafka.gateway.bounds.request_queue import RequestQueue
 from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.consumers import MAX_IDS_AT_ONCE, Wire, WireConsumer, open_consumer, parts_of
-from pulsar_on_kafka.gateway.entries import OutgoingEntries
+from pulsar_on_kafka.gateway.entry_encoder import OutgoingEntries
+from pulsar_on_kafka.gateway.error_codes import told
+from pulsar_on_kafka.gateway.exclusive_queue import WaitingProducer, WaitingProducers
+from pulsar_on_kafka.gateway.fleet import Sharing
 from pulsar_on_kafka.gateway.handles import Handles, Opening
 from pulsar_on_kafka.gateway.producers import Heard, Left, Opened, WireProducer, access_mode, open_producer
-from pulsar_on_kafka.gateway.sharing import Sharing
-from pulsar_on_kafka.gateway.traffic import Meter, time_text
+from pulsar_on_kafka.gateway.rate_meter import Meter, time_text
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, RoleTransactions, txn_fields, txn_of
-from pulsar_on_kafka.gateway.waiting import WaitingProducer, WaitingProducers
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
-from pulsar_on_kafka.metadata.producers.admission import AccessMode
-from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId

@@ -15,32 +15,32 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.client.consumer.places import Places
-from pulsar_on_kafka.client.receiving.incoming_schema import admit_schema
-from pulsar_on_kafka.client.receiving.start_position import TopicPositions
-from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.exceptions import BrokerMetadataError, UnknownError
-from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing
-from pulsar_on_kafka.gateway.bounds.properties import properties_of
-from pulsar_on_kafka.gateway.entries import NotForPulsarsClients, OutgoingEntries
-from pulsar_on_kafka.gateway.schemas import schema_info
-from pulsar_on_kafka.gateway.traffic import Meter
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.node.readers import compacted_ranges
-from pulsar_on_kafka.subscriptions.dispatching.key_shared import sticky_key
-from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
-from pulsar_on_kafka.subscriptions.records.endpoint import (
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.node.readers import compacted_ranges
+from pulsar_on_kafka.broker.subscriptions.dispatching.key_shared import sticky_key
+from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
     Delivery,
     DeliveryRules,
     Endpoint,
     EntryDelivery,
     PartitionSlot,
 )
-from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule, check_ranges
-from pulsar_on_kafka.subscriptions.records.tail import Tail
-from pulsar_on_kafka.transactions.client_transaction import ClientTransaction
+from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import KeySharedRule, check_ranges
+from pulsar_on_kafka.broker.subscriptions.records.reader_thread import Tail
+from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction
+from pulsar_on_kafka.client.consumer.message_positions import Places
+from pulsar_on_kafka.client.receiving.incoming_schema import admit_schema
+from pulsar_on_kafka.client.receiving.start_position import TopicPositions
+from pulsar_on_kafka.exceptions import BrokerMetadataError, UnknownError
+from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing
+from pulsar_on_kafka.gateway.bounds.properties import properties_of
+from pulsar_on_kafka.gateway.entry_encoder import NotForPulsarsClients, OutgoingEntries
+from pulsar_on_kafka.gateway.rate_meter import Meter
+from pulsar_on_kafka.gateway.schemas import schema_info
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.subscription_group import check_subscription_name

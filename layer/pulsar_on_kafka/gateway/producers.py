@@ -18,30 +18,30 @@ from pulsar_on_kafka.base.errors import (
     ProducerOvertaken,
     Refused,
 )
+from pulsar_on_kafka.broker.metadata.policies import ENTRY_FORMAT, NATIVE
+from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
+from pulsar_on_kafka.broker.metadata.record_limits import RecordLimits
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.node.services import ToldToProducers
+from pulsar_on_kafka.broker.publishing.admission import Admission, Application
+from pulsar_on_kafka.broker.publishing.chunking import KEY_AND_HEADERS_BYTES, record_limit
+from pulsar_on_kafka.broker.publishing.in_flight import NO_ID, OwnCallback
+from pulsar_on_kafka.broker.publishing.outgoing_message import MOST_SEQUENCE_ID, Outgoing
+from pulsar_on_kafka.broker.publishing.outgoing_schema import LetterSchema
+from pulsar_on_kafka.broker.publishing.outlet import Limits
+from pulsar_on_kafka.broker.publishing.sender import Sender, SenderOptions
+from pulsar_on_kafka.broker.publishing.single_records import SingleRecords
+from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, ProducerFenced, PulsarException, Result
-from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.bounds.outgoing import Outgoing as Frames
 from pulsar_on_kafka.gateway.bounds.properties import properties_of
+from pulsar_on_kafka.gateway.error_codes import told
 from pulsar_on_kafka.gateway.key_schemes import KeyScheme
+from pulsar_on_kafka.gateway.rate_meter import Meter
 from pulsar_on_kafka.gateway.schemas import producers_version, schema_info
-from pulsar_on_kafka.gateway.traffic import Meter
 from pulsar_on_kafka.gateway.transactions import RoleTransactions, txn_of, txn_of_metadata
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
-from pulsar_on_kafka.metadata.policies import ENTRY_FORMAT, NATIVE
-from pulsar_on_kafka.metadata.producers.admission import AccessMode
-from pulsar_on_kafka.metadata.record_limits import RecordLimits
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.node.services import ToldToProducers
-from pulsar_on_kafka.sending.admission import Admission, Application
-from pulsar_on_kafka.sending.chunking import KEY_AND_HEADERS_BYTES, record_limit
-from pulsar_on_kafka.sending.in_flight import NO_ID, OwnCallback
-from pulsar_on_kafka.sending.outgoing_message import MOST_SEQUENCE_ID, Outgoing
-from pulsar_on_kafka.sending.outgoing_schema import LetterSchema
-from pulsar_on_kafka.sending.outlet import Limits
-from pulsar_on_kafka.sending.sender import Sender, SenderOptions
-from pulsar_on_kafka.sending.single_records import SingleRecords
-from pulsar_on_kafka.transactions.client_transaction import ClientTransaction
 from pulsar_on_kafka_mapping.encoding.varint import varint
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId

@@ -18,19 +18,19 @@ from pulsar_on_kafka.base.http_server import Tls
 from pulsar_on_kafka.base.listener import Listener, bound
 from pulsar_on_kafka.base.scheduler import Scheduler
 from pulsar_on_kafka.base.worker import aside
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.connection.session import POLICIES_S, FollowsPolicies, TopicWatch, tell_policies
 from pulsar_on_kafka.gateway.access import EVERYBODY, Access
 from pulsar_on_kafka.gateway.bounds.fair_pool import FairPool
 from pulsar_on_kafka.gateway.bundles import bundle_of
 from pulsar_on_kafka.gateway.connection import CONNECT_S, Connection, Serving, operation_deadline
+from pulsar_on_kafka.gateway.exclusive_queue import WaitingProducers
+from pulsar_on_kafka.gateway.fleet import Sharing, fleets_group
 from pulsar_on_kafka.gateway.lookups import TLS
 from pulsar_on_kafka.gateway.producers import USE
-from pulsar_on_kafka.gateway.sharing import Sharing, fleets_group
-from pulsar_on_kafka.gateway.traffic import INTERVAL_S
+from pulsar_on_kafka.gateway.rate_meter import INTERVAL_S
 from pulsar_on_kafka.gateway.transactions import OpenTransactions
-from pulsar_on_kafka.gateway.waiting import WaitingProducers
 from pulsar_on_kafka.gateway.watchers import TopicWatchers
-from pulsar_on_kafka.node.node import Node
 
 _log: Final = logging.getLogger(__name__)
 

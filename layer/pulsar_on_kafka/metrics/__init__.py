@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.node.metrics.collector import MetricsCollector
-from pulsar_on_kafka.node.metrics.server import serve
+from pulsar_on_kafka.broker.node.metrics.collector import MetricsCollector
+from pulsar_on_kafka.broker.node.metrics.server import serve
 
 __all__ = ["MetricsCollector", "serve"]

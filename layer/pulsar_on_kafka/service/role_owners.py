@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import stands_in
 from pulsar_on_kafka.base.role_state import RoleName
+from pulsar_on_kafka.broker.managed_ledger.deletion_topics import deletion_group, maintenance_group
+from pulsar_on_kafka.broker.transactions.serving.coordinators import coordinators_group
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
-from pulsar_on_kafka.ledgers.deletion_topics import deletion_group, maintenance_group
 from pulsar_on_kafka.service.replication.replication import Replication
 from pulsar_on_kafka.service.replication.subscriptions.replicated_subscriptions import ReplicatedSubscriptions
-from pulsar_on_kafka.transactions.serving.coordinators import coordinators_group
 from pulsar_on_kafka_mapping.state.instances import Instance
 
 

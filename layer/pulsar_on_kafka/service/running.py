@@ -13,20 +13,20 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.processes import STAND_IN
 from pulsar_on_kafka.base.role_state import RoleName, RoleState
+from pulsar_on_kafka.broker.managed_ledger.trusted import TrustedLedgers
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.client import Client
-from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
 from pulsar_on_kafka.metrics.overview import Page
-from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
-from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives, HeartbeatHousekeeping
-from pulsar_on_kafka.service.housekeeping.dead_names import DeadNames, NonDurableHousekeeping
+from pulsar_on_kafka.service.housekeeping.deleted_names import DeadNames, NonDurableHousekeeping
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
+from pulsar_on_kafka.service.housekeeping.past_incarnations import DeadLives, HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.rounds import HousekeepingRounds
 from pulsar_on_kafka.service.ledgers.deletion_events import VISIBLE_AFTER_S, KafkaDeletionEvents
 from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
-from pulsar_on_kafka.service.ledgers.partition_look import PartitionLook
+from pulsar_on_kafka.service.ledgers.partition_state import PartitionLook
 from pulsar_on_kafka.service.ledgers.retirement import Retirement
 from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion
 from pulsar_on_kafka.service.ledgers.worker import RETRY_S, DeletionWorker

@@ -16,7 +16,7 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.worker import Worker
-from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, KafkaPartition, OutOfRange, Records
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog, log_record
 from pulsar_on_kafka_mapping.state.state_topics import StateTopic

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.ledger_acks import of_offsets
-from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.broker.cursor.ledger_acks import of_offsets
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.records.record_headers import MARKER
 from pulsar_on_kafka_spark.acknowledging.located_messages import located, located_offsets

@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.ledger_ids import PARTITION_BITS, RANGE_BITS
 from pulsar_on_kafka_mapping.ids.message_id import decode_message_id

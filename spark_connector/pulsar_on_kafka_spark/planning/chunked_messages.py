@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
+from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkAssembly
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.message_record import ChunkInfo, decode_headers
 from pulsar_on_kafka_mapping.records.record_headers import CHUNK

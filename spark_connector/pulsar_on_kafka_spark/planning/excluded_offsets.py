@@ -23,7 +23,7 @@ from typing import Final
 
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka_spark.base.errors import NotReadable
 from pulsar_on_kafka_spark.planning.offset_ranges import Range
 

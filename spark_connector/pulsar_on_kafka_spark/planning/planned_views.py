@@ -8,7 +8,7 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka_spark.planning.batch_plan import Entries
 from pulsar_on_kafka_spark.planning.excluded_offsets import BLOCK, BLOCK_BITS, ExcludedOffsets, members
 from pulsar_on_kafka_spark.planning.offset_ranges import Range

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.message_id import EARLIEST, LATEST, decode_message_id
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

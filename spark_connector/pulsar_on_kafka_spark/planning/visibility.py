@@ -16,17 +16,17 @@ from typing import Final, NamedTuple
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.identity import CursorName
-from pulsar_on_kafka.metadata.producers.fences import Fences
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.node.readers import data_partition, transactional_records
-from pulsar_on_kafka.transactions.buffer.model import BufferSnapshot
-from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings
-from pulsar_on_kafka.transactions.pending_acks.log import held_by_open
-from pulsar_on_kafka.transactions.records.pending_ack_journal import Reading
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.cursor.identity import CursorName
+from pulsar_on_kafka.broker.metadata.producers.fences import Fences
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.node.readers import data_partition, transactional_records
+from pulsar_on_kafka.broker.transactions.buffer.model import BufferSnapshot
+from pulsar_on_kafka.broker.transactions.pending_acks.holdings import Holdings
+from pulsar_on_kafka.broker.transactions.pending_acks.log import held_by_open
+from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import Reading
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.records.epoch_fences import Fence

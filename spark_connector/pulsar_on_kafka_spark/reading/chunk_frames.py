@@ -14,7 +14,7 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka_mapping.records.message_record import ChunkInfo
 from pulsar_on_kafka_mapping.records.record_headers import CHUNK
 from pulsar_on_kafka_spark.options.read_options import ReadOptions

@@ -9,11 +9,11 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.node.node import Node, acquire, release
 from pulsar_on_kafka.client.connection.connection import chosen_instance, connection_security
 from pulsar_on_kafka.client.values.service_info import parse_service_url
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.node.node import Node, acquire, release
 from pulsar_on_kafka_spark.base.errors import InvalidReadOption, NotReadable
 from pulsar_on_kafka_spark.options.read_options import ReadOptions
 from pulsar_on_kafka_spark.options.write_options import WriteOptions

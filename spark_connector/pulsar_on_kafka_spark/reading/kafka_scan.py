@@ -21,7 +21,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka_spark.base.java_proxies import CONNECTOR, DriverJvm, Proxy, TableProxy, driver_jvm
 from pulsar_on_kafka_spark.base.spark_session import is_connect
 from pulsar_on_kafka_spark.options.read_options import ReadOptions

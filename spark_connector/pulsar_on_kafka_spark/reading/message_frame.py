@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.avro.functions import from_avro
 
-from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka_mapping.records.batch_entry import FORMAT_VERSION, SCHEMA
 from pulsar_on_kafka_mapping.records.record_headers import BATCH, CHUNK, EVENT_TIME, PUBLISH_TIME, PayloadFormat
 from pulsar_on_kafka_mapping.wire.column_entries import UNREADABLE

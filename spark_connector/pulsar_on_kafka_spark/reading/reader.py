@@ -10,9 +10,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.client.consumer.consumer_opening import TopicPattern
 from pulsar_on_kafka.client.values.enums import RegexSubscriptionMode
-from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_spark.base.errors import InvalidReadOption, NotReadable

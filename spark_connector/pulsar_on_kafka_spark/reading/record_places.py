@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
-from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka_mapping.encoding.varint import varint
 from pulsar_on_kafka_mapping.ids.ledger_ids import RANGE_BITS
 from pulsar_on_kafka_spark.base.sql_text import binary, text

@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_spark.acknowledging.acknowledge import acknowledge_entries
 from pulsar_on_kafka_spark.acknowledging.located_messages import located, located_ids

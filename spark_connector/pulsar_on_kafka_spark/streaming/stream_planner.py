@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka_spark.options.stream_options import StreamOptions
 from pulsar_on_kafka_spark.planning.batch_plan import BatchPlan, ByTopic, Entries, Pending
 from pulsar_on_kafka_spark.planning.chunked_messages import ChunkedMessages, KnownChunks

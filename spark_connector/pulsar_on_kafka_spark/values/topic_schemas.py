@@ -8,7 +8,7 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NoSuchSchema
-from pulsar_on_kafka.registry.registry import SchemaRegistry
+from pulsar_on_kafka.broker.schema_registry.registry import SchemaRegistry
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType

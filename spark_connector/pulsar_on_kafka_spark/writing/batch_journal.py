@@ -19,13 +19,13 @@ from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.errors import Corrupt, InvalidTxnStatus, LayerError, TransactionNotFound
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries, TxnEntryStatus
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction
 from pulsar_on_kafka.kafka.appends import NewRecord, append_all
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnEntryStatus
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from pulsar_on_kafka.transactions.client_transaction import ClientTransaction
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.records.record_headers import TXN

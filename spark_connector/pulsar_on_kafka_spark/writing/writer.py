@@ -12,16 +12,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
+from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
+from pulsar_on_kafka.broker.metadata.producers.membership import Membership
+from pulsar_on_kafka.broker.metadata.record_limits import NO_KEY
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node, acquire, release
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.schema_registry.judging import policies_when_opened
+from pulsar_on_kafka.broker.transactions.client_transaction import ClientTransaction, TransactionState
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
-from pulsar_on_kafka.metadata.producers.admission import AccessMode
-from pulsar_on_kafka.metadata.producers.membership import Membership
-from pulsar_on_kafka.metadata.record_limits import NO_KEY
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node, acquire, release
-from pulsar_on_kafka.registry.judging import policies_when_opened
 from pulsar_on_kafka.schema.plain import Schema
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionState
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

@@ -11,14 +11,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
-
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.context import methods_within
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
-from pulsar_on_kafka.client.values.message_id import MessageId
-from pulsar_on_kafka.metadata.policies import (
+from pulsar_on_kafka.broker.metadata.policies import (
     BACKLOG_QUOTA_LIMIT_SIZE,
     BACKLOG_QUOTA_LIMIT_SIZE_ACTION,
     BACKLOG_QUOTA_LIMIT_TIME,
@@ -30,7 +27,9 @@ from pulsar_on_kafka.metadata.policies import (
     SUBSCRIPTION_EXPIRATION_TIME_MINUTES,
     Policy,
 )
-from pulsar_on_kafka.registry.model import StoredSchema
+from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
+from pulsar_on_kafka.client.values.message_id import MessageId
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.compat.harness.secured import ADMIN, Logins
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
 from tests.compat.harness.compare import Comparison, CompatReport, ScenarioVerdict
 from tests.compat.harness.history import SideResult
 from tests.compat.harness.scenario import PulsarClient

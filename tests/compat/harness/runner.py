@@ -23,7 +23,7 @@ import msgspec
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.exceptions import PulsarException
-from pulsar_on_kafka.kafka.opening import nobody_listens
+from pulsar_on_kafka.kafka.connecting import nobody_listens
 from tests.compat.harness.admin import Admin, AdminError, LayerAdmin
 from tests.compat.harness.compare import Comparison, CompatReport, compare, stale_explanations
 from tests.compat.harness.driver import Target, administrator

@@ -9,7 +9,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
-from pulsar_on_kafka.base.lifetimes import Startable
+from pulsar_on_kafka.base.shutdown import Startable
 from pulsar_on_kafka.embedded.settings import Progress, free_port, to_stderr
 from tests.compat.pulsar_standalone.errors import PulsarDidNotStart, PulsarNotRunning, PulsarStandaloneError
 from tests.compat.pulsar_standalone.jars import PULSAR_VERSION

@@ -25,7 +25,7 @@ from typing import Final
 
 import pulsar_on_kafka.embedded
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
-from pulsar_on_kafka.base.lifetimes import Startable
+from pulsar_on_kafka.base.shutdown import Startable
 from pulsar_on_kafka.embedded.java import find_java
 from pulsar_on_kafka.embedded.settings import Progress, free_port, last_lines, to_stderr
 from tests.compat.pulsar_standalone.errors import PulsarDidNotStart, PulsarNotRunning

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from pulsar_on_kafka.subscriptions.dispatching.strategy import next_on_ring
+from pulsar_on_kafka.broker.subscriptions.dispatching.strategy import next_on_ring
 from tests.compat.harness.driver import ScenarioRun, numbers
 from tests.compat.harness.scenario import PulsarClient, scenario
 

@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.broker.metadata.policies import POLICIES
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.embedded.settings import free_port
-from pulsar_on_kafka.metadata.policies import POLICIES
 from tests.steps import Unique
 from tests.waiting import until
 

@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.broker.metadata.policies import POLICIES
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.cli.shared import completing
-from pulsar_on_kafka.metadata.policies import POLICIES
 from tests.programs import ROOT
 from tests.steps import EARLIEST, SHARED, Unique, receive, send
 

@@ -12,7 +12,7 @@ import pytest
 import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.asyncio as pulsar_asyncio
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.client.consumer.letters import java_text
+from pulsar_on_kafka.client.consumer.dead_letters import java_text
 from tests.steps import EARLIEST, PATIENCE_MS, SHARED, Unique, nothing_comes, payloads, receive, send
 
 

@@ -8,7 +8,7 @@ from confluent_kafka import Producer as KafkaProducer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.metadata.producers.known_fences import HeartbeatsAndFences, KnownFences
+from pulsar_on_kafka.broker.metadata.producers.fence_view import HeartbeatsAndFences, KnownFences
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
@@ -23,7 +23,7 @@ EARLIEST = pulsar.MessageId.earliest
 
 _DIES_BEFORE_ITS_RECEIPT = """
     import threading
-    from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
+    from pulsar_on_kafka.broker.metadata.producers.fence_log import FenceRecords
     FenceRecords.found = lambda *arguments: threading.Event().wait()
     client = pulsar.Client(sys.argv[1])
     producer = client.create_producer(sys.argv[2], access_mode=pulsar.ProducerAccessMode.Exclusive)

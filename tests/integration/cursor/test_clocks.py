@@ -12,8 +12,8 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.metadata.producers.registry import LIFE_MS
-from pulsar_on_kafka.metadata.subscriptions.occupants import CLAIM_MS
+from pulsar_on_kafka.broker.metadata.producers.registry import LIFE_MS
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription_holders import CLAIM_MS
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import decode_subscription
 from tests.steps import Unique
 
@@ -41,7 +41,7 @@ def processes(
         clients = []
         for skew_ms in (request.param, -request.param):
             monkeypatch.setattr(
-                "pulsar_on_kafka.node.services.SystemClock", lambda skew_ms=skew_ms: SkewedClock(skew_ms)
+                "pulsar_on_kafka.broker.node.services.SystemClock", lambda skew_ms=skew_ms: SkewedClock(skew_ms)
             )
             made = pulsar.Client(service_url, kafka_config={"client.rack": secrets.token_hex(4)})
             stack.callback(made.close)

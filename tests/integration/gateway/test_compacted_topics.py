@@ -19,9 +19,9 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.node.cross_cluster.target_topic import Target
 from pulsar_on_kafka.cli.doctor.cluster import Status
 from pulsar_on_kafka.cli.doctor.data_topics import check_data_topics
-from pulsar_on_kafka.node.sides.target import Target
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.records.message_record import decode_headers
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type

@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.broker.node.metrics.collector import MetricsCollector
 from pulsar_on_kafka.exceptions import TooManyLookupRequestException
 from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.node.metrics.collector import MetricsCollector
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type
 from tests.integration.gateway.wire import Wire
 from tests.steps import EARLIEST, Unique, receive

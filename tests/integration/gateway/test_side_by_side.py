@@ -16,8 +16,8 @@ import pytest
 
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.gateway.server import Gateway
-from pulsar_on_kafka.node.node import Node
 from tests.chaos.gateways.fleet import GatewayProcess
 from tests.integration.pending_ack_support import begin
 from tests.programs import a_program

@@ -11,7 +11,7 @@ import pytest
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.deduplication.journal import SequenceJournal
+from pulsar_on_kafka.broker.deduplication.journal import SequenceJournal
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka.gateway.transactions import COORDINATORS
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type

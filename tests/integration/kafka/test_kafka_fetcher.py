@@ -11,9 +11,9 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, NoSuchTopic
-from pulsar_on_kafka.kafka.reading.ascending import AscendingReader
-from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher
+from pulsar_on_kafka.kafka.reading.sequential_reader import AscendingReader
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.steps import Unique, send, send_fast
 from tests.waiting import until

@@ -18,9 +18,9 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NotAuthorized
 from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.clusters.migration.acls import carry
 from pulsar_on_kafka.kafka.acls import Acl
 from pulsar_on_kafka.kafka.groups.good_byes import GoodByes
-from pulsar_on_kafka.migration.acls import carry
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.service.running import LedgerDeletion
 from pulsar_on_kafka_mapping.names.subscription_group import group_id

@@ -17,14 +17,14 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NoSuchTopic, NotAuthorized
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
+from pulsar_on_kafka.broker.managed_ledger.deletion_topics import maintenance_group
+from pulsar_on_kafka.broker.transactions.serving.coordinators import coordinators_group
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.ledgers.deletion_topics import maintenance_group
 from pulsar_on_kafka.service.running import RunningRoles
-from pulsar_on_kafka.transactions.serving.coordinators import coordinators_group
 from pulsar_on_kafka_mapping.state.instances import Instance
 from pulsar_on_kafka_mapping.state.state_topics import ALL, TOPICS
 from tests.brokers import available

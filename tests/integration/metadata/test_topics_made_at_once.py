@@ -7,7 +7,7 @@ import pytest
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from tests.steps import Unique
 

@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
 import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.broker.node.metrics.collector import awaited
+from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionStats, WaitingFor
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.metrics import MetricsCollector
-from pulsar_on_kafka.node.metrics.collector import awaited
-from pulsar_on_kafka.subscriptions.partition.terms import PartitionStats, WaitingFor
 from tests.steps import Unique, receive, send
 from tests.waiting import until
 

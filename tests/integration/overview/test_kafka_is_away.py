@@ -12,8 +12,8 @@ import pytest
 import requests
 
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.admin.overview.following import FollowedLogs
 from pulsar_on_kafka.admin.overview.gathering import Gatherer
+from pulsar_on_kafka.admin.overview.log_followers import FollowedLogs
 from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError

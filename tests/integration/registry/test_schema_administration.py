@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
 from typer.testing import CliRunner
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.schema_registry.judging import policies_when_opened
 from pulsar_on_kafka.cli.main import app
-from pulsar_on_kafka.registry.judging import policies_when_opened
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.instances import Instance

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_on_kafka.registry.configured import CHECKERS_VARIABLE
+from pulsar_on_kafka.broker.schema_registry.configured import CHECKERS_VARIABLE
 from tests.programs import run_example
 from tests.registries import install_word_lists
 

@@ -11,11 +11,11 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.entities import Versioned
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from pulsar_on_kafka.metadata.entities import Versioned
 from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
-from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives, HeartbeatHousekeeping
-from pulsar_on_kafka.service.housekeeping.dead_names import DeadNames
+from pulsar_on_kafka.service.housekeeping.deleted_names import DeadNames
+from pulsar_on_kafka.service.housekeeping.past_incarnations import DeadLives, HeartbeatHousekeeping
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_topics import CURSORS, TOPICS
 from tests.steps import payloads, receive, send

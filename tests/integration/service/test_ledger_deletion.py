@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.ledgers.deletion_topics import (
+from pulsar_on_kafka.broker.managed_ledger.deletion_topics import (
     DEAD_LETTERS,
     EVENTS,
     RETRIES,
@@ -20,9 +20,9 @@ from pulsar_on_kafka.ledgers.deletion_topics import (
     deletion_group,
     event_schema,
 )
-from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
-from pulsar_on_kafka.ledgers.model import LedgerPlace
-from pulsar_on_kafka.metadata.topics import DATA_TOPIC_CONFIGS
+from pulsar_on_kafka.broker.managed_ledger.ledger_machine import LedgerLists
+from pulsar_on_kafka.broker.managed_ledger.model import LedgerPlace
+from pulsar_on_kafka.broker.metadata.topics import DATA_TOPIC_CONFIGS
 from pulsar_on_kafka.service.running import LedgerDeletion
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.ledger_ids import unpack_ledger_id

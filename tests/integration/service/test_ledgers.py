@@ -13,8 +13,8 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient, LedgerInfo
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.managed_ledger.ledger_machine import LedgerLists
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
-from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka_mapping.state.state_topics import LEDGERS

@@ -11,10 +11,10 @@ from pyroaring import BitMap64
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.ledger_acks import of_offsets
-from pulsar_on_kafka.metadata.subscriptions.subscription import cursor_identity
-from pulsar_on_kafka.subscriptions.member.requests import life_of
-from pulsar_on_kafka.subscriptions.requests import live_cursors
+from pulsar_on_kafka.broker.cursor.ledger_acks import of_offsets
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import cursor_identity
+from pulsar_on_kafka.broker.subscriptions.member.requests import life_of
+from pulsar_on_kafka.broker.subscriptions.requests import cursor_admin
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import Acknowledge, Request, encode_request
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Holes
 from pulsar_on_kafka_mapping.state.state_keys import DeliveryKey, encode_key
@@ -149,7 +149,7 @@ def test_a_request_that_is_read_again_behind_a_seek_does_nothing(
 def test_a_large_bitmap_takes_several_requests(
     client: pulsar.Client, admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_cursors, "MOST_BYTES_PER_REQUEST", 200)
+    monkeypatch.setattr(cursor_admin, "MOST_BYTES_PER_REQUEST", 200)
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=100)
     admin.create_subscription(topic, "s", from_earliest=True)
@@ -161,7 +161,7 @@ def test_a_large_bitmap_takes_several_requests(
 def test_each_partition_has_its_own(
     client: pulsar.Client, admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_cursors, "MOST_BYTES_PER_REQUEST", 100)
+    monkeypatch.setattr(cursor_admin, "MOST_BYTES_PER_REQUEST", 100)
     topic = unique()
     admin.create_partitioned_topic(topic, 3, entries_per_ledger=50)
     admin.create_subscription(topic, "s", from_earliest=True)

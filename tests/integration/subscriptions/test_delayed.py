@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pulsar_on_kafka as pulsar
-from pulsar_on_kafka.subscriptions.member import fetching as reading
+from pulsar_on_kafka.broker.subscriptions.member import fetching as reading
 from tests.clocks import WRONG_CLOCKS
 from tests.steps import EARLIEST, Unique, counted, payloads, receive, receive_rest
 from tests.waiting import until

@@ -12,7 +12,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.subscriptions.dispatching.strategy import next_on_ring
+from pulsar_on_kafka.broker.subscriptions.dispatching.strategy import next_on_ring
 from tests.integration.subscriptions.test_leases import known_to_owner
 from tests.steps import EARLIEST, FAILOVER, PATIENCE_MS, Process, Unique, nothing_comes, payloads, receive, send
 from tests.waiting import until

@@ -15,9 +15,9 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.ledger_acks import of_offsets
+from pulsar_on_kafka.broker.cursor.checkpoints import CheckpointFold
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.cursor.ledger_acks import of_offsets
 from pulsar_on_kafka.kafka.groups.offset_writer import OffsetWriter
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.statelog.view import LogView

@@ -11,8 +11,8 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.subscriptions.partition import key_order
-from pulsar_on_kafka.subscriptions.partition.key_order import KNOWN
+from pulsar_on_kafka.broker.subscriptions.partition import key_order
+from pulsar_on_kafka.broker.subscriptions.partition.key_order import KNOWN
 from tests.steps import KEY_SHARED, Unique, counted, payloads, receive, receive_rest
 from tests.waiting import until
 

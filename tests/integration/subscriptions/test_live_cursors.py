@@ -15,9 +15,9 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.subscriptions.member.requests import life_of
-from pulsar_on_kafka.subscriptions.member.serving import Serving
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.broker.subscriptions.member.requests import life_of
+from pulsar_on_kafka.broker.subscriptions.member.serving import Serving
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     CursorLife,
     Request,
@@ -172,7 +172,7 @@ def test_a_seek_moves_partitions_that_other_processes_own(admin: AdminClient, pr
 
 
 OWNER = """
-from pulsar_on_kafka.subscriptions.requests.owner import Answering
+from pulsar_on_kafka.broker.subscriptions.requests.request_listener import Answering
 client = pulsar.Client(sys.argv[1])
 consumer = client.subscribe(sys.argv[2], "s", pulsar.ConsumerType.Shared,
                             initial_position=pulsar.InitialPosition.Earliest)

@@ -8,8 +8,8 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.service.housekeeping.dead_names import NonDurableHousekeeping
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.service.housekeeping.deleted_names import NonDurableHousekeeping
 from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_topics import CURSOR_CHECKPOINTS

@@ -232,7 +232,7 @@ def test_acks_of_a_consumer_that_died_are_kept_with_segments_and_a_forgotten_gro
             for message in messages[1:9000:2]:
                 consumer.acknowledge(message)
             consumer.flush()
-            from pulsar_on_kafka.cursor.store import CursorStore
+            from pulsar_on_kafka.broker.cursor.store import CursorStore
             import threading
             written = threading.Event()
             write = CursorStore.write_checkpoints

@@ -12,9 +12,9 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition
 from pulsar_on_kafka_mapping.state.transactions.transaction_requests import AddPartitions, Begin, End

@@ -10,8 +10,8 @@ from confluent_kafka import Producer as KafkaProducer
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.subscriptions.records import read_committed
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.broker.subscriptions.records import read_committed
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka_mapping.records.record_headers import TXN

@@ -12,8 +12,8 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.transactions.buffer.verify import Finding
-from pulsar_on_kafka.transactions.coordinator.state import txn_id
+from pulsar_on_kafka.broker.transactions.buffer.verify import Finding
+from pulsar_on_kafka.broker.transactions.coordinator.state import txn_id
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TxnStatus
 from tests.integration.command_line import CommandLine

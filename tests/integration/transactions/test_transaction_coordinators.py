@@ -11,16 +11,20 @@ from confluent_kafka import KafkaError, Producer
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidTxnStatus
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.transactions.buffer.entries import TxnEntryStatus
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.broker.transactions.client_transaction import (
+    ClientTransaction,
+    TransactionClient,
+    TransactionState,
+)
+from pulsar_on_kafka.broker.transactions.effects.kafka_partitions import KafkaDataPartitions
+from pulsar_on_kafka.broker.transactions.serving.coordinator_client import ClusterAccess, RemoteCoordinator
+from pulsar_on_kafka.broker.transactions.serving.coordinators import Coordinators
+from pulsar_on_kafka.broker.transactions.upkeep.sealing import Sealing
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.transactions.buffer.entries import TxnEntryStatus
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
-from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
-from pulsar_on_kafka.transactions.serving.access import ClusterAccess, RemoteCoordinator
-from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
-from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.records.record_headers import TXN
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_COORDINATOR_ASSIGN

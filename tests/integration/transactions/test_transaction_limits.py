@@ -7,10 +7,10 @@ import pytest
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import CLUSTER, AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.node.node import Node
 from pulsar_on_kafka.cli.commands.serve import _limits
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.node.node import Node
 from tests.integration.transaction_support import PATIENCE_S
 
 pytestmark = pytest.mark.kafka

@@ -8,10 +8,10 @@ import pytest
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.cursor.identity import CursorName
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
-from pulsar_on_kafka.transactions.records.inspection import buffer_stats
-from pulsar_on_kafka.transactions.upkeep.upkeep import Upkeep
+from pulsar_on_kafka.broker.cursor.identity import CursorName
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.broker.transactions.records.inspection import buffer_stats
+from pulsar_on_kafka.broker.transactions.upkeep.upkeep import Upkeep
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from tests.integration.transactions_by_hand import PATIENCE_S, WrittenByHand
 from tests.steps import Unique

@@ -6,7 +6,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TxnStatus
 from tests.integration.transaction_support import PATIENCE_S, buffer_of, data_of
 from tests.integration.transactions_by_hand import WrittenByHand

@@ -6,7 +6,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TxnStatus
 from tests.integration.transaction_support import buffer_of, data_of, on_record

@@ -11,7 +11,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.context import AdminContext, raising_pulsar_errors
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.broker.node.node import Node
 
 
 @raising_pulsar_errors

@@ -8,9 +8,9 @@ from pathlib import Path
 from PIL import Image
 
 from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
 from pulsar_on_kafka.cli.shared.cursors import drawn, save_png
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.seeds import for_each_seed
 

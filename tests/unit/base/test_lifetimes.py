@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulsar_on_kafka.base.lifetimes import Startable, told_to_stop
+from pulsar_on_kafka.base.shutdown import Startable, told_to_stop
 from pulsar_on_kafka.embedded import select
 from pulsar_on_kafka.embedded.broker import BrokerOptions
 from pulsar_on_kafka.embedded.errors import BrokerDidNotStart

@@ -7,9 +7,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from pulsar_on_kafka.broker.metadata.acl_roles import RIGHTS, ROLES, Extra, command_line, rights_of
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.kafka.rights import Right
-from pulsar_on_kafka.metadata.rights_of_roles import RIGHTS, ROLES, Extra, command_line, rights_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from tests.integration.secure_support import granted_by_the_page
 

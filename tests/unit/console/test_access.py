@@ -16,7 +16,7 @@ from pulsar_on_kafka.base.http_server import Guard
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.console.commands import Commands
 from pulsar_on_kafka.console.server import ConsoleServer
-from pulsar_on_kafka.console.site import Site
+from pulsar_on_kafka.console.view_model import Site
 from tests.consoles import Console, a_console
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what is refused

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from pulsar_on_kafka.base.worker import aside
-from pulsar_on_kafka.console.answers import FRESH_S, Answers, Turn, Unanswered
+from pulsar_on_kafka.console.response_cache import FRESH_S, Answers, Turn, Unanswered
 from pulsar_on_kafka.exceptions import PulsarException, Timeout, TopicNotFound
 from tests.clocks import SetClock
 from tests.waiting import until

@@ -6,10 +6,10 @@ import random
 import re
 
 from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
-from pulsar_on_kafka.base.words import eighths
+from pulsar_on_kafka.base.text import eighths
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
 from pulsar_on_kafka.console.hole_map import CELLS, COLUMNS, hole_map
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.seeds import for_each_seed
 

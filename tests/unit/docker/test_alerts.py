@@ -16,7 +16,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from pulsar_on_kafka.admin.overview.records import Overview
-from pulsar_on_kafka.ledgers.deletion_topics import DEAD_LETTERS
+from pulsar_on_kafka.broker.managed_ledger.deletion_topics import DEAD_LETTERS
 from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.metrics.overview import page_of
 from tests.overviews import overview, stuck, subscription

@@ -61,7 +61,7 @@ def test_the_compose_file_names_what_is_there(services: dict[str, Any]) -> None:
 
 def test_a_service_has_longer_to_stop_than_it_takes(services: dict[str, Any]) -> None:
     takes = float(re.findall(r'--stop-timeout".*?\n\s*\] = ([0-9.]+)', Path(serve.__file__).read_text())[0])
-    closing = 10.0  # layer/pulsar_on_kafka/node/node.py
+    closing = 10.0  # layer/pulsar_on_kafka/broker/node/node.py
     assert float(services["serve"]["stop_grace_period"].removesuffix("s")) > takes + closing
 
 

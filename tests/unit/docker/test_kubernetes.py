@@ -12,12 +12,12 @@ import yaml
 from typer.main import get_command
 
 from pulsar_on_kafka.base.role_state import RoleName
+from pulsar_on_kafka.broker.node import node
 from pulsar_on_kafka.cli.commands import serve
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.cli.shared.on_demand import loaded
 from pulsar_on_kafka.cli.shared.service_log import LEVEL_VARIABLE, LEVELS
 from pulsar_on_kafka.client.connection.connection import STAND_IN_VARIABLE
-from pulsar_on_kafka.node import node
 from pulsar_on_kafka.service.health import LIVE, READY
 
 ROOT = Path(__file__).resolve().parents[3]

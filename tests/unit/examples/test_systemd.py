@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pulsar_on_kafka import Client
+from pulsar_on_kafka.broker.node import node
+from pulsar_on_kafka.broker.publishing import sender
 from pulsar_on_kafka.cli.commands import serve
-from pulsar_on_kafka.node import node
-from pulsar_on_kafka.sending import sender
 from tests.unit.docker.test_kubernetes import STOPS_S, needed_bytes, understood
 
 _ROOT = Path(__file__).resolve().parents[3]

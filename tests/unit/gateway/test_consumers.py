@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import DeliveryRules, PartitionSlot
 from pulsar_on_kafka.gateway.consumers import SubscriptionConsumer, Wire, WireEndpoint
-from pulsar_on_kafka.gateway.entries import OutgoingEntries
-from pulsar_on_kafka.subscriptions.records.endpoint import DeliveryRules, PartitionSlot
+from pulsar_on_kafka.gateway.entry_encoder import OutgoingEntries
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 
 TOPIC = "persistent://public/default/orders"

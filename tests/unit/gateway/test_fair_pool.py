@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.base.errors import Closed
-from pulsar_on_kafka.gateway.answers import told
 from pulsar_on_kafka.gateway.bounds.fair_pool import MAX_OF_CALLER, MAX_OF_TOPIC, THREADS, FairPool
 from pulsar_on_kafka.gateway.bounds.request_queue import MAX_REQUESTS, RequestQueue
+from pulsar_on_kafka.gateway.error_codes import told
 from pulsar_on_kafka_mapping.wire.commands import ServerError
 from tests.waiting import never, until
 

@@ -8,7 +8,7 @@ import pytest
 
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.gateway.rest.asked import Asked, RestError, refusal
+from pulsar_on_kafka.gateway.rest.request import Asked, RestError, refusal
 from pulsar_on_kafka_mapping.errors import InvalidTopicName
 
 

@@ -9,8 +9,8 @@ import pytest
 from starlette.requests import Request
 
 from pulsar_on_kafka.gateway.access import EVERYBODY, Access
-from pulsar_on_kafka.gateway.rest.asked import Asked, Cluster, RestError
 from pulsar_on_kafka.gateway.rest.clusters import make_tenant
+from pulsar_on_kafka.gateway.rest.request import Asked, Cluster, RestError
 from pulsar_on_kafka.gateway.rest.server import Rest
 from pulsar_on_kafka.gateway.transactions import OpenTransactions, RoleTransactions
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from pulsar_on_kafka.kafka.reading import assigned
-from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading import assigned_reader
+from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.kafka.reading.events import KafkaPartition
 
 
@@ -44,7 +44,7 @@ class Handle:
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> AssignedReader:
-    monkeypatch.setattr(assigned, "Consumer", Handle)
+    monkeypatch.setattr(assigned_reader, "Consumer", Handle)
     return AssignedReader({}, "test")
 
 
@@ -94,7 +94,7 @@ def test_a_topic_is_asked_for_again_until_a_broker_knows_it(reader: AssignedRead
 
 def test_new_topics_of_a_call_share_one_second(reader: AssignedReader, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = handle_of(reader)
-    monkeypatch.setattr(assigned, "_LEARN_S", 0.0)
+    monkeypatch.setattr(assigned_reader, "_LEARN_S", 0.0)
     reader.add({KafkaPartition("t", 0): 3, KafkaPartition("u", 0): 3})
     assert handle.take_calls() == ["read t[0]", "read u[0]"]
     reader.release()

@@ -14,7 +14,7 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, LayerError, NoSuchTopic
-from pulsar_on_kafka.kafka.reading.assigned import LOG_END, LOG_START, AssignedReader
+from pulsar_on_kafka.kafka.reading.assigned_reader import LOG_END, LOG_START, AssignedReader
 from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, Records
 from pulsar_on_kafka.kafka.reading.fair_lock import FairLock
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher

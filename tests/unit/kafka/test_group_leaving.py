@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pulsar_on_kafka.base.errors import NotSupportedYet
-from pulsar_on_kafka.kafka.groups.leaving import connection
+from pulsar_on_kafka.kafka.groups.leave_group import connection
 from pulsar_on_kafka.kafka.security import Security, Token, TokenSource
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.certificates import Authority

@@ -10,10 +10,10 @@ import pytest
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.kafka.opening import open_admin
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.kafka.connecting import open_admin
 from pulsar_on_kafka.kafka.security import Security, Token, TokenSource
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.node.node import Node
 from tests.waiting import until
 
 NOBODY = "127.0.0.1:9"

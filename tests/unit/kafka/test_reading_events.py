@@ -11,11 +11,11 @@ from confluent_kafka import KafkaError, Message
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.reading import events
-from pulsar_on_kafka.kafka.reading.ascending import AscendingReader
-from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, KafkaPartition, OutOfRange, Records, events_of
 from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher, near_ones
 from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
+from pulsar_on_kafka.kafka.reading.sequential_reader import AscendingReader
 from pulsar_on_kafka.kafka.records import KafkaRecord
 from pulsar_on_kafka.kafka.rights import Right, on_group, on_topic
 

@@ -14,8 +14,8 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed, InvalidOption
+from pulsar_on_kafka.base.loop_timing import Turns, TurnsSeen
 from pulsar_on_kafka.base.role_state import STALLED_S, RoleState, why_not_alive, why_not_ready
-from pulsar_on_kafka.base.turns import Turns, TurnsSeen
 from pulsar_on_kafka.service.health import LIVE, READY, KafkaAnswers, ServiceHealth, ServiceServer
 from tests.clocks import SetClock
 

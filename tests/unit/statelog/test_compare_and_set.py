@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.metadata.topics import TOPIC_KEYS
+from pulsar_on_kafka.broker.metadata.topics import TOPIC_KEYS
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Lost, Won
 from pulsar_on_kafka_mapping.state.state_topics import TOPICS
 from tests.clocks import PacedClock

@@ -10,7 +10,7 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, Records
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.followed_log import FollowedLog

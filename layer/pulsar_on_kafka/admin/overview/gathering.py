@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 from pulsar_on_kafka.admin.letters import REDRIVE
-from pulsar_on_kafka.admin.overview.following import FollowedLogs, states_of
+from pulsar_on_kafka.admin.overview.log_followers import FollowedLogs, states_of
 from pulsar_on_kafka.admin.overview.progress import Growth, Progress, Seen, idle_since
 from pulsar_on_kafka.admin.overview.records import (
     Overview,
@@ -27,22 +27,22 @@ from pulsar_on_kafka.admin.overview.times import Landmarks, worth_asking
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed, Corrupt, NotAuthorized, OffsetOutOfRange
 from pulsar_on_kafka.base.processes import is_over
-from pulsar_on_kafka.base.words import counted
-from pulsar_on_kafka.client.consumer.letters import DLQ_SUFFIX
-from pulsar_on_kafka.cursor.at_hand import NotAtHand
-from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
-from pulsar_on_kafka.cursor.saved import UnreadableCursor
+from pulsar_on_kafka.base.text import counted
+from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, CursorName
+from pulsar_on_kafka.broker.cursor.prefetched_segments import NotAtHand
+from pulsar_on_kafka.broker.cursor.saved_cursor import UnreadableCursor
+from pulsar_on_kafka.broker.metadata.namespaces import BUILT_IN
+from pulsar_on_kafka.broker.metadata.subscriptions.registry import is_alive, opened_subscription
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.broker.metadata.topics import Topic, opened_topic
+from pulsar_on_kafka.broker.node.services import Services
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.client.consumer.dead_letters import DLQ_SUFFIX
 from pulsar_on_kafka.kafka.groups.offsets_topic import CommitPlace, GroupCommit
 from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupMember, KafkaRecord
-from pulsar_on_kafka.metadata.namespaces import BUILT_IN
-from pulsar_on_kafka.metadata.subscriptions.registry import is_alive, opened_subscription
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.metadata.topics import Topic, opened_topic
-from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.statelog.api import log_record
 from pulsar_on_kafka.statelog.versioned import Versioned
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

@@ -11,7 +11,7 @@ from pulsar_on_kafka.admin.overview.gathering import Gatherer
 from pulsar_on_kafka.admin.overview.records import Overview
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
-from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.broker.node.services import Services
 
 
 class SharedGatherer:

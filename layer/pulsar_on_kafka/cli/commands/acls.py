@@ -6,10 +6,10 @@ from typing import Annotated, Final, Literal
 
 import typer
 
+from pulsar_on_kafka.broker.metadata.acl_roles import Extra, command_line, rights_of
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.metadata.rights_of_roles import Extra, command_line, rights_of
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.instances import Instance

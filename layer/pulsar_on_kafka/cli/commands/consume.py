@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.lifetimes import told_to_stop
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.shutdown import told_to_stop
+from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.cli.commands.subscriptions import Initial, SubscriptionOption
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.connection import client_of

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pulsar_on_kafka.base.lifetimes import told_to_stop
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.shutdown import told_to_stop
+from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.completing import complete_topic
 from pulsar_on_kafka.cli.shared.messages import message_fields, value_text

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
+from pulsar_on_kafka.broker.managed_ledger.deletion import DELETIONS_SHOWN
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import client_of
@@ -23,12 +24,11 @@ from pulsar_on_kafka.cli.shared.output import (
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.client.values.texts import printable, time_text
-from pulsar_on_kafka.ledgers.deletion import DELETIONS_SHOWN
 
 if TYPE_CHECKING:
     from pulsar_on_kafka.admin import AdminClient
     from pulsar_on_kafka.admin.deletions import Deletion, Deletions
-    from pulsar_on_kafka.ledgers.inspection import LedgerInfo
+    from pulsar_on_kafka.broker.managed_ledger.inspection import LedgerInfo
 
 deletions = typer.Typer(help="Deletions of ledgers' data: asked for, given up, tried again.", no_args_is_help=True)
 

@@ -9,7 +9,8 @@ import typer
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.http_server import HttpServer
-from pulsar_on_kafka.base.lifetimes import told_to_stop
+from pulsar_on_kafka.base.shutdown import told_to_stop
+from pulsar_on_kafka.broker.lookup.http_directory import HttpDirectory, LookupAccess
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.http_options import HttpOptions
 from pulsar_on_kafka.cli.shared.output import (
@@ -22,10 +23,9 @@ from pulsar_on_kafka.cli.shared.output import (
     write_line,
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
-from pulsar_on_kafka.lookup_service.answers import LookupAnswers
-from pulsar_on_kafka.lookup_service.cluster_metadata import ClusterMetadata
-from pulsar_on_kafka.lookup_service.followed_map import following_map
+from pulsar_on_kafka.clusters.lookup_service.answers import LookupAnswers
+from pulsar_on_kafka.clusters.lookup_service.cluster_metadata import ClusterMetadata
+from pulsar_on_kafka.clusters.lookup_service.followed_map import following_map
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 DEFAULT_PORT: Final = 9465

@@ -12,7 +12,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.http_server import HttpServer, answered
-from pulsar_on_kafka.base.lifetimes import told_to_stop
+from pulsar_on_kafka.base.shutdown import told_to_stop
 from pulsar_on_kafka.cli.overview.overview import gathering
 from pulsar_on_kafka.cli.shared.output import CommandFailed, news, write_line
 from pulsar_on_kafka.client.values.texts import printable

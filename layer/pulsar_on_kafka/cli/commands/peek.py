@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pulsar_on_kafka.base.lifetimes import told_to_stop
+from pulsar_on_kafka.base.shutdown import told_to_stop
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.messages import print_message
 from pulsar_on_kafka.cli.shared.settings import Settings

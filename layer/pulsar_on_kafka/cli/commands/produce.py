@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.connection import client_of
 from pulsar_on_kafka.cli.shared.output import (

@@ -17,10 +17,11 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.base.lifetimes import told_to_stop
 from pulsar_on_kafka.base.processes import SERVICE
 from pulsar_on_kafka.base.role_state import RoleName
+from pulsar_on_kafka.base.shutdown import told_to_stop
 from pulsar_on_kafka.base.worker import aside
+from pulsar_on_kafka.broker.transactions.coordinator.rules import parsed_limits
 from pulsar_on_kafka.cli.shared.command import log_on_stderr
 from pulsar_on_kafka.cli.shared.connection import admin_at
 from pulsar_on_kafka.cli.shared.gateway_options import GatewayOptions, GatewayPlace, gateway_of
@@ -33,10 +34,9 @@ from pulsar_on_kafka.metrics import MetricsCollector
 from pulsar_on_kafka.metrics.overview import Page
 from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth, ServiceServer
 from pulsar_on_kafka.service.running import RunningRoles
-from pulsar_on_kafka.transactions.coordinator.rules import parsed_limits
 
 if TYPE_CHECKING:
-    from pulsar_on_kafka.console.site import Site
+    from pulsar_on_kafka.console.view_model import Site
     from pulsar_on_kafka.gateway.server import GatewaySettings
 
 _log: Final = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ def _console(
     try:
         from pulsar_on_kafka.console.commands import Commands
         from pulsar_on_kafka.console.server import ConsoleServer
-        from pulsar_on_kafka.console.site import Site
+        from pulsar_on_kafka.console.view_model import Site
     except ModuleNotFoundError as missing:
         raise CommandFailed(f"--with console needs {missing.name}: pip install 'pulsar-on-kafka[console]'") from missing
     site = Site(settings.url, Commands(settings.leading_here()))

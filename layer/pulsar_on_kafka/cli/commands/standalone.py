@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 import typer
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.lifetimes import told_to_stop
+from pulsar_on_kafka.base.shutdown import told_to_stop
 from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, news, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.embedded import BrokerOptions, open_broker, run_standalone

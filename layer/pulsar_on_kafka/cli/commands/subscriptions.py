@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, TypeAlias
 
 import typer
 
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.completing import complete_subscription

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pulsar_on_kafka.broker.metadata.tenants import described
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, show_list, show_one, show_result
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.metadata.tenants import described
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantRecord
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
+from pulsar_on_kafka.broker.transactions.buffer.verify import Finding
 from pulsar_on_kafka.cli.commands.subscriptions import SubscriptionOption
 from pulsar_on_kafka.cli.commands.topics import TopicArgument
 from pulsar_on_kafka.cli.shared.command import command
@@ -28,7 +29,6 @@ from pulsar_on_kafka.cli.shared.output import (
 )
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.client.values.texts import duration_text, parse_duration, printable, ranges_text, time_text
-from pulsar_on_kafka.transactions.buffer.verify import Finding
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 

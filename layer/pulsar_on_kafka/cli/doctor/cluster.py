@@ -10,14 +10,14 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
+from pulsar_on_kafka.broker.transactions.serving.coordinators import coordinators_group
 from pulsar_on_kafka.cli.shared.connection import require_listener
 from pulsar_on_kafka.cli.shared.output import CommandFailed, one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.groups.membership import MAX_COMMIT_BYTES
 from pulsar_on_kafka.kafka.settings import SESSION_TIMEOUT_MS
 from pulsar_on_kafka.statelog.kafka_log import keeps
-from pulsar_on_kafka.transactions.serving.coordinators import coordinators_group
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import MAX_METADATA_CHARS
 from pulsar_on_kafka_mapping.state.instances import Instance
 from pulsar_on_kafka_mapping.state.state_topics import (

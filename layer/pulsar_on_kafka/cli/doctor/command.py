@@ -15,7 +15,8 @@ import typer
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over, stands_in
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
+from pulsar_on_kafka.broker.managed_ledger.deletion_topics import maintenance_group
 from pulsar_on_kafka.cli.doctor.cluster import (
     ANSWER_S,
     Finding,
@@ -38,7 +39,6 @@ from pulsar_on_kafka.client.values.texts import printable
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.java import find_java
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
-from pulsar_on_kafka.ledgers.deletion_topics import maintenance_group
 from pulsar_on_kafka_mapping.state.instances import Instance
 
 _COLOURS: Final = {Status.OK: typer.colors.GREEN, Status.WARN: typer.colors.YELLOW, Status.FAIL: typer.colors.RED}

@@ -7,13 +7,13 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
+from pulsar_on_kafka.broker.metadata.record_limits import EACH_ALONE, RecordLimits
 from pulsar_on_kafka.cli.doctor.cluster import ANSWER_S, Finding, advice, fail, ok, warn
 from pulsar_on_kafka.cli.shared.output import one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin, is_compacted
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.metadata.record_limits import EACH_ALONE, RecordLimits
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState, TopicRecord, decode_topic
 from pulsar_on_kafka_mapping.state.state_topics import TOPICS

@@ -10,16 +10,16 @@ import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.cli.migrate.migrate_import import app as import_app
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.connection import admin_at, admin_of
 from pulsar_on_kafka.cli.shared.output import CommandFailed, YesOption, confirm, news, show_names, show_one, write_json
 from pulsar_on_kafka.cli.shared.settings import ClusterConfigOption, Settings, read_cluster_config
-from pulsar_on_kafka.migration.acls import carry
-from pulsar_on_kafka.migration.both_sides import MigrationReport
-from pulsar_on_kafka.migration.inventory import inventory, lacking, not_persistent
-from pulsar_on_kafka.migration.worker import MigrationWorker
+from pulsar_on_kafka.clusters.migration.acls import carry
+from pulsar_on_kafka.clusters.migration.inventory import inventory, lacking, not_persistent
+from pulsar_on_kafka.clusters.migration.log_comparison import MigrationReport
+from pulsar_on_kafka.clusters.migration.worker import MigrationWorker
 from pulsar_on_kafka_mapping.state.clusters.tenant_records import MigrationRecord
 
 app = typer.Typer(no_args_is_help=True)

@@ -10,14 +10,14 @@ import typer
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import CommandFailed, news, show_names, show_pairs, show_table, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.migration.from_pulsar.admin import PulsarAdmin
-from pulsar_on_kafka.migration.from_pulsar.comparing import ComparedSubscription
-from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress, official_client
-from pulsar_on_kafka.migration.from_pulsar.worker import (
+from pulsar_on_kafka.clusters.migration.from_pulsar.admin import PulsarAdmin
+from pulsar_on_kafka.clusters.migration.from_pulsar.comparing import ComparedSubscription
+from pulsar_on_kafka.clusters.migration.from_pulsar.reading import PulsarAddress, official_client
+from pulsar_on_kafka.clusters.migration.from_pulsar.worker import (
     ImportedPartition,
     ImportedUpTo,
     ImportReport,

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from pulsar_on_kafka.admin.overview.records import Overview, PartitionOverview, SubscriptionOverview
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.client.values.texts import duration_text, time_text
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 

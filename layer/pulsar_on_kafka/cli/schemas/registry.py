@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
+from pulsar_on_kafka.broker.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY
 from pulsar_on_kafka.cli.schemas.files import read_schema
 from pulsar_on_kafka.cli.schemas.offline import read_properties, reason_as_json, schema_type
 from pulsar_on_kafka.cli.shared.completing import complete_topic
@@ -29,12 +30,11 @@ from pulsar_on_kafka.cli.shared.policies import set_policy
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.client.values.texts import printable, time_text
 from pulsar_on_kafka.exceptions import BrokerMetadataError
-from pulsar_on_kafka.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY
 from pulsar_on_kafka_schema_compat import SchemaInfo, SchemaType
 
 if TYPE_CHECKING:
     from pulsar_on_kafka.admin import AdminClient
-    from pulsar_on_kafka.registry.model import StoredSchema
+    from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
 
 TopicArgument = Annotated[
     str,

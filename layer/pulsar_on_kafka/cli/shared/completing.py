@@ -35,7 +35,7 @@ def _settings(ctx: typer.Context) -> Settings:
     from dataclasses import fields, replace
 
     from pulsar_on_kafka.cli.shared.settings import Given, tenant_of
-    from pulsar_on_kafka.kafka.opening import nobody_listens
+    from pulsar_on_kafka.kafka.connecting import nobody_listens
 
     shared = {each.name for each in fields(Given)}
     root = {name: value for name, value in ctx.find_root().params.items() if name in shared}
@@ -109,7 +109,7 @@ def complete_subscription(ctx: typer.Context, incomplete: str) -> list[str]:
 
 @_silent
 def complete_policy(ctx: typer.Context, incomplete: str) -> list[str]:
-    from pulsar_on_kafka.metadata.policies import POLICIES
+    from pulsar_on_kafka.broker.metadata.policies import POLICIES
 
     return sorted(POLICIES)
 

@@ -68,7 +68,7 @@ def require_listener(bootstrap: str) -> None:
     Raises:
         CommandFailed: nobody accepts a connection at any of the addresses.
     """
-    from pulsar_on_kafka.kafka.opening import nobody_listens
+    from pulsar_on_kafka.kafka.connecting import nobody_listens
 
     silent = nobody_listens(bootstrap, _LOOK_S)
     if silent:

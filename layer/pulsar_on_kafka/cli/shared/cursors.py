@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pulsar_on_kafka.base.words import counted, eighths
+from pulsar_on_kafka.base.text import counted, eighths
 from pulsar_on_kafka.cli.shared.output import show_pairs, show_table, write_line
 
 if TYPE_CHECKING:

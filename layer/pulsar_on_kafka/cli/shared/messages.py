@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
 from pulsar_on_kafka.cli.shared.output import write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.client.values.texts import message_id_text, payload_fields, payload_text, printable

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
+from pulsar_on_kafka.broker.metadata.policies import CLUSTER, POLICIES, policy_named
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.completing import complete_policy
 from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.output import show_pairs, show_result, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.metadata.policies import CLUSTER, POLICIES, policy_named
 
 PolicyArgument = Annotated[
     str,

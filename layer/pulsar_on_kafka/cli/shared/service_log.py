@@ -17,7 +17,7 @@ import typer
 
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.words import counted
+from pulsar_on_kafka.base.text import counted
 
 LEVEL_VARIABLE: Final = "POK_LOG_LEVEL"
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")

@@ -90,7 +90,7 @@ class Settings:
         if not self.follows_tenants:
             return self.url
         from pulsar_on_kafka.base.deadline import Deadline
-        from pulsar_on_kafka.client.following.homes import directory_of
+        from pulsar_on_kafka.client.failover.tenant_connections import directory_of
 
         try:
             directory = directory_of(self.url)

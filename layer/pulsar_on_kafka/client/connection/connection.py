@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final
 
+from pulsar_on_kafka.broker.cursor.budget import DEFAULT_BYTES, LEAST_BYTES
+from pulsar_on_kafka.broker.publishing.arguments import check_type, check_type_or_none, not_yet
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.client.values.authentication import Authentication, AuthenticationTLS
 from pulsar_on_kafka.client.values.option_tables import ELSEWHERE, Within, check_table
 from pulsar_on_kafka.client.values.service_info import (
@@ -16,12 +19,9 @@ from pulsar_on_kafka.client.values.service_info import (
     ServiceInfoProvider,
     parse_service_url,
 )
-from pulsar_on_kafka.cursor.budget import DEFAULT_BYTES, LEAST_BYTES
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.kafka.security import Security
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.sending.arguments import check_type, check_type_or_none, not_yet
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka_mapping.errors import InvalidInstanceName
 from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddress
 from pulsar_on_kafka_mapping.state.instances import INSTANCE_VARIABLE, Instance

@@ -11,23 +11,23 @@ from weakref import WeakKeyDictionary
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.scheduler import Scheduler
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.fallback_roles import LOOK_S
+from pulsar_on_kafka.broker.node.node import Node, acquire, release
+from pulsar_on_kafka.broker.node.services import ToldToProducers
+from pulsar_on_kafka.broker.publishing.arguments import check_range
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from pulsar_on_kafka.client.connection.connection import ClientOptions
 from pulsar_on_kafka.client.connection.listener import ListenerThreads
 from pulsar_on_kafka.client.values.stats_log import StatsLine, StatsLog
 from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, InvalidConfiguration
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node, acquire, release
-from pulsar_on_kafka.node.services import ToldToProducers
-from pulsar_on_kafka.node.standing_in import LOOK_S
-from pulsar_on_kafka.sending.arguments import check_range
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.sending.transactional_sends import Transaction
 
 _log: Final = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from pulsar_on_kafka.node.metrics.server import MetricsServer
+    from pulsar_on_kafka.broker.node.metrics.server import MetricsServer
 
 _User = TypeVar("_User")
 
@@ -280,13 +280,13 @@ class Session:
 
 
 def serve_metrics(port: int) -> MetricsServer:
-    from pulsar_on_kafka.node.metrics.server import serve
+    from pulsar_on_kafka.broker.node.metrics.server import serve
 
     with pulsar_errors():
         return serve(port)
 
 
 def release_metrics(server: MetricsServer) -> None:
-    from pulsar_on_kafka.node.metrics.server import release
+    from pulsar_on_kafka.broker.node.metrics.server import release
 
     release(server)

@@ -10,9 +10,16 @@ from typing import Annotated, Any, Final, cast
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.publishing.arguments import check_texts, check_type, of_type
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
+from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.consumer.letters import DeadLetterWriter
-from pulsar_on_kafka.client.consumer.places import Places
+from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
+from pulsar_on_kafka.client.consumer.message_positions import Places
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, begin_acknowledging, cumulative, individual
 from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy, Inbox
 from pulsar_on_kafka.client.receiving.receiving import Receiving
@@ -40,14 +47,7 @@ from pulsar_on_kafka.exceptions import (
     OperationNotSupported,
     UnknownError,
 )
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import Schema
-from pulsar_on_kafka.sending.arguments import check_texts, check_type, of_type
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.sending.transactional_sends import Transaction
-from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.ids.native_message_id import (
     BatchedMessageId,

@@ -10,9 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
+from pulsar_on_kafka.broker.publishing.arguments import check_range
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.subscriptions.records.ack_timeouts import AckTimeouts
+from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkRules
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import DeliveryRules, Endpoint
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
-from pulsar_on_kafka.client.consumer.letters import (
+from pulsar_on_kafka.client.consumer.dead_letters import (
     DLQ_SUFFIX,
     DeadLetterWriter,
     LetterProducers,
@@ -33,12 +39,6 @@ from pulsar_on_kafka.client.values.enums import (
 from pulsar_on_kafka.client.values.key_shared import key_shared_rule
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import ConsumerBusy, InvalidConfiguration
-from pulsar_on_kafka.metadata.subscriptions.subscription import SubscriptionType
-from pulsar_on_kafka.sending.arguments import check_range
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
-from pulsar_on_kafka.subscriptions.records.chunks import ChunkRules
-from pulsar_on_kafka.subscriptions.records.endpoint import DeliveryRules, Endpoint
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
 

@@ -9,8 +9,13 @@ from typing import Final, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, NoSuchTopic
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
+    LONGEST_WAIT_S,
+    MAX_INBOX_BYTES,
+    Delivery,
+    Endpoint,
+)
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.subscriptions.records.endpoint import LONGEST_WAIT_S, MAX_INBOX_BYTES, Delivery, Endpoint
 
 TURN: Final = 20
 """Messages in a row from one topic while others have some, too."""

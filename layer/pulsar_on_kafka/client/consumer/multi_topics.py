@@ -10,9 +10,13 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from pulsar_on_kafka.base.worker import side_by_side
+from pulsar_on_kafka.broker.publishing.arguments import check_type
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer, ConsumerOptions
-from pulsar_on_kafka.client.consumer.letters import RetryLetterWriter, check_retry
+from pulsar_on_kafka.client.consumer.dead_letters import RetryLetterWriter, check_retry
 from pulsar_on_kafka.client.consumer.merged_inbox import MergedInbox
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, nothing_to_acknowledge
 from pulsar_on_kafka.client.receiving.receiving import Receiving
@@ -24,10 +28,6 @@ from pulsar_on_kafka.exceptions import (
     OperationNotSupported,
     PulsarException,
 )
-from pulsar_on_kafka.sending.arguments import check_type
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.sending.transactional_sends import Transaction
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from pulsar_on_kafka_mapping.errors import InvalidTopicName
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId

@@ -16,11 +16,11 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.commands import outcome
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.sending.arguments import of_type
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.sending.transactional_sends import Transaction
-from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.publishing.arguments import of_type
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
+from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import CumulativeAck, TxnAck
 
 

@@ -10,6 +10,18 @@ from typing import Annotated, Any, Final, Protocol, cast
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.base.meters import SendCounts
+from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
+from pulsar_on_kafka.broker.publishing.admission import Admission, Application
+from pulsar_on_kafka.broker.publishing.arguments import check_texts, of_type
+from pulsar_on_kafka.broker.publishing.batching import BatchingOptions
+from pulsar_on_kafka.broker.publishing.in_flight import SendCallback, SendResult
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.publishing.outgoing_message import MOST_SEQUENCE_ID
+from pulsar_on_kafka.broker.publishing.outgoing_schema import RecordKey
+from pulsar_on_kafka.broker.publishing.outlet import Limits
+from pulsar_on_kafka.broker.publishing.routing import MessageRouter
+from pulsar_on_kafka.broker.publishing.sender import SenderOptions
+from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.values.encryption import producer_encryption
 from pulsar_on_kafka.client.values.enums import (
@@ -25,19 +37,7 @@ from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.crypto.encryptor import Sealer
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import InvalidConfiguration
-from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.schema.plain import Schema
-from pulsar_on_kafka.sending.admission import Admission, Application
-from pulsar_on_kafka.sending.arguments import check_texts, of_type
-from pulsar_on_kafka.sending.batching import BatchingOptions
-from pulsar_on_kafka.sending.in_flight import SendCallback, SendResult
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.sending.outgoing_message import MOST_SEQUENCE_ID
-from pulsar_on_kafka.sending.outgoing_schema import RecordKey
-from pulsar_on_kafka.sending.outlet import Limits
-from pulsar_on_kafka.sending.routing import MessageRouter
-from pulsar_on_kafka.sending.sender import SenderOptions
-from pulsar_on_kafka.sending.transactional_sends import Transaction
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.routing.key_hashes import KeyHash
 from pulsar_on_kafka_mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, properties_bytes

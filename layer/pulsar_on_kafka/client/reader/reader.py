@@ -10,6 +10,15 @@ from typing import Annotated, Any, cast
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline, wait_until
 from pulsar_on_kafka.base.forks import OfOneProcess
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.node.readers import compacted_ranges
+from pulsar_on_kafka.broker.publishing.arguments import check_type
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.subscriptions.records.batches import Begun
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, Values
+from pulsar_on_kafka.broker.subscriptions.records.decryption import Unsealing
+from pulsar_on_kafka.broker.subscriptions.records.reader_thread import Tail
 from pulsar_on_kafka.client.connection.listener import ListenerTask
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.receiving.batch_receive import Inbox, hear
@@ -23,16 +32,7 @@ from pulsar_on_kafka.client.values.option_tables import BYTES, ELSEWHERE, Within
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, UnknownError
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.node.readers import compacted_ranges
 from pulsar_on_kafka.schema.plain import Schema
-from pulsar_on_kafka.sending.arguments import check_type
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.subscriptions.records.batches import Begun
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, Values
-from pulsar_on_kafka.subscriptions.records.sealed import Unsealing
-from pulsar_on_kafka.subscriptions.records.tail import Tail
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 from pulsar_on_kafka.base.forks import OfOneProcess
+from pulsar_on_kafka.broker.publishing.arguments import of_type
 from pulsar_on_kafka.client.reader.reader import Reader
 from pulsar_on_kafka.client.receiving.incoming_schema import KeptMessage
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import ConsumerNotInitialized
 from pulsar_on_kafka.schema.plain import Schema
-from pulsar_on_kafka.sending.arguments import of_type
 
 _log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import Final, Protocol, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
+from pulsar_on_kafka.broker.publishing.arguments import of_type
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.sending.arguments import of_type
 
 
 class InboxQueue(Protocol):

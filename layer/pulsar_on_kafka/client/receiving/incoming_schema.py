@@ -12,15 +12,15 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.schema_registry.judging import policies_when_opened
+from pulsar_on_kafka.broker.schema_registry.registry import SchemaRegistry
 from pulsar_on_kafka.exceptions import InvalidMessage
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.registry.judging import policies_when_opened
-from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.schema.generic import AutoConsumeSchema, generic_schema
 from pulsar_on_kafka.schema.key_value import KeyValueEncodingType, KeyValueSchema, encoding_of
 from pulsar_on_kafka.schema.plain import BytesSchema, Schema
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

@@ -8,13 +8,13 @@ from typing import Final, Generic, TypeVar, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.forks import OfOneProcess
+from pulsar_on_kafka.broker.publishing.arguments import check_type
+from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.client.connection.listener import ListenerTask
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.receiving.batch_receive import DEFAULT_POLICY, ConsumerBatchReceivePolicy, Inbox, hear
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, Result
-from pulsar_on_kafka.sending.arguments import check_type
-from pulsar_on_kafka.sending.official_errors import as_pulsar, pulsar_errors
 
 _C = TypeVar("_C")
 """The consumer that a listener is given."""

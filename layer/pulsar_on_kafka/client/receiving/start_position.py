@@ -9,11 +9,11 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NotAuthorized
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.node.readers import data_partition, transactional_records
-from pulsar_on_kafka.subscriptions.records.batches import Begun, is_marker, messages_of_entry
-from pulsar_on_kafka.transactions.buffer.model import BufferSnapshot, look_over
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.node.readers import data_partition, transactional_records
+from pulsar_on_kafka.broker.subscriptions.records.batches import Begun, is_marker, messages_of_entry
+from pulsar_on_kafka.broker.transactions.buffer.model import BufferSnapshot, look_over
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.ledger_ids import MAX_RANGE, LedgerLayout
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from pulsar_on_kafka.base.errors import NoCredentials
+from pulsar_on_kafka.broker.publishing.arguments import check_type
 from pulsar_on_kafka.exceptions import InvalidConfiguration, NotSupported
 from pulsar_on_kafka.kafka.security import Security, Token, TokenSource
-from pulsar_on_kafka.sending.arguments import check_type
 
 _TIMEOUT_S: Final = 10.0
 _LARGEST_ANSWER_BYTES: Final = 1_000_000

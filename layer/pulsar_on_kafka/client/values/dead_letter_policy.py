@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from pulsar_on_kafka.sending.arguments import of_type
+from pulsar_on_kafka.broker.publishing.arguments import of_type
 from pulsar_on_kafka_mapping.names.subscription_group import check_subscription_name
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from pulsar_on_kafka.broker.publishing.arguments import check_type, check_type_or_none
+from pulsar_on_kafka.broker.subscriptions.records.decryption import OnFailure, Unsealing
 from pulsar_on_kafka.client.values.enums import CompressionType, ConsumerCryptoFailureAction
 from pulsar_on_kafka.crypto.decryptor import Decryptor
 from pulsar_on_kafka.crypto.encryptor import Encryptor
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import InvalidConfiguration
-from pulsar_on_kafka.sending.arguments import check_type, check_type_or_none
-from pulsar_on_kafka.subscriptions.records.sealed import OnFailure, Unsealing
 from pulsar_on_kafka_mapping.records.encryption_header import EncryptedKey, EncryptionInfo
 from pulsar_on_kafka_mapping.records.message_record import CompressionInfo
 

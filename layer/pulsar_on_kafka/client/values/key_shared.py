@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
+from pulsar_on_kafka.broker.publishing.arguments import of_type
+from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import KeySharedRule
 from pulsar_on_kafka.client.values.enums import KeySharedMode
-from pulsar_on_kafka.sending.arguments import of_type
-from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule
 from pulsar_on_kafka_mapping.routing.sticky_hash import SLOTS
 
 

@@ -6,14 +6,14 @@ import logging
 from operator import index
 from typing import Any, Final, cast
 
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.publishing.outgoing_schema import RecordKey
+from pulsar_on_kafka.broker.subscriptions.records.chunks import WholeMessage
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import BatchEntry, Delivery, Feed
+from pulsar_on_kafka.broker.subscriptions.records.decryption import OpenedRecord
 from pulsar_on_kafka.client.values.encryption import EncryptionContext
 from pulsar_on_kafka.client.values.message_id import MessageId, ReceivedId, native
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
-from pulsar_on_kafka.sending.official_errors import pulsar_errors
-from pulsar_on_kafka.sending.outgoing_schema import RecordKey
-from pulsar_on_kafka.subscriptions.records.chunks import WholeMessage
-from pulsar_on_kafka.subscriptions.records.endpoint import BatchEntry, Delivery, Feed
-from pulsar_on_kafka.subscriptions.records.sealed import OpenedRecord
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.ids.native_message_id import (
     BatchedMessageId,

@@ -24,8 +24,8 @@ from typing import (
     get_type_hints,
 )
 
+from pulsar_on_kafka.broker.publishing.arguments import check_range, check_type
 from pulsar_on_kafka.schema.plain import BytesSchema
-from pulsar_on_kafka.sending.arguments import check_range, check_type
 
 _Given = ParamSpec("_Given")
 _Options = TypeVar("_Options", bound="OptionTable")

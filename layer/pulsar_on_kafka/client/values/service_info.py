@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from pulsar_on_kafka.broker.publishing.arguments import check_type, check_type_or_none
 from pulsar_on_kafka.client.values.authentication import Authentication
-from pulsar_on_kafka.sending.arguments import check_type, check_type_or_none
 
 _HOST: Final = re.compile(r"(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
 _SCHEMES: Final = {"kafka": False, "kafka+ssl": True}

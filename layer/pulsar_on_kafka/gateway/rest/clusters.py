@@ -6,7 +6,7 @@ from importlib import metadata
 from typing import Any, Final
 
 from pulsar_on_kafka.gateway.lookups import ALL, NON_PERSISTENT, topics_of
-from pulsar_on_kafka.gateway.rest.asked import Asked, RestError, Text
+from pulsar_on_kafka.gateway.rest.request import Asked, RestError, Text
 from pulsar_on_kafka.gateway.rest.topics import delete_by_force
 
 _MODES: Final = {"PERSISTENT": 0, "NON_PERSISTENT": NON_PERSISTENT, "ALL": ALL}

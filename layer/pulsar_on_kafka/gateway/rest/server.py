@@ -22,7 +22,7 @@ from pulsar_on_kafka.base.asgi_server import Address, AsgiServer, HttpProtocol
 from pulsar_on_kafka.exceptions import AuthenticationError
 from pulsar_on_kafka.gateway.access import TLS, TOKEN, Access
 from pulsar_on_kafka.gateway.rest import clusters, statistics, topics
-from pulsar_on_kafka.gateway.rest.asked import Asked, Cluster, RestError, Text, refusal
+from pulsar_on_kafka.gateway.rest.request import Asked, Cluster, RestError, Text, refusal
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 
 _log: Final = logging.getLogger(__name__)

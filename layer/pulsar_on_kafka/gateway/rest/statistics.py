@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from pulsar_on_kafka.admin import ConsumerStats, PublisherStats, SubscriptionStats, TopicStats
 from pulsar_on_kafka.gateway.lookups import partitions_of
-from pulsar_on_kafka.gateway.rest.asked import Asked, RestError
-from pulsar_on_kafka.gateway.traffic import time_text
+from pulsar_on_kafka.gateway.rate_meter import time_text
+from pulsar_on_kafka.gateway.rest.request import Asked, RestError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 _RATES_IN: Final = ("msgRateIn", "msgThroughputIn")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
 from pulsar_on_kafka.exceptions import TopicNotFound
 from pulsar_on_kafka.gateway.lookups import NON_PERSISTENT, TLS, partitions_of, topics_of
-from pulsar_on_kafka.gateway.rest.asked import Asked, RestError
-from pulsar_on_kafka.registry.model import StoredSchema
+from pulsar_on_kafka.gateway.rest.request import Asked, RestError
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_schema_compat import UnreadableSchema

@@ -29,7 +29,7 @@ class GoodByes:
 
     def _connection(self) -> dict[str, Any]:
         try:
-            from pulsar_on_kafka.kafka.groups.leaving import connection
+            from pulsar_on_kafka.kafka.groups.leave_group import connection
         except ImportError as missing:
             raise NotSupportedYet(f"kafka-python 3 is not there: {missing}") from missing
         return connection(self._options)
@@ -43,6 +43,6 @@ class GoodByes:
             StoreError: Kafka did not answer, or said no.
         """
         reached = self._connection()
-        from pulsar_on_kafka.kafka.groups.leaving import leave
+        from pulsar_on_kafka.kafka.groups.leave_group import leave
 
         leave(reached, group_id, member_ids, deadline)

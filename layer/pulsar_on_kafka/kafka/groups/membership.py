@@ -18,9 +18,9 @@ from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.errors import ErrorEvents, translate
-from pulsar_on_kafka.kafka.groups.departures import Company
+from pulsar_on_kafka.kafka.groups.dead_members import Company
 from pulsar_on_kafka.kafka.groups.resent_commits import ResentCommits
-from pulsar_on_kafka.kafka.reading.assigned import known_end, watermarks
+from pulsar_on_kafka.kafka.reading.assigned_reader import known_end, watermarks
 from pulsar_on_kafka.kafka.reading.events import Event, KafkaPartition, events_of, next_batch
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.rights import Right, on_group, on_topic

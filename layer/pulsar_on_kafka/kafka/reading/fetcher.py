@@ -15,7 +15,7 @@ from pulsar_on_kafka.base.deadline import Deadline, pause
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, LayerError, NoLeaderNow, NoSuchTopic
 from pulsar_on_kafka.base.forks import OfOneProcess
 from pulsar_on_kafka.kafka.errors import is_of_old_metadata
-from pulsar_on_kafka.kafka.reading.assigned import LOG_END, LOG_START, AssignedReader
+from pulsar_on_kafka.kafka.reading.assigned_reader import LOG_END, LOG_START, AssignedReader
 from pulsar_on_kafka.kafka.reading.events import End, Failed, KafkaPartition, Records
 from pulsar_on_kafka.kafka.reading.fair_lock import FairLock
 from pulsar_on_kafka.kafka.records import KafkaRecord

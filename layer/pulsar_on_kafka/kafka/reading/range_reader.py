@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, LayerError, OffsetOutOfRange
-from pulsar_on_kafka.kafka.reading.assigned import AssignedReader
+from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
 from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, GaveUp, KafkaPartition, OutOfRange, Records
 from pulsar_on_kafka.kafka.records import KafkaRecord
 

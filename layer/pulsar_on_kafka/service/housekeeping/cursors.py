@@ -14,13 +14,13 @@ from typing import Final, Protocol, TypeAlias
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
-from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
-from pulsar_on_kafka.cursor.leftovers import FoundSegments, SegmentName, of_this_life, orphans
-from pulsar_on_kafka.cursor.segments import CursorSegments
+from pulsar_on_kafka.broker.cursor.checkpoints import CheckpointFold
+from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, CursorName
+from pulsar_on_kafka.broker.cursor.orphaned_records import FoundSegments, SegmentName, of_this_life, orphans
+from pulsar_on_kafka.broker.cursor.segments import CursorSegments
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.broker.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MOST_AT_ONCE, MOST_TOMBSTONES
 from pulsar_on_kafka.statelog.api import StateLog, tombstone
 from pulsar_on_kafka.statelog.views import read_once

@@ -16,12 +16,12 @@ from pyroaring import BitMap
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
-from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.leftovers import of_this_life
+from pulsar_on_kafka.broker.cursor.checkpoints import CheckpointFold
+from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
+from pulsar_on_kafka.broker.cursor.orphaned_records import of_this_life
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.service.housekeeping.cursors import Groups
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.views import read_once

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.ledgers.following import LogRange, Measured
-from pulsar_on_kafka.ledgers.owner import Stretch, TopicLogs
-from pulsar_on_kafka.ledgers.quotas import (
+from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange, Measured
+from pulsar_on_kafka.broker.managed_ledger.owner import Stretch, TopicLogs
+from pulsar_on_kafka.broker.managed_ledger.quotas import (
     EVICTION_TARGET,
     Exceeded,
     QuotaAction,
@@ -25,9 +25,9 @@ from pulsar_on_kafka.ledgers.quotas import (
     evicted_by_size,
     evicted_by_time,
 )
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka.service.ledgers.expiring import ChangeCursors, ReadCursors
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

@@ -9,12 +9,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, DeadlineExceeded, StoreError
-from pulsar_on_kafka.client.client import Client
-from pulsar_on_kafka.client.consumer.letters import DELAY_TIME, RECONSUMETIMES
-from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
-from pulsar_on_kafka.exceptions import PulsarException, Result, Timeout
-from pulsar_on_kafka.ledgers.deletion_topics import (
+from pulsar_on_kafka.broker.managed_ledger.deletion_topics import (
     DEAD_LETTERS,
     EVENTS,
     OPERATOR,
@@ -24,8 +19,13 @@ from pulsar_on_kafka.ledgers.deletion_topics import (
     event_of,
     event_schema,
 )
-from pulsar_on_kafka.ledgers.model import Ledger
-from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.broker.managed_ledger.model import Ledger
+from pulsar_on_kafka.broker.node.services import Services
+from pulsar_on_kafka.client.client import Client
+from pulsar_on_kafka.client.consumer.dead_letters import DELAY_TIME, RECONSUMETIMES
+from pulsar_on_kafka.client.producer.producer import Producer
+from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
+from pulsar_on_kafka.exceptions import PulsarException, Result, Timeout
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 PARTITIONS: Final = 4

@@ -13,12 +13,12 @@ from typing import Final, TypeAlias
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.cursor.saved import Recovered
-from pulsar_on_kafka.ledgers.expiry import acknowledged_by_ttl, expiry_horizon_ms
-from pulsar_on_kafka.ledgers.owner import TopicLogs
-from pulsar_on_kafka.metadata.policies import MESSAGE_TTL_IN_SECONDS
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
+from pulsar_on_kafka.broker.managed_ledger.expiry import acknowledged_by_ttl, expiry_horizon_ms
+from pulsar_on_kafka.broker.managed_ledger.owner import TopicLogs
+from pulsar_on_kafka.broker.metadata.policies import MESSAGE_TTL_IN_SECONDS
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.node.services import Services
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import AcknowledgeUpTo, Wish

@@ -12,23 +12,23 @@ from typing import Final, TypeAlias
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NoSuchNamespace, NoSuchTopic
-from pulsar_on_kafka.cursor.saved import Recovered
-from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.owner import TopicLogs
-from pulsar_on_kafka.ledgers.trimming import MINUTE_MS, Needs, Retention, Rollover
-from pulsar_on_kafka.metadata.policies import (
+from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
+from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
+from pulsar_on_kafka.broker.managed_ledger.owner import TopicLogs
+from pulsar_on_kafka.broker.managed_ledger.trimming import MINUTE_MS, Needs, Retention, Rollover
+from pulsar_on_kafka.broker.metadata.policies import (
     LEDGER_MAX_ENTRIES,
     LEDGER_MAX_MBYTES,
     LEDGER_ROLLOVER_MINUTES,
     RETENTION_SIZE_IN_MB,
     RETENTION_TIME_IN_MINUTES,
 )
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.services import Services
+from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.broker.transactions.buffer.model import BufferSnapshot, DataPartition
 from pulsar_on_kafka.service.ledgers.retirement import KeptByRule
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
-from pulsar_on_kafka.transactions.buffer.model import BufferSnapshot, DataPartition
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 _log: Final = logging.getLogger(__name__)

@@ -16,20 +16,20 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, Corrupt, Fenced, LayerError
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.base.worker import Retry
+from pulsar_on_kafka.broker.managed_ledger.deletion_topics import MAINTENANCE
+from pulsar_on_kafka.broker.managed_ledger.kafka_topics import KafkaDataTopics
+from pulsar_on_kafka.broker.managed_ledger.owner import LedgerOwner, Stretch, TopicLogs, Turn
+from pulsar_on_kafka.broker.metadata.policies import COMPACTION_THRESHOLD
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.node.services import Services
+from pulsar_on_kafka.broker.node.shared_role import SharedRole
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
-from pulsar_on_kafka.ledgers.deletion_topics import MAINTENANCE
-from pulsar_on_kafka.ledgers.kafka_topics import KafkaDataTopics
-from pulsar_on_kafka.ledgers.owner import LedgerOwner, Stretch, TopicLogs, Turn
-from pulsar_on_kafka.metadata.policies import COMPACTION_THRESHOLD
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.node.services import Services
-from pulsar_on_kafka.node.shared_role import SharedRole
 from pulsar_on_kafka.service.ledgers.backlogs import BacklogKeeper, Measure, Sizes
 from pulsar_on_kafka.service.ledgers.expiring import MessageExpiry
+from pulsar_on_kafka.service.ledgers.inactive_topics import UnusedThings
 from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
 from pulsar_on_kafka.service.ledgers.retirement import Retired, Retirement
 from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion
-from pulsar_on_kafka.service.ledgers.unused import UnusedThings
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka_mapping.state.state_topics import LEDGERS

@@ -20,10 +20,10 @@ from typing import Final, NamedTuple, Protocol
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
-from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
-from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs
-from pulsar_on_kafka.ledgers.trimming import MINUTE_MS, Needs, Rollover, is_full, open_trim
+from pulsar_on_kafka.broker.managed_ledger.ledger_machine import LedgerLists
+from pulsar_on_kafka.broker.managed_ledger.model import Ledger, LedgerPlace
+from pulsar_on_kafka.broker.managed_ledger.owner import LedgerOwner, TopicLogs
+from pulsar_on_kafka.broker.managed_ledger.trimming import MINUTE_MS, Needs, Rollover, is_full, open_trim
 from pulsar_on_kafka.service.ledgers import retirement
 from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
 

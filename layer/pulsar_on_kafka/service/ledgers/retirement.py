@@ -21,11 +21,11 @@ from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.ledgers.ledger_machine import LedgerLists
-from pulsar_on_kafka.ledgers.model import Ledger, LedgerPlace
-from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs
-from pulsar_on_kafka.ledgers.trimming import Needs, Retention, trimmable
-from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
+from pulsar_on_kafka.broker.managed_ledger.ledger_machine import LedgerLists
+from pulsar_on_kafka.broker.managed_ledger.model import Ledger, LedgerPlace
+from pulsar_on_kafka.broker.managed_ledger.owner import LedgerOwner, TopicLogs
+from pulsar_on_kafka.broker.managed_ledger.trimming import Needs, Retention, trimmable
+from pulsar_on_kafka.broker.managed_ledger.trusted import TrustedLedgers
 from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerState
 
 _log: Final = logging.getLogger(__name__)

@@ -17,11 +17,11 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.broker.managed_ledger.deletion import goes_by_ledgers
+from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
+from pulsar_on_kafka.broker.managed_ledger.model import Ledger
+from pulsar_on_kafka.broker.metadata.topics import Topics
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
-from pulsar_on_kafka.ledgers.deletion import goes_by_ledgers
-from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.model import Ledger
-from pulsar_on_kafka.metadata.topics import Topics
 from pulsar_on_kafka.service.ledgers.retirement import DeletionEvents
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerRecord, LedgerState

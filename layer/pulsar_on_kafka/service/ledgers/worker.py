@@ -16,17 +16,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
 from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.base.worker import Worker
-from pulsar_on_kafka.client.client import Client
-from pulsar_on_kafka.client.consumer.consumer import Consumer
-from pulsar_on_kafka.client.consumer.letters import origin_as_java
-from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
-from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
-from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
-from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.exceptions import AuthorizationError, PulsarException
-from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, Judgement, judge
-from pulsar_on_kafka.ledgers.deletion_topics import (
+from pulsar_on_kafka.broker.managed_ledger.deletion import DeletionVerdict, Judgement, judge
+from pulsar_on_kafka.broker.managed_ledger.deletion_topics import (
     DATA,
     DEAD_LETTERS,
     EVENTS,
@@ -38,10 +29,19 @@ from pulsar_on_kafka.ledgers.deletion_topics import (
     event_in,
     event_schema,
 )
-from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
-from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.broker.managed_ledger.trusted import TrustedLedgers
+from pulsar_on_kafka.broker.node.services import Services
+from pulsar_on_kafka.client.client import Client
+from pulsar_on_kafka.client.consumer.consumer import Consumer
+from pulsar_on_kafka.client.consumer.dead_letters import origin_as_java
+from pulsar_on_kafka.client.producer.producer import Producer
+from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
+from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
+from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
+from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.exceptions import AuthorizationError, PulsarException
 from pulsar_on_kafka.service.ledgers.deletion_events import make_topics
-from pulsar_on_kafka.service.ledgers.partition_look import PartitionLook
+from pulsar_on_kafka.service.ledgers.partition_state import PartitionLook
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 

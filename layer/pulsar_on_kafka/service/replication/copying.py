@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.schema_registry.model import SchemaPolicies
 from pulsar_on_kafka.kafka.records import packed_headers_of
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.registry.model import SchemaPolicies
 from pulsar_on_kafka_mapping.ids.schema_version import SchemaVersion
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.records.message_record import decode_headers

@@ -10,11 +10,11 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.broker.node.node import Node, acquire, release
+from pulsar_on_kafka.broker.replication_state.progress_log import ProgressLog
 from pulsar_on_kafka.client.connection.connection import peer_settings
-from pulsar_on_kafka.kafka.opening import nobody_listens
+from pulsar_on_kafka.kafka.connecting import nobody_listens
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.node.node import Node, acquire, release
-from pulsar_on_kafka.replicated.progress_log import ProgressLog
 from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddress
 
 _log: Final = logging.getLogger(__name__)

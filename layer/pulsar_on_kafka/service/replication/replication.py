@@ -15,14 +15,14 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.role_state import ReplicatorState, RoleName
 from pulsar_on_kafka.base.worker import Retry, Worker
+from pulsar_on_kafka.broker.metadata.policies import REPLICATION_CLUSTERS, applied
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType
+from pulsar_on_kafka.broker.node.cross_cluster.target_topic import Target
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.node.shared_role import SharedRole
 from pulsar_on_kafka.client.connection.connection import peer_settings
-from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, applied
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.node.shared_role import SharedRole
-from pulsar_on_kafka.node.sides.target import Target
 from pulsar_on_kafka.service.replication.remote import RemoteCluster
-from pulsar_on_kafka.service.replication.session import ReplicationCounts, ReplicatorSession
+from pulsar_on_kafka.service.replication.replicator import ReplicationCounts, ReplicatorSession
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.subscription_group import cluster_of, replicator_subscription
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

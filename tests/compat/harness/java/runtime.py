@@ -13,7 +13,7 @@ from typing import IO, Final
 
 import platformdirs
 
-from pulsar_on_kafka.base.lifetimes import Startable
+from pulsar_on_kafka.base.shutdown import Startable
 from pulsar_on_kafka.base.worker import aside
 from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.java import find_java

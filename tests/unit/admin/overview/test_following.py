@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from pulsar_on_kafka.admin.overview.following import Groups
+from pulsar_on_kafka.admin.overview.log_followers import Groups
 from pulsar_on_kafka.kafka.groups.offsets_topic import CommitPlace
 from pulsar_on_kafka.statelog.api import LogRecord
 

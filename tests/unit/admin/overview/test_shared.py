@@ -11,7 +11,7 @@ from pulsar_on_kafka.admin.overview.records import Overview
 from pulsar_on_kafka.admin.overview.shared import SharedGatherer
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.broker.node.services import Services
 from tests.overviews import overview
 
 IN_TIME = Deadline.after(60)

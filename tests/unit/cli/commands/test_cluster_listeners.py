@@ -6,8 +6,8 @@ import pytest
 import typer
 
 from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.broker.lookup.listeners import check_listeners
 from pulsar_on_kafka.cli.commands.clusters import _listeners, _written
-from pulsar_on_kafka.lookup.listeners import check_listeners
 from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterListener
 
 

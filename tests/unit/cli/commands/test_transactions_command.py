@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
+from pulsar_on_kafka.broker.transactions.buffer.verify import Finding
 from pulsar_on_kafka.cli.commands.transactions import MEANINGS
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.client.values.texts import duration_text, parse_duration, ranges_text
-from pulsar_on_kafka.transactions.buffer.verify import Finding
 
 
 def refused(*arguments: str) -> str:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from pulsar_on_kafka.client.consumer import letters as dead_letters
-from pulsar_on_kafka.client.consumer.letters import DeadLetterWriter, LetterProducers
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery
+from pulsar_on_kafka.client.consumer import dead_letters as dead_letters
+from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter, LetterProducers
 from pulsar_on_kafka.client.values.dead_letter_policy import DeadLetterPolicyBuilder
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery
 
 
 class NothingGets(DeadLetterWriter):

@@ -9,8 +9,8 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, NoSuchTopic
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, PartitionSlot
 from pulsar_on_kafka.client.consumer.merged_inbox import TURN, MergedInbox
-from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.waiting import until
 

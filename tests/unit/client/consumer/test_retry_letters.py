@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 import pulsar_on_kafka as pulsar
-from pulsar_on_kafka.client.consumer.letters import Letter, RetryTopics
+from pulsar_on_kafka.client.consumer.dead_letters import Letter, RetryTopics
 
 TOPIC = "persistent://public/default/orders"
 ID = "3:5:-1"

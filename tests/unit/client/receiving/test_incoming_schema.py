@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from pulsar_on_kafka.broker.schema_registry.registry import SchemaRegistry
 from pulsar_on_kafka.client.receiving import incoming_schema
 from pulsar_on_kafka.client.receiving.incoming_schema import IncomingValues, KeptMessage, incoming_values
 from pulsar_on_kafka.exceptions import InvalidMessage
-from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.schema import (
     AutoConsumeSchema,
     AvroSchema,

@@ -9,7 +9,7 @@ import pulsar as official
 import pytest
 
 import pulsar_on_kafka as ours
-from pulsar_on_kafka.client.following.provided import Failover
+from pulsar_on_kafka.client.failover.service_info_provider import Failover
 from tests.waiting import until
 
 URL = "kafka://localhost:9092"

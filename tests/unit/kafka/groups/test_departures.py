@@ -13,7 +13,7 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, NotAuthorized, NotSupportedYet, StoreError
 from pulsar_on_kafka.base.processes import member_client_id, process_of
-from pulsar_on_kafka.kafka.groups.departures import NEXT, Departures, watched_by
+from pulsar_on_kafka.kafka.groups.dead_members import NEXT, Departures, watched_by
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
 from tests.waiting import until
 

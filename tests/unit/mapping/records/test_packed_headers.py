@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
+from pulsar_on_kafka.broker.transactions.buffer.model import look_over
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.transactions.buffer.model import look_over
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.message_record import Headers, decode_headers, is_plain
 from pulsar_on_kafka_mapping.records.record_headers import EVENT_TIME, PRODUCER, SCHEMA_VERSION, TXN

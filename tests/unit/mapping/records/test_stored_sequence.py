@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.sending.batches import Batch
+from pulsar_on_kafka.broker.publishing.batches import Batch
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.message_record import BatchInfo, decode_headers
 from pulsar_on_kafka_mapping.records.record_headers import BATCH, CHUNK, HIGHEST_SEQUENCE, PRODUCER

@@ -11,19 +11,19 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed
 from pulsar_on_kafka.base.processes import this_process
-from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.identity import CursorIdentity, CursorName
-from pulsar_on_kafka.cursor.leftovers import FoundSegments
-from pulsar_on_kafka.cursor.saved import AcceptedSave, Save, Saved
-from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.broker.cursor.checkpoints import CheckpointFold
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.cursor.identity import CursorIdentity, CursorName
+from pulsar_on_kafka.broker.cursor.orphaned_records import FoundSegments
+from pulsar_on_kafka.broker.cursor.saved_cursor import AcceptedSave, Save, Saved
+from pulsar_on_kafka.broker.cursor.store import CursorStore
+from pulsar_on_kafka.broker.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType, cursor_identity
+from pulsar_on_kafka.broker.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
-from pulsar_on_kafka.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, SubscriptionType, cursor_identity
-from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.service.housekeeping.cursors import CursorHousekeeping
-from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives, HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
+from pulsar_on_kafka.service.housekeeping.past_incarnations import DeadLives, HeartbeatHousekeeping
 from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, HousekeepingRounds
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout

@@ -12,9 +12,9 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, StoreError
-from pulsar_on_kafka.ledgers.following import LogRange, Measured
-from pulsar_on_kafka.ledgers.owner import Stretch, TopicLogs
-from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange, Measured
+from pulsar_on_kafka.broker.managed_ledger.owner import Stretch, TopicLogs
+from pulsar_on_kafka.broker.metadata.topics import Topic
 from pulsar_on_kafka.service.ledgers.backlogs import TOLD_MS, BacklogKeeper
 from pulsar_on_kafka.service.ledgers.maintenance import Compacting
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout

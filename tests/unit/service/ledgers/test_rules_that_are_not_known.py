@@ -9,9 +9,9 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NoSuchNamespace, NotAuthorized
-from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.owner import TopicLogs
-from pulsar_on_kafka.metadata.policies import Policy
+from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
+from pulsar_on_kafka.broker.managed_ledger.owner import TopicLogs
+from pulsar_on_kafka.broker.metadata.policies import Policy
 from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.names.topic_name import TopicName

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.ledgers.owner import TopicLogs
+from pulsar_on_kafka.broker.managed_ledger.owner import TopicLogs
 from pulsar_on_kafka.service.ledgers.maintenance import AT_ONCE, Share
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from tests.clocks import SetClock

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.ledgers.deletion import DeletionVerdict, PartitionDoomed, PartitionGone, judge
-from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.model import LedgerPlace
+from pulsar_on_kafka.broker.managed_ledger.deletion import DeletionVerdict, PartitionDoomed, PartitionGone, judge
+from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
+from pulsar_on_kafka.broker.managed_ledger.model import LedgerPlace
 from pulsar_on_kafka.service.ledgers.topic_deletion import ledgers_of
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState, TopicRecord

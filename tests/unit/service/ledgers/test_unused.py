@@ -12,10 +12,10 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import SubscriptionBusy
-from pulsar_on_kafka.ledgers.following import LogRange
-from pulsar_on_kafka.ledgers.owner import TopicLogs
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.service.ledgers.unused import UnusedThings
+from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
+from pulsar_on_kafka.broker.managed_ledger.owner import TopicLogs
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.service.ledgers.inactive_topics import UnusedThings
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState, TopicRecord, Unused

@@ -9,12 +9,12 @@ from confluent_kafka import KafkaError, KafkaException
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.cursor.saved import Recovered
-from pulsar_on_kafka.node.sides.target import Copied
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
+from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
+from pulsar_on_kafka.broker.node.cross_cluster.target_topic import Copied
 from pulsar_on_kafka.service.replication.copying import Copying
-from pulsar_on_kafka.service.replication.lane import Lane, ReplicationCursor
+from pulsar_on_kafka.service.replication.partition_copier import Lane, ReplicationCursor
 from pulsar_on_kafka_mapping.records.record_headers import SCHEMA_VERSION
 
 IDENTITY = CursorIdentity("t", 0, "pulsar.repl.us", "k", "i", 1, 9, 100)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.service.replication.lane import ANSWER_S, PlaceSaves
+from pulsar_on_kafka.service.replication.partition_copier import ANSWER_S, PlaceSaves
 from tests.clocks import SetClock
 
 

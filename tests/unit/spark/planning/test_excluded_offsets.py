@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka_spark.base.errors import NotReadable
 from pulsar_on_kafka_spark.planning import excluded_offsets as excluded
 from pulsar_on_kafka_spark.planning.excluded_offsets import BLOCK, ExcludedOffsets, block_rows

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka_spark.planning.batch_plan import Entries
 from pulsar_on_kafka_spark.planning.chunked_messages import WholeChunkedMessage
 from pulsar_on_kafka_spark.planning.excluded_offsets import ExcludedOffsets

@@ -12,12 +12,12 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.base.worker import Retry
+from pulsar_on_kafka.broker.node.cross_cluster.origin_reader import OriginReading
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.node.shared_role import SharedRole
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.node.shared_role import SharedRole
-from pulsar_on_kafka.node.sides.origin_reading import OriginReading
 from pulsar_on_kafka.service.replication.remote import Peers
-from pulsar_on_kafka.service.replication.subscriptions.progress_words import ProgressWords, SyncRound
+from pulsar_on_kafka.service.replication.subscriptions.progress_records import ProgressWords, SyncRound
 from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import SnapshotSync
 from pulsar_on_kafka.service.replication.subscriptions.subscription_sync import SubscriptionSync
 from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTION_PROGRESS

@@ -17,27 +17,27 @@ from pyroaring import BitMap
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.policies import REPLICATION_CLUSTERS
+from pulsar_on_kafka.broker.metadata.producers.fences import Fences
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.replication_state.progress import tell
+from pulsar_on_kafka.broker.replication_state.progress_heads import HeadAt, Subject
+from pulsar_on_kafka.broker.replication_state.progress_log import ProgressLog
+from pulsar_on_kafka.broker.replication_state.snapshot_exchange import SnapshotExchange, Wished
+from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import acknowledge_ledgers
 from pulsar_on_kafka.kafka.appends import Group, NewRecord, append_apart
 from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
 from pulsar_on_kafka.kafka.records import CommittedOffset, KafkaRecord, headers_of
-from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS
-from pulsar_on_kafka.metadata.producers.fences import Fences
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.replicated.acks import Acks
-from pulsar_on_kafka.replicated.progress import tell
-from pulsar_on_kafka.replicated.progress_heads import HeadAt, Subject
-from pulsar_on_kafka.replicated.progress_log import ProgressLog
-from pulsar_on_kafka.replicated.snapshot_exchange import SnapshotExchange, Wished
-from pulsar_on_kafka.service.replication.subscriptions.progress_words import (
+from pulsar_on_kafka.service.replication.subscriptions.progress_records import (
     NOTHING_DONE,
     STALE_S,
     Part,
     ProgressWords,
     SyncRound,
 )
-from pulsar_on_kafka.subscriptions.requests.live_cursors import acknowledge_ledgers
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.message_record import decode_headers
 from pulsar_on_kafka_mapping.records.original_position import copy_headers

@@ -15,14 +15,17 @@ from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.node.sides.origin_reading import OriginReading
-from pulsar_on_kafka.replicated.acks import Acks
-from pulsar_on_kafka.replicated.carried_deliveries import deliveries_heard, deliveries_told, with_news
-from pulsar_on_kafka.replicated.progress import (
+from pulsar_on_kafka.broker.metadata.policies import REPLICATION_CLUSTERS
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.node.cross_cluster.origin_reader import OriginReading
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.replication_state.acks import Acks
+from pulsar_on_kafka.broker.replication_state.delivery_count_transfer import (
+    deliveries_heard,
+    deliveries_told,
+    with_news,
+)
+from pulsar_on_kafka.broker.replication_state.progress import (
     Progress,
     SubscriptionSide,
     begun,
@@ -33,10 +36,12 @@ from pulsar_on_kafka.replicated.progress import (
     without_acknowledged,
     without_message,
 )
-from pulsar_on_kafka.replicated.progress_heads import HeadAt, Subject
-from pulsar_on_kafka.replicated.progress_log import ProgressLog
-from pulsar_on_kafka.service.replication.subscriptions.made_for_others import MadeForOthers
-from pulsar_on_kafka.service.replication.subscriptions.progress_words import (
+from pulsar_on_kafka.broker.replication_state.progress_heads import HeadAt, Subject
+from pulsar_on_kafka.broker.replication_state.progress_log import ProgressLog
+from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import acknowledge_ledgers
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.service.replication.subscriptions.mirrored_subscriptions import MadeForOthers
+from pulsar_on_kafka.service.replication.subscriptions.progress_records import (
     NOTHING_DONE,
     STALE_S,
     Part,
@@ -44,7 +49,6 @@ from pulsar_on_kafka.service.replication.subscriptions.progress_words import (
     SyncRound,
 )
 from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import SnapshotSync
-from pulsar_on_kafka.subscriptions.requests.live_cursors import acknowledge_ledgers
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import (
     BEGINS,

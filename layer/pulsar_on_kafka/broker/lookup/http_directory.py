@@ -1,0 +1,130 @@
+"""The map of tenants as lookup services tell it, by HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlencode
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Corrupt
+from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed, TenantPlace, decode_place
+
+TENANTS_PATH: Final = "/lookup/v1/tenants/"
+_ANSWER_S: Final = 5.0
+"""How long a service may take to answer, beyond the time that it was asked to wait for a change."""
+_LARGEST: Final = 4 * 1024 * 1024
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class LookupAccess:
+    """Access to lookup services. `authorities`: a PEM file of who may have signed their certificates; '' for the
+    system's. `token`: what they want to hear; '' for nothing."""
+
+    tls: bool = False
+    token: str = field(default="", repr=False)
+    authorities: str = ""
+
+    @staticmethod
+    def from_environment(*, tls: bool) -> LookupAccess:
+        """`POK_LOOKUP_TOKEN` and `POK_LOOKUP_CA` say the rest."""
+        return LookupAccess(tls, os.environ.get("POK_LOOKUP_TOKEN", ""), os.environ.get("POK_LOOKUP_CA", ""))
+
+    def connection(self, server: str, timeout_s: float) -> http.client.HTTPConnection:
+        """Raises OSError: the file of authorities cannot be read."""
+        host, _, port = server.rpartition(":")
+        if not self.tls:
+            return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
+        context = ssl.create_default_context(cafile=self.authorities or None)
+        return http.client.HTTPSConnection(host.strip("[]"), int(port), timeout=timeout_s, context=context)
+
+
+_PLAIN: Final = LookupAccess()
+
+
+class HttpDirectory:
+    """Asks the services in turns: the next one when one does not answer. Thread-safe.
+
+    No connection is kept: a client asks at its start, and then once in half a minute for each tenant.
+    """
+
+    def __init__(self, servers: Sequence[str], access: LookupAccess = _PLAIN, listener: str = "") -> None:
+        """`servers`: `host:port` each; `listener`: which of the clusters' addresses is wanted, '': that of the network
+        that this program is in."""
+        self._listener = {"listener": listener} if listener else {}
+        self._servers = list(servers)
+        self._access = access
+        self._preferred = 0
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._waiting: set[http.client.HTTPConnection] = set()
+
+    def place(self, tenant: str, deadline: Deadline) -> TenantPlace:
+        query = f"?{urlencode(self._listener)}" if self._listener else ""
+        path = f"{TENANTS_PATH}{quote(tenant, safe='')}{query}"
+        return self._asked(path, min(_ANSWER_S, deadline.remaining_s()), decode_place)
+
+    def topic_state(self, topic: str, deadline: Deadline) -> dict[str, Any]:
+        """The service's answer about a topic, `persistent://...`, on the clusters of its tenant. Raises
+        LookupFailed."""
+        path = "/admin/v2/" + quote(topic.replace("://", "/", 1)) + "/state"
+        return self._asked(path, deadline.remaining_s(), dict)
+
+    def changed(self, known: TenantPlace, wait_s: float) -> TenantPlace:
+        query = urlencode({"unless": known.version, "wait_s": f"{wait_s:g}", **self._listener})
+        return self._asked(f"{TENANTS_PATH}{quote(known.tenant, safe='')}?{query}", wait_s + _ANSWER_S, decode_place)
+
+    def close(self) -> None:
+        self._closed.set()
+        with self._lock:
+            waiting = list(self._waiting)
+        for connection in waiting:  # whoever waits for an answer hears that there will be none
+            if (sock := connection.sock) is not None:  # who asks may close it meanwhile
+                with suppress(OSError):
+                    sock.shutdown(socket.SHUT_RDWR)
+
+    def _asked(self, path: str, timeout_s: float, decode: Callable[[Mapping[str, Any]], _T]) -> _T:
+        failures = []
+        for turn in range(len(self._servers)):
+            if self._closed.is_set():
+                raise LookupFailed("the client is closed")
+            number = (self._preferred + turn) % len(self._servers)
+            try:
+                found = decode(self._ask(self._servers[number], path, timeout_s))
+            except (OSError, http.client.HTTPException, ValueError, Corrupt, LookupFailed) as failure:
+                failures.append(f"{self._servers[number]}: {str(failure) or type(failure).__name__}")
+                continue
+            self._preferred = number
+            return found
+        raise LookupFailed(f"no lookup service tells where the tenant is ({'; '.join(failures)})")
+
+    def _ask(self, server: str, path: str, timeout_s: float) -> Mapping[str, Any]:
+        connection = self._access.connection(server, max(0.001, timeout_s))
+        with self._lock:
+            self._waiting.add(connection)
+        try:
+            headers = {"Accept": "application/json"}
+            if self._access.token:
+                headers["Authorization"] = f"Bearer {self._access.token}"
+            connection.request("GET", path, headers=headers)
+            response = connection.getresponse()
+            body = response.read(_LARGEST)
+        finally:
+            with self._lock:
+                self._waiting.discard(connection)
+            connection.close()
+        said: Any = json.loads(body)
+        if response.status != http.client.OK:
+            raise LookupFailed(str(said.get("reason", said)) if isinstance(said, dict) else f"HTTP {response.status}")
+        if not isinstance(said, dict):
+            raise Corrupt(f"{said!r:.200} is no answer of a lookup service")
+        return said

@@ -1,0 +1,72 @@
+"""Advertised listeners: a cluster's addresses, each for the clients that name its listener, or that are in its network.
+
+Source: Pulsar's `advertisedListeners` and the clients' `listenerName`; the networks are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import NamedTuple
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed
+from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddress, ClusterListener
+
+
+class Asker(NamedTuple):
+    """The client that asks where a tenant is: its IP address ('': not known), and the listener it names."""
+
+    address: str = ""
+    listener: str = ""
+
+
+ANYBODY = Asker()
+
+
+def check_listeners(listeners: Mapping[str, ClusterListener]) -> None:
+    """Raises InvalidOption for a name that is empty, or what is no network."""
+    for name, listener in listeners.items():
+        if not name:
+            raise errors.InvalidOption(f"a listener has a name, {listener.service_url} has none")
+        for network in listener.networks:
+            try:
+                ip_network(network)
+            except ValueError as error:
+                raise errors.InvalidOption(f"listener {name}: a network is written as 10.0.0.0/8: {error}") from error
+
+
+def url_for(cluster: str, address: ClusterAddress, asker: Asker) -> str:
+    """The service URL for whom it is: of the listener that is named; else of that whose network the asker is in, the
+    smallest such network; else the cluster's own. An address of a dual-stack socket counts as the IPv4 one it is.
+
+    Raises:
+        LookupFailed: the cluster has no such listener.
+    """
+    if asker.listener:
+        named = address.listeners.get(asker.listener)
+        if named is None:
+            known = ", ".join(sorted(address.listeners)) or "none"
+            raise LookupFailed(f"cluster {cluster} has no listener {asker.listener!r:.100}, known are: {known}")
+        return named.service_url
+    asks = _parsed(asker.address)
+    if asks is None:
+        return address.service_url
+    near = [
+        (network.prefixlen, name)
+        for name, listener in address.listeners.items()
+        for network in map(ip_network, listener.networks)
+        if network.version == asks.version and asks in network
+    ]
+    if not near:
+        return address.service_url
+    longest = max(prefix for prefix, _ in near)
+    return address.listeners[min(name for prefix, name in near if prefix == longest)].service_url
+
+
+def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found

@@ -1,0 +1,108 @@
+"""Checks that the Kafka topics which a process reads are still the same ones: librdkafka reads on in a topic that was
+deleted and made anew, as if nothing had happened."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Final, TypeAlias
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.kafka.records import TopicDescription
+
+_log: Final = logging.getLogger(__name__)
+
+Describe: TypeAlias = Callable[[Sequence[str], Deadline], Mapping[str, TopicDescription]]
+"""Describes Kafka topics; those that are not there, or may not be seen, are missing."""
+
+CHECK_READ_S: Final = 0.1
+"""Between two checks while records come. Where a topic was deleted a broker refuses the next fetch, and librdkafka
+waits for as long before it fetches again (`fetch.error.backoff.ms`). So records that came within this time after a
+check are of the topic that was checked."""
+CHECK_CONSUMER_S: Final = 1.0
+"""The same for consumers: what they acknowledge of another incarnation changes nothing."""
+_CHECK_IDLE_S: Final = 10.0
+_TIMEOUT_S: Final = 2.0
+
+
+class _Look:
+    """One request about all topics that are asked for until it is sent."""
+
+    def __init__(self) -> None:
+        self.topics: set[str] = set()
+        self.found: Future[Mapping[str, TopicDescription]] = Future()
+
+
+class IncarnationChecks:
+    """The checks of one process. Those of several threads at a time share a request. Thread-safe."""
+
+    def __init__(self, describe: Describe, monotonic: Callable[[], float]) -> None:
+        self._describe = describe
+        self.monotonic = monotonic
+        self._lock = threading.Lock()
+        self._asking = threading.Lock()
+        self._next: _Look | None = None
+
+    def check(self, topic: Topic, deadline: Deadline) -> None:
+        """Raises NoSuchTopic when another Kafka topic has its name; librdkafka reports a missing one. Other
+        LayerErrors: it is not known."""
+        with self._lock:
+            first = self._next is None
+            look = self._next = self._next or _Look()
+            look.topics.add(topic.kafka_topic)
+        if first:
+            self._ask(look, deadline)
+        try:
+            described = look.found.result(min(deadline.remaining_s(), threading.TIMEOUT_MAX)).get(topic.kafka_topic)
+        except FutureTimeoutError as late:
+            raise errors.DeadlineExceeded(f"topic {topic.name} was not described in time") from late
+        if described is not None and described.topic_id != topic.kafka_topic_id:
+            raise errors.NoSuchTopic(f"topic {topic.name} was deleted and made anew")
+
+    def _ask(self, look: _Look, deadline: Deadline) -> None:
+        with self._asking:  # others join while the request before is under way
+            with self._lock:
+                self._next = None
+            try:
+                look.found.set_result(self._describe(sorted(look.topics), deadline))
+            except BaseException as failure:
+                look.found.set_exception(failure)
+
+
+class IncarnationCheck:
+    """The checks of one topic, for one thread that reads it."""
+
+    def __init__(self, checks: IncarnationChecks, topic: Topic, every_s: float = CHECK_READ_S) -> None:
+        """`every_s`: between two checks while records come."""
+        self._checks = checks
+        self._topic = topic
+        self._every_s = every_s
+        self._begun_s = checks.monotonic()
+
+    def before_delivery(self) -> None:
+        """Return when records that came up to now are of this incarnation. Raises NoSuchTopic."""
+        self._check_after(self._every_s)
+
+    def while_idle(self) -> None:
+        """Look now and then whether the topic is still there. Raises NoSuchTopic."""
+        self._check_after(_CHECK_IDLE_S)
+
+    def now(self, deadline: Deadline) -> None:
+        """Raises NoSuchTopic, and other LayerErrors where it is not known."""
+        self._checks.check(self._topic, deadline)
+
+    def _check_after(self, seconds: float) -> None:
+        begun_s = self._checks.monotonic()
+        if begun_s - self._begun_s < seconds:
+            return
+        self._begun_s = begun_s
+        try:
+            self.now(Deadline.after(_TIMEOUT_S))
+        except errors.StoreError as failure:  # what is at hand was read before the brokers stopped answering
+            self._begun_s = begun_s + _CHECK_IDLE_S
+            _log.info("topic=%s it is not known whether it is still the same: %s", self._topic.name, failure)

@@ -1,0 +1,247 @@
+"""How far a tenant's migration, and its import from Pulsar, are: a record for each tenant, by compare-and-set in the
+state topic `tenants`.
+
+Each step is done by comparing both sides, so that whoever comes after a crash does what is left of it; only that it is
+done is on record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from enum import Enum
+from typing import Final, Generic, TypeVar
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.entities import Entities, EntityKeys, Versioned
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import (
+    ImportRecord,
+    ImportStep,
+    MigrationRecord,
+    MigrationStep,
+    decode_import,
+    decode_migration,
+    encode_import,
+    encode_migration,
+)
+from pulsar_on_kafka_mapping.state.state_keys import ImportKey, MigrationKey
+
+_S = MigrationStep
+
+
+class Event(str, Enum):
+    """Reports of a worker, and wishes of an operator."""
+
+    METADATA_SYNCED = "metadata is synced"
+    CAUGHT_UP = "replication has caught up"
+    PROGRESS_SYNCED = "progress is synced"
+    SWITCH = "switch"
+    SWITCH_ABANDONED = "abandon the switch"
+    SWITCH_DONE = "finish the switch"
+    ROLL_BACK = "roll back"
+    RETURNED = "the tenant is back"
+    ROLLED_BACK = "finish rolling back"
+    CLEAN = "clean"
+    CLEANED = "finish cleaning"
+
+
+TRANSITIONS: Final[Mapping[tuple[MigrationStep, Event], MigrationStep]] = {
+    (_S.METADATA, Event.METADATA_SYNCED): _S.REPLICATING,
+    (_S.REPLICATING, Event.CAUGHT_UP): _S.PROGRESS,
+    (_S.PROGRESS, Event.PROGRESS_SYNCED): _S.READY,
+    (_S.READY, Event.SWITCH): _S.SWITCHING,
+    (_S.SWITCHING, Event.SWITCH): _S.SWITCHING,  # its worker died
+    (_S.SWITCHING, Event.SWITCH_ABANDONED): _S.READY,
+    (_S.SWITCHING, Event.SWITCH_DONE): _S.SWITCHED,
+    # Nobody has left the source yet: there is nothing to bring back.
+    (_S.METADATA, Event.ROLL_BACK): _S.ROLLING_BACK,
+    (_S.REPLICATING, Event.ROLL_BACK): _S.ROLLING_BACK,
+    (_S.PROGRESS, Event.ROLL_BACK): _S.ROLLING_BACK,
+    (_S.READY, Event.ROLL_BACK): _S.ROLLING_BACK,
+    (_S.SWITCHING, Event.ROLL_BACK): _S.ROLLING_BACK,
+    (_S.ROLLING_BACK, Event.ROLL_BACK): _S.ROLLING_BACK,
+    (_S.ROLLING_BACK, Event.ROLLED_BACK): _S.ROLLED_BACK,
+    # What was done on the target since the switch goes back.
+    (_S.SWITCHED, Event.ROLL_BACK): _S.RETURNING,
+    (_S.RETURNING, Event.ROLL_BACK): _S.RETURNING,
+    (_S.RETURNING, Event.SWITCH_ABANDONED): _S.SWITCHED,
+    (_S.RETURNING, Event.RETURNED): _S.ROLLING_BACK,
+    (_S.SWITCHED, Event.CLEAN): _S.CLEANING,
+    (_S.CLEANING, Event.CLEAN): _S.CLEANING,
+    (_S.CLEANING, Event.CLEANED): _S.DONE,
+}
+
+OVER: Final = frozenset({_S.DONE, _S.ROLLED_BACK})
+"""A new migration of the tenant may begin."""
+
+
+def after(record: MigrationRecord, event: Event) -> MigrationRecord:
+    """The record when `event` has happened.
+
+    Raises:
+        Refused: not legal now; names the tenant, its step and what was asked.
+    """
+    step = TRANSITIONS.get((record.step, event))
+    if step is None:
+        raise errors.Refused(
+            f"the migration of tenant {record.tenant} from {record.source} to {record.target} is {record.step.value}: "
+            f"cannot {event.value}"
+        )
+    return replace(record, step=step, problem="")
+
+
+def begun(current: MigrationRecord | None, tenant: str, source: str, target: str, now_ms: int) -> MigrationRecord:
+    """A new migration, or the one that is under way between the same clusters.
+
+    Raises:
+        Refused: another one is under way, or the tenant is there already.
+    """
+    if source == target:
+        raise errors.Refused(f"tenant {tenant} is on cluster {target} already")
+    if current is None or current.step in OVER:
+        return MigrationRecord(tenant, source, target, _S.METADATA, now_ms)
+    if (current.source, current.target) != (source, target):
+        raise errors.Refused(
+            f"tenant {tenant} is migrated from {current.source} to {current.target} now ({current.step.value}): finish "
+            "that, or roll it back, before it goes elsewhere"
+        )
+    return current
+
+
+IMPORT_KEYS: Final[EntityKeys[str]] = EntityKeys(ImportKey)
+MIGRATION_KEYS: Final[EntityKeys[str]] = EntityKeys(MigrationKey)
+_LONGEST_PROBLEM: Final = 1000
+
+R = TypeVar("R")
+
+
+class _Steps(Generic[R]):
+    """The steps of one kind of work. Thread-safe. Memory: a record for each tenant that it was ever begun for."""
+
+    def __init__(
+        self, entities: Entities[str], decode: Callable[[bytes], R], encode: Callable[[R], bytes], not_begun: str
+    ) -> None:
+        """`not_begun`: what is said of a tenant without a record."""
+        self._entities = entities
+        self._decode = decode
+        self._encode = encode
+        self._not_begun = not_begun
+
+    def record(self, tenant: str, deadline: Deadline) -> R | None:
+        """The last one, also when it is over."""
+        found = self._entities.read(tenant, deadline)
+        return None if found is None else self._decode(found.value)
+
+    def require(self, tenant: str, deadline: Deadline) -> R:
+        record = self.record(tenant, deadline)
+        if record is None:
+            raise errors.Refused(f"tenant {tenant} is not {self._not_begun.format(tenant)}")
+        return record
+
+    def _update(self, tenant: str, wanted: Callable[[R | None], R | None], deadline: Deadline) -> R:
+        """`wanted` says what the record shall be; None to leave it."""
+
+        def changed(current: Versioned | None) -> bytes | None:
+            known = None if current is None else self._decode(current.value)
+            record = wanted(known)
+            return None if record is None or record == known else self._encode(record)
+
+        return self._decode(self._entities.update(tenant, changed, deadline).value)
+
+
+class Imports(_Steps[ImportRecord]):
+    """A worker begins by taking the next number of a run. From then on whoever had a lower one is refused: here before
+    it goes on, and in the logs by the marker that a later one appends (decision 0018, with the run for the epoch).
+    """
+
+    def __init__(self, entities: Entities[str], clock: Clock) -> None:
+        not_begun = "imported from Pulsar (pok migrate import run {} --from URL --admin URL)"
+        super().__init__(entities, decode_import, encode_import, not_begun)
+        self._clock = clock
+
+    def begin(self, tenant: str, origin: str, service_url: str, admin_url: str, deadline: Deadline) -> ImportRecord:
+        """Take the next run, at the first step.
+
+        Raises:
+            Refused: the tenant was imported from another cluster before.
+        """
+        now_ms = self._clock.now_ms()
+
+        def next_run(known: ImportRecord | None) -> ImportRecord:
+            if known is not None and known.origin != origin:
+                raise errors.Refused(
+                    f"tenant {tenant} is imported from {known.origin} ({known.admin_url}): what is here of its topics "
+                    f"cannot be told from what comes from {origin}"
+                )
+            run = 1 if known is None else known.run + 1
+            started_ms = now_ms if known is None else known.started_ms
+            return ImportRecord(tenant, origin, service_url, admin_url, ImportStep.METADATA, run, started_ms)
+
+        return self._update(tenant, next_run, deadline)
+
+    def check(self, mine: ImportRecord, deadline: Deadline) -> None:
+        """Raises Refused: another worker has begun since."""
+        _check(mine, self.record(mine.tenant, deadline))
+
+    def advance(self, mine: ImportRecord, step: ImportStep, deadline: Deadline) -> ImportRecord:
+        """Raises Refused: another worker has begun since."""
+        return self._change(mine, replace(mine, step=step, problem=""), deadline)
+
+    def note(self, mine: ImportRecord, problem: str, deadline: Deadline) -> None:
+        """Have it on record what could not be done. Raises Refused: another worker has begun since."""
+        self._change(mine, replace(mine, problem=problem[:_LONGEST_PROBLEM]), deadline)
+
+    def _change(self, mine: ImportRecord, wanted: ImportRecord, deadline: Deadline) -> ImportRecord:
+        def changed(known: ImportRecord | None) -> ImportRecord:
+            _check(mine, known)
+            return wanted
+
+        return self._update(mine.tenant, changed, deadline)
+
+
+def _check(mine: ImportRecord, known: ImportRecord | None) -> None:
+    if known is None or known.run != mine.run:
+        raise errors.Refused(f"run {mine.run} of importing tenant {mine.tenant} is over: a later one has begun")
+
+
+class Migrations(_Steps[MigrationRecord]):
+    """The rules: `TRANSITIONS`."""
+
+    def __init__(self, entities: Entities[str], clock: Clock) -> None:
+        super().__init__(entities, decode_migration, encode_migration, "migrated (pok migrate run {} --to CLUSTER)")
+        self._clock = clock
+
+    def begin(self, tenant: str, source: str, target: str, deadline: Deadline) -> MigrationRecord:
+        """Begin a migration, by the rules of `begun`. Raises Refused."""
+        now_ms = self._clock.now_ms()
+        return self._update(tenant, lambda known: begun(known, tenant, source, target, now_ms), deadline)
+
+    def advance(self, done: MigrationRecord, event: Event, deadline: Deadline) -> MigrationRecord:
+        """Have it on record that `event` has happened in the step that `done` says.
+
+        Raises:
+            Refused: not legal now; also when another worker went on meanwhile.
+        """
+        wanted = after(done, event)
+
+        def advanced(known: MigrationRecord | None) -> MigrationRecord:
+            here = None if known is None else (known.started_ms, known.step)
+            if here not in ((done.started_ms, done.step), (done.started_ms, wanted.step)):
+                found = "gone" if known is None else known.step.value
+                raise errors.Refused(f"the migration of tenant {done.tenant} is {found}: another worker has gone on")
+            return wanted
+
+        return self._update(done.tenant, advanced, deadline)
+
+    def note(self, record: MigrationRecord, problem: str, deadline: Deadline) -> None:
+        """Have it on record what could not be done; nothing when the migration has gone on."""
+
+        def noted(known: MigrationRecord | None) -> MigrationRecord | None:
+            if known is None or (known.started_ms, known.step) != (record.started_ms, record.step):
+                return None
+            return replace(known, problem=problem[:_LONGEST_PROBLEM])
+
+        if self.record(record.tenant, deadline) is not None:
+            self._update(record.tenant, noted, deadline)

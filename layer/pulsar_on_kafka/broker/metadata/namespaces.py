@@ -1,0 +1,191 @@
+"""Tenants and namespaces, and the policies of the cluster.
+
+`public/default` and `pulsar/system` are there from the start, others are made.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from math import inf
+from typing import Any, Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.entities import Entities, EntityKeys, Versioned, readable
+from pulsar_on_kafka.broker.metadata.policies import CLUSTER, inherited
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
+    LifeState,
+    NamespaceRecord,
+    decode_namespace,
+    encode_namespace,
+)
+from pulsar_on_kafka_mapping.state.state_keys import NamespaceKey
+from pulsar_on_kafka_mapping.state.state_topics import SYSTEM_NAMESPACE
+
+_log: Final = logging.getLogger(__name__)
+
+BUILT_IN: Final = ("public/default", "pulsar/system")
+CLUSTER_POLICIES_S: Final = 1.0
+"""How old the cluster's policies may be when a topic is opened; who has it open looks once a second, too."""
+_ALWAYS: Final = (*BUILT_IN, CLUSTER)
+_NAME: Final = re.compile(r"[-=:.\w]+/[-=:.\w]+", re.ASCII)
+
+
+NAMESPACE_KEYS: Final[EntityKeys[str]] = EntityKeys(NamespaceKey)
+
+
+class Namespaces:
+    """Thread-safe."""
+
+    def __init__(self, entities: Entities[str], clock: Clock) -> None:
+        self._entities = entities
+        self._clock = clock
+        self._warned = False
+        self._cluster: Mapping[str, Any] = {}
+        self._cluster_until_s = -inf
+
+    def require(self, namespace: str, deadline: Deadline) -> None:
+        """Raises NoSuchNamespace unless `namespace` exists."""
+        if namespace not in BUILT_IN:
+            self.policies(namespace, deadline)
+
+    def create(self, namespace: str, deadline: Deadline) -> None:
+        """Raises AlreadyExists, or InvalidOption for a name that is not `tenant/namespace`."""
+        if _NAME.fullmatch(namespace) is None:
+            raise errors.InvalidOption(f"a namespace is named tenant/namespace, got {namespace!r}")
+        if namespace in BUILT_IN:
+            raise errors.AlreadyExists(f"namespace {namespace} exists from the start")
+        record = NamespaceRecord(namespace, LifeState.ACTIVE, created_ms=self._clock.now_ms())
+
+        def created(current: Versioned | None) -> bytes | None:
+            if _is_active(current):
+                raise errors.AlreadyExists(f"namespace {namespace} exists already")
+            return encode_namespace(record)
+
+        self._entities.update(namespace, created, deadline)
+
+    def find_or_create(self, namespace: str, deadline: Deadline) -> None:
+        """`create` unless it is there: several may do so at once. Raises InvalidOption."""
+        try:
+            self.create(namespace, deadline)
+        except errors.AlreadyExists:
+            _log.debug("namespace=%s is there", namespace)
+
+    def policies(self, namespace: str, deadline: Deadline) -> Mapping[str, Any]:
+        """Policies that are set for the namespace itself (or `CLUSTER`), in one reading. Raises NoSuchNamespace."""
+        current = self._entities.read(namespace, deadline)
+        if namespace not in _ALWAYS and not _is_active(current):
+            raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
+        return _policies(current)
+
+    def policies_for_topics(self, namespace: str, deadline: Deadline) -> Mapping[str, Any]:
+        """Policies that count for the topics of a namespace that have none of their own: its own and the cluster's.
+
+        Without the right to read them there are none, with one warning: the namespaces that are there from the start
+        can be used all the same. This project's own state has none. Raises NoSuchNamespace.
+        """
+        if namespace == SYSTEM_NAMESPACE:
+            return {}
+        try:
+            own = self.policies(namespace, deadline)
+            return inherited(own, self._of_cluster(deadline))
+        except errors.NotAuthorized as refused:
+            if namespace not in BUILT_IN:
+                raise
+            self._warn_of(refused)
+            return {}
+
+    def _of_cluster(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Not older than `CLUSTER_POLICIES_S`: not every topic that is opened pays for reading them."""
+        now_s = self._clock.monotonic()
+        if now_s >= self._cluster_until_s:
+            self._cluster = _policies(self._entities.read(CLUSTER, deadline))
+            self._cluster_until_s = now_s + CLUSTER_POLICIES_S
+        return self._cluster
+
+    def policies_of(
+        self, namespaces: Iterable[str], deadline: Deadline, *, required: bool = False
+    ) -> dict[str, Mapping[str, Any]]:
+        """The same for several at once; the cluster's alone for one that does not exist, nothing without the right.
+
+        Raises NotAuthorized instead when they are `required`: what they ask to be kept must not go.
+        """
+        names = list(namespaces)
+        try:
+            found = self._entities.read_together((*names, CLUSTER), deadline)
+        except errors.NotAuthorized as refused:
+            if required:
+                raise
+            self._warn_of(refused)
+            return {name: {} for name in names}
+        cluster = _policies(found[CLUSTER])
+        return {name: {} if name == SYSTEM_NAMESPACE else inherited(_policies(found[name]), cluster) for name in names}
+
+    def _warn_of(self, refused: errors.NotAuthorized) -> None:
+        if not self._warned:
+            self._warned = True
+            _log.warning("policies of namespaces are not known, only those of topics count: %s", refused)
+
+    def change_policies(
+        self, namespace: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], deadline: Deadline
+    ) -> None:
+        """Set the policies of a namespace, or of `CLUSTER`, to what `change` makes of them; the same object for no
+        change.
+
+        Raises:
+            NoSuchNamespace: it does not exist.
+            InvalidOption: it holds this project's own state.
+        """
+        if namespace == SYSTEM_NAMESPACE:
+            raise errors.InvalidOption(f"namespace {namespace} holds this project's own state and has no policies")
+
+        def changed(current: Versioned | None) -> bytes | None:
+            record = decode_namespace(current.value) if current is not None else None
+            if record is None or record.state is not LifeState.ACTIVE:
+                if namespace not in _ALWAYS:
+                    raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
+                record = NamespaceRecord(namespace, LifeState.ACTIVE, created_ms=self._clock.now_ms())
+            policies = change(record.policies)
+            if policies is record.policies and current is not None:
+                return None
+            return encode_namespace(replace(record, policies=policies))
+
+        self._entities.update(namespace, changed, deadline)
+        self._cluster_until_s = -inf
+
+    def delete(self, namespace: str, deadline: Deadline) -> None:
+        """Raises NoSuchNamespace. The caller makes sure that it has no topics left."""
+        if namespace in BUILT_IN:
+            raise errors.InvalidOption(f"namespace {namespace} cannot be deleted")
+
+        def deleted(current: Versioned | None) -> bytes | None:
+            if current is None or decode_namespace(current.value).state is not LifeState.ACTIVE:
+                raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
+            return encode_namespace(replace(decode_namespace(current.value), state=LifeState.DELETED, policies={}))
+
+        self._entities.update(namespace, deleted, deadline)
+
+    def list(self, tenant: str, deadline: Deadline) -> list[str]:
+        """The namespaces of a tenant, by name."""
+        return sorted(name for name in self._names(deadline) if name.split("/")[0] == tenant)
+
+    def tenants(self, deadline: Deadline) -> list[str]:  # type: ignore[valid-type]  # `list` is the method above
+        """Those that have namespaces, by name."""
+        return sorted({name.split("/")[0] for name in self._names(deadline)})
+
+    def _names(self, deadline: Deadline) -> set[str]:
+        records = readable(self._entities.all(deadline), decode_namespace)
+        stored = {record.name for record in records if record.state is LifeState.ACTIVE}
+        return {*stored, *BUILT_IN} - {CLUSTER}
+
+
+def _is_active(current: Versioned | None) -> bool:
+    return current is not None and decode_namespace(current.value).state is LifeState.ACTIVE
+
+
+def _policies(current: Versioned | None) -> Mapping[str, Any]:
+    return {} if current is None else decode_namespace(current.value).policies

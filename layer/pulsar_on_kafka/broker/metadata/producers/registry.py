@@ -1,0 +1,651 @@
+"""The producers of a topic across processes: claims by compare-and-set, heartbeats, and hearing of being thrown out.
+
+A claim holds as long as its process sends a heartbeat every 3 s (10 s later it counts as dead; a process of the same
+machine is known to be dead at once). Who is thrown out hears of it within a second, or, where its receipts are
+confirmed (`Membership.confirm`), before any receipt that it is not entitled to.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import ClusterClock, Moment
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
+from pulsar_on_kafka.base.processes import is_dead_process, this_process
+from pulsar_on_kafka.base.worker import Retry, Worker
+from pulsar_on_kafka.broker.metadata.entities import Entities, EntityKeys, Versioned, readable
+from pulsar_on_kafka.broker.metadata.producers.admission import (
+    AccessMode,
+    Admission,
+    Applicant,
+    admit,
+    dismiss,
+    renewed,
+    stands,
+)
+from pulsar_on_kafka.broker.metadata.producers.fence_log import (
+    MOST_CLEANED,
+    DataLog,
+    FenceRecords,
+    Offsets,
+    TakeOverFences,
+)
+from pulsar_on_kafka.broker.metadata.producers.fence_view import Epoch, HeartbeatsAndFences, KnownFences, KnownTakeOvers
+from pulsar_on_kafka.broker.metadata.producers.hashing_schemes import HashingSchemes
+from pulsar_on_kafka.broker.metadata.producers.heartbeat_rests import HeartbeatRests
+from pulsar_on_kafka.broker.metadata.producers.membership import Membership
+from pulsar_on_kafka.broker.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.views import LogViews
+from pulsar_on_kafka_mapping.records.epoch_fences import Fence, name_origin
+from pulsar_on_kafka_mapping.state.metadata.producer_records import (
+    ProducerClaim,
+    ProducerClaims,
+    ProducerHeartbeat,
+    claim_name,
+    claimant,
+    decode_claims,
+    encode_claims,
+    encode_producer_heartbeat,
+    producer_heartbeat,
+)
+from pulsar_on_kafka_mapping.state.state_keys import ProducerClaimsKey, ProducerSessionKey, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import PRODUCERS
+
+_log = logging.getLogger(__name__)
+
+CLAIMS_KEYS: Final[EntityKeys[str]] = EntityKeys(ProducerClaimsKey)
+
+LIFE_MS: Final = 10_000
+"""How long a heartbeat counts."""
+_HEARTBEAT_EVERY_S: Final = 3.0
+_LOOK_EVERY_S: Final = 1.0
+_TRY_AGAIN_S: Final = 0.1
+_REPORT_S: Final = 5.0
+"""How long a delivery report waits for the claims to be read; librdkafka serves no other report meanwhile."""
+_REPORT_RETRY_INTERVAL_S: Final = 1.0
+_LEAVING_S: Final = 12.0
+_STOPPING_S: Final = 5.0
+"""How long all producers that are thrown out together may take to stop. Heartbeats of others wait meanwhile."""
+
+
+def claims_in(topic: Topic, known: ProducerClaims | None) -> ProducerClaims:
+    """The claims of this incarnation of a topic: what is on record of them (`known`), or those of one in which no
+    producer of ours was yet. A topic that is bound has records of others, but no chunks or markers. The epochs of its
+    former incarnations go on, since no two claims have one number.
+
+    Raises:
+        NoSuchTopic: the incarnation was deleted after it was opened.
+    """
+    incarnation = topic.layout.incarnation
+    if known is None or known.topic_incarnation < incarnation:
+        epoch = 0 if known is None else known.epoch
+        return ProducerClaims(str(topic.name), incarnation, epoch, plain=not topic.bound, unchunked=True, unmarked=True)
+    if known.topic_incarnation > incarnation or known.ended:
+        raise errors.NoSuchTopic(f"topic {topic.name} was deleted")
+    return known
+
+
+class _Heartbeat(NamedTuple):
+    """A heartbeat on record counts for so long after this process began to send it."""
+
+    begun: Moment
+    life_ms: int
+
+
+class ProducerRegistry:
+    """This process's producers in one cluster. Thread-safe; a thread looks after the claims while there are any.
+
+    Memory: one entry per producer, and what is live of the partitions of `producers` that were asked for.
+    """
+
+    def __init__(self, log: StateLog, clock: ClusterClock, data: DataLog, offsets: Offsets) -> None:
+        self._log = log
+        self._clock = clock
+        self._heartbeats: dict[str, _Heartbeat] = {}
+        """By topic, the last one of this process after which all its claims stood."""
+        self._entities: Entities[str] = Entities(log, PRODUCERS, CLAIMS_KEYS, clock)
+        self._session = secrets.token_hex(16)
+        self._process = this_process()
+        self._views = LogViews(log, PRODUCERS, lambda _: HeartbeatsAndFences(), clock)
+        self._held: dict[tuple[str, str], list[Membership]] = {}
+        """By topic and `claim_name`; several only under that of the unnamed."""
+        self.fence_records = FenceRecords(
+            log, data, offsets, lambda topic, question, deadline: self._views.ask(
+                topic, lambda state: question(state.fences.get(topic, _NOTHING)), deadline
+            ),
+        )  # fmt: skip
+        self.take_overs = TakeOverFences(
+            log, data, offsets, lambda topic, question, deadline: self._views.ask(
+                topic, lambda state: question(state.take_overs.get(topic, _NO_TAKE_OVERS)), deadline
+            ),
+        )  # fmt: skip
+        self._noted: set[tuple[str, int, tuple[str, ...]]] = set()
+        """What is known to be on record, by topic and life."""
+        """Topics, their lives, and whether for chunks, too, that are known to need a look at headers."""
+        self._to_clean: dict[str, Topic] = {}
+        self._lock = threading.RLock()
+        self._next_look_s, self._next_heartbeat_s = 0.0, 0.0
+        self._keeper = Worker(
+            "pok-producer-claims",
+            self._keep,
+            "producer claims could not be looked after",
+            first_s=_LOOK_EVERY_S,
+            retry=Retry(_LOOK_EVERY_S),
+        )
+        self.hashing_schemes = HashingSchemes(self._entities, claims_in, self._keeper.wake)
+        self._rests = HeartbeatRests()
+        self._unread: dict[int, tuple[str, float]] = {}
+        """By partition of `producers`, the last error of `claims_for_report`, and until when it counts."""
+        self._gave_up_ms: dict[str, int] = {}
+        """By topic, when this process last gave up records of it that may still be stored. Memory: those of the last
+        `REQUESTS_ARRIVE_WITHIN_MS`."""
+
+    # In and out ---------------------------------------------------------------------------------------------------
+
+    def join(
+        self,
+        topic: Topic,
+        name: str | None,
+        mode: AccessMode,
+        deadline: Deadline,
+        *,
+        partition: int | None = None,
+        own_epoch: bool = False,
+        topic_epoch: int | None = None,
+    ) -> Membership:
+        """Be admitted, to one `partition` or to the whole topic; `name` None is an unnamed Shared producer. With
+        `own_epoch` a named one gets an epoch that nobody else has, as exclusive ones always do. `topic_epoch`: what it
+        was told when it was there before.
+
+        Raises:
+            ProducerNameTaken, ProducerExcluded, ProducerOvertaken: see `producer_admission.admit`.
+            NoSuchTopic: the topic was deleted after it was opened.
+            DeadlineExceeded: WaitForExclusive waited in vain.
+        """
+        place = str(topic.name)
+        claimed = claim_name(f"*{self._session}" if name is None else name, partition)
+        pause = threading.Event()
+        applicant = Applicant(
+            claimed, mode, self._session, self._process, 0, own_epoch and not claimed.startswith("*"), topic_epoch
+        )
+        while True:
+            try:
+                with self._lock:
+                    joined, displaced = self._join(topic, applicant, deadline)
+                break
+            except errors.ProducerExcluded as refused:
+                if mode is not AccessMode.WAIT_FOR_EXCLUSIVE or isinstance(refused, errors.ProducerOvertaken):
+                    raise
+                deadline.check(f"{place} to be free of other producers")
+                pause.wait(_TRY_AGAIN_S)
+        # Exclusive ones confirm each receipt.
+        self._await_departure(place, [claim for claim in displaced if not claim.exclusive], deadline)
+        if joined.claim.exclusive:
+            try:
+                self.fence_records.begin(topic, Epoch(joined.name, joined.epoch), deadline)
+            except errors.LayerError:
+                self.leave(joined, deadline)
+                raise
+            self._to_clean[place] = topic
+        return joined
+
+    def _join(self, topic: Topic, applicant: Applicant, deadline: Deadline) -> tuple[Membership, list[ProducerClaim]]:
+        place, claimed, incarnation = str(topic.name), applicant.name, topic.layout.incarnation
+        unnamed = claimed.startswith("*")
+        beside = self._held.get((place, claimed))
+        if beside and unnamed and beside[0].incarnation == incarnation:
+            joined = Membership(self, place, incarnation, claimed, beside[0].claim)
+            beside.append(joined)
+            return joined, []
+        admission: list[Admission] = []
+
+        def admitted(current: Versioned | None) -> bytes | None:
+            claims = claims_in(topic, None if current is None else decode_claims(current.value))
+            if admission and stands(claims, claimed, admission[0].own):
+                return None  # a time-out had hidden that it was written
+            now = replace(applicant, deadline_ms=self._clock.now_ms() + LIFE_MS)
+            admission[:] = [admit(claims, now, lambda other, claim: self._lives(place, other, claim, deadline))]
+            return encode_claims(admission[0].claims)
+
+        if not self._holds(place):
+            self._send_heartbeat(place, deadline)
+        claims = decode_claims(self._entities.update(place, admitted, deadline).value)
+        displaced = admission[0].displaced
+        self._throw_out([key for key in self._held if key[0] == place], claims)
+        lapsed = errors.ProducerExcluded(f"producer {applicant.producer} of {place} was taken for dead and replaced")
+        self._give_up(_report([(each, lapsed) for each in self._held.pop((place, claimed), ())]))
+        joined = Membership(self, place, incarnation, claimed, admission[0].own, admission[0].topic_epoch)
+        self._held[place, claimed] = [joined]
+        self._keeper.start()
+        return joined, [claim for claim in displaced.values() if claim.session != self._session]
+
+    def renew(self, membership: Membership, deadline: Deadline) -> None:
+        """Give a named producer an epoch that nobody else has or had.
+
+        Raises:
+            ProducerExcluded: it was thrown out.
+        """
+
+        def raised(current: Versioned | None) -> bytes | None:
+            claims = ProducerClaims(membership.topic, 0) if current is None else decode_claims(current.value)
+            if claim and stands(claims, membership.name, claim[0]):
+                return None  # a time-out had hidden that it was written
+            if not membership.stands(claims):
+                raise membership.why_out(claims)
+            record = renewed(claims, membership.name)
+            claim[:] = [record.claims[membership.name]]
+            return encode_claims(record)
+
+        claim: list[ProducerClaim] = []
+        with self._lock:
+            self._entities.update(membership.topic, raised, deadline)
+            membership.claim = claim[0]
+
+    def more_than_plain(self, topic: Topic, deadline: Deadline, *, chunks: bool = False, raw: bool = False) -> None:
+        """Have it on record, before the first such record is sent, that those who read the topic need headers (see
+        `ProducerClaims.plain`), with `chunks` that some messages are to be put together (`unchunked`), and with `raw`
+        that some are as a client of Pulsar's batched or compressed them. Asks nothing once that is known.
+
+        Raises:
+            StoreError: it is not known to be on record.
+        """
+        self._note(topic, ("plain", *(["unchunked"] if chunks else []), *(["raw"] if raw else [])), deadline)
+
+    def marked(self, topic: Topic, deadline: Deadline) -> None:
+        """Likewise, before the first message of a transaction is sent, that markers may lie among the messages (see
+        `ProducerClaims.unmarked`). Raises StoreError."""
+        self._note(topic, ("unmarked",), deadline)
+
+    def _note(self, topic: Topic, what: tuple[str, ...], deadline: Deadline) -> None:
+        place, life = str(topic.name), topic.layout.incarnation
+        if (place, life, what) in self._noted:
+            return
+
+        def told(current: Versioned | None) -> bytes | None:
+            known = None if current is None else decode_claims(current.value)
+            claims = claims_in(topic, known)
+            left = replace(
+                claims,
+                plain=claims.plain and "plain" not in what,
+                unchunked=claims.unchunked and "unchunked" not in what,
+                unmarked=claims.unmarked and "unmarked" not in what,
+                raw=claims.raw or "raw" in what,
+            )
+            return None if left == known else encode_claims(left)
+
+        self._entities.update(place, told, deadline)
+        self._noted.add((place, life, what))
+
+    def leave(self, membership: Membership, deadline: Deadline, *, unsettled: int = 0) -> None:
+        """Give up the claim of a producer of which so many records may still be stored."""
+        with self._lock:
+            key = membership.topic, membership.name
+            held = self._held.get(key, [])
+            if membership not in held:
+                return
+            if unsettled:
+                self._give_up([membership.topic])
+            held.remove(membership)
+            if held:
+                self.tell_soon(membership.topic)
+                return
+            del self._held[key]
+            self.hashing_schemes.note(deadline)
+
+            def left(current: Versioned) -> bytes | None:
+                claims = decode_claims(current.value)
+                rest = dismiss(claims, membership.name, self._session)
+                return None if rest is claims else encode_claims(rest)
+
+            self._entities.amend(membership.topic, left, deadline)
+            if self._holds(membership.topic):
+                self.tell_soon(membership.topic)
+            else:
+                self._withdraw_heartbeat(membership.topic, deadline)
+
+    def dismiss_session(self, topic: str, session: str, deadline: Deadline) -> None:
+        """Take back whatever a session claims on a topic: its process is dead."""
+
+        def dismissed(current: Versioned) -> bytes | None:
+            claims = decode_claims(current.value)
+            living = {name: claim for name, claim in claims.claims.items() if claim.session != session}
+            return None if len(living) == len(claims.claims) else encode_claims(replace(claims, claims=living))
+
+        self._entities.amend(topic, dismissed, deadline)
+
+    def unclaimed(self, partition: int, deadline: Deadline) -> dict[str, Versioned]:
+        """What one partition of `producers` says of topics on which nobody claims anything, and nobody ever had an
+        epoch, by name."""
+        found = self._entities.in_partition(partition, decode_claims, deadline)
+        return {
+            topic: state
+            for topic, (state, claims) in found.items()
+            if not claims.epoch and (claims.ended or not claims.claims)
+        }
+
+    def remove_dead(self, partition: int, unclaimed: Mapping[str, Versioned], deadline: Deadline) -> int:
+        """Take what `unclaimed` found out of the log, of topics that are gone. Where an epoch was given it stays: a
+        producer of a former life must not come back with a higher one than those of the next life."""
+        return self._entities.remove_dead(partition, unclaimed, deadline)
+
+    def end_incarnation(self, topic: str, incarnation: int, deadline: Deadline) -> set[str]:
+        """Throw out the producers of an incarnation that is being deleted, admit no other one to it, and wait until
+        those have stopped. Gives the sessions that have not said so, also of dead processes: a record that they sent
+        may still be stored."""
+
+        def ended(current: Versioned | None) -> bytes | None:
+            claims = ProducerClaims(topic, 0) if current is None else decode_claims(current.value)
+            if claims.topic_incarnation > incarnation or (claims.topic_incarnation == incarnation and claims.ended):
+                return None
+            if claims.topic_incarnation < incarnation:
+                claims = ProducerClaims(topic, incarnation, claims.epoch)
+            return encode_claims(replace(claims, ended=True))
+
+        claims = decode_claims(self._entities.update(topic, ended, deadline).value)
+        if claims.topic_incarnation != incarnation:
+            return set()  # the deletion came to its end long ago
+        with self._lock:
+            out = self._take_out([key for key in self._held if key[0] == topic], claims)
+        left = _report(out)
+        with self._lock:
+            self._give_up(left)
+            if out and not left and not self._holds(topic):
+                self._withdraw_heartbeat(topic, deadline)
+        self._await_departure(topic, list(claims.claims.values()), deadline)
+        since_ms = self._clock.now_ms() - REQUESTS_ARRIVE_WITHIN_MS
+        return self._views.ask(
+            topic,
+            lambda state: {
+                session
+                for (place, session), heartbeat in state.heartbeats.items()
+                if place == topic and heartbeat.deadline_ms > since_ms
+            },
+            deadline,
+        )
+
+    def tell_soon(self, topic: str) -> None:
+        """Have the keeper tell of a topic's producers before it is due."""
+        self._rests.change(topic)
+        self._keeper.wake()
+
+    def publishers(self, topic: str, deadline: Deadline) -> list[ProducerHeartbeat]:
+        """Each living process's producers on a topic, at most 3 s old, by process."""
+        found = self._views.ask(
+            topic,
+            lambda state: [heartbeat for (place, _), heartbeat in state.heartbeats.items() if place == topic],
+            deadline,
+        )
+        now = self._clock.now_ms()
+        living = (
+            heartbeat for heartbeat in found if heartbeat.deadline_ms > now and not is_dead_process(heartbeat.process)
+        )
+        return sorted(living, key=lambda heartbeat: heartbeat.process)
+
+    def connected(self, topic: Topic, deadline: Deadline) -> list[str]:
+        """The names of a topic's living producers; `unnamed` stands for all of one process that have none."""
+        place = str(topic.name)
+        claims = self.claims_of(place, deadline)
+        if claims.topic_incarnation != topic.layout.incarnation or claims.ended:
+            return []
+        living = [name for name, claim in claims.claims.items() if self._lives(place, name, claim, deadline)]
+        names = {claimant(name)[0] for name in living}
+        return sorted("unnamed" if name.startswith("*") else name for name in names)
+
+    def claims_of(self, topic: str, deadline: Deadline) -> ProducerClaims:
+        """The topic's claims as they stand in the log now."""
+        current = self._entities.read(topic, deadline)
+        return ProducerClaims(topic, 0) if current is None else decode_claims(current.value)
+
+    def claims_for_report(self, topic: str) -> ProducerClaims:
+        """`claims_of` for a thread that serves delivery reports. The first one waits 5 s at most for a partition of
+        `producers`; its error counts for the reports of the next second, too, of every producer.
+
+        Raises:
+            StoreError: the claims were not read within the last second.
+        """
+        partition, now_s = PRODUCERS.partition_for(topic), self._clock.monotonic()
+        failure, counts_until_s = self._unread.get(partition, ("", now_s))
+        if now_s < counts_until_s:
+            raise errors.StoreError(failure)
+        try:
+            return self.claims_of(topic, Deadline.after(_REPORT_S))
+        except errors.LayerError as unread:
+            self._unread[partition] = str(unread), self._clock.monotonic() + _REPORT_RETRY_INTERVAL_S
+            raise
+
+    def routed_by(self, topic: Topic, deadline: Deadline) -> tuple[str, ...]:
+        """The hashing schemes that are on record for a topic's keyed messages, the first one first."""
+        claims = self.claims_of(str(topic.name), deadline)
+        return claims.hashing_schemes if claims.topic_incarnation == topic.layout.incarnation else ()
+
+    def take_over_name(
+        self,
+        topic: Topic,
+        name: str,
+        epoch: int,
+        partitions: Sequence[int],
+        append: Callable[[Sequence[int]], Mapping[int, int]],
+        deadline: Deadline,
+    ) -> dict[int, int]:
+        """Begin an epoch of a producer name: what its former holders append behind the markers is void. Gives the
+        offsets of the markers, which `append` appends."""
+        self.marked(topic, deadline)
+        return self.take_overs.begin(topic, name_origin(name), epoch, partitions, append, deadline)
+
+    def is_fenced(self, topic: Topic, name: str, deadline: Deadline) -> bool:
+        """A holder of this producer name began an epoch somewhere in the topic: records of lower ones are void."""
+        return self.take_overs.has_begun(topic, name_origin(name), deadline)
+
+    def fences(self, topic: Topic, partition: int, deadline: Deadline) -> list[Fence]:
+        """`fences_of` one partition."""
+        return self.fences_of(topic, [partition], deadline)[partition]
+
+    def fences_of(
+        self, topic: Topic, partitions: Sequence[int], deadline: Deadline, *, name: str | None = None
+    ) -> dict[int, list[Fence]]:
+        """Where epochs begin in partitions as they are now: of exclusive producers, replicators and producer names.
+        With `name` only those that can make records of this producer name void.
+
+        Without the right to read `producers` there are none to be had: then those that are met while reading count.
+        """
+        try:
+            exclusive = self.fence_records.of_partitions(topic, partitions, deadline)
+            origin = None if name is None else name_origin(name)
+            taken_over = self.take_overs.of_partitions(topic, partitions, deadline, origin=origin)
+            return {p: [*(Fence(*found) for found in exclusive[p]), *taken_over[p]] for p in partitions}
+        except errors.NotAuthorized as refused:
+            _log.warning("topic=%s void records from before are not known: %s", topic.name, refused)
+            return {p: [] for p in partitions}
+
+    def touch(self, deadline: Deadline) -> None:
+        """Append what changes nothing, for the time in a broker's answer."""
+        self._entities.touch(str(PRODUCERS.topic_name), deadline)
+
+    def close(self, deadline: Deadline) -> None:
+        """Leave with every producer that has not."""
+        self._keeper.close(deadline.at_most(_HEARTBEAT_EVERY_S))
+        for membership in [membership for held in list(self._held.values()) for membership in list(held)]:
+            self.leave(membership, deadline)
+
+    # Who lives ----------------------------------------------------------------------------------------------------
+
+    def is_sure_of(self, topic: str) -> bool:
+        """The last heartbeat counts, so no other process can have a name that this one holds there.
+
+        Sends no request, and is right after a suspension: the wall clock shows it where the monotonic one stood still.
+        """
+        last = self._heartbeats.get(topic)
+        return last is not None and last.begun.seconds_until(Moment.of(self._clock)) * 1000 < last.life_ms
+
+    def _holds(self, topic: str) -> bool:
+        return any(place == topic for place, _ in self._held)
+
+    def _lives(self, topic: str, name: str, claim: ProducerClaim, deadline: Deadline) -> bool:
+        if claim.session == self._session:
+            return (topic, name) in self._held
+        if is_dead_process(claim.process):
+            return False
+        return self._clock.now_ms() < max(claim.deadline_ms, self._heartbeat_of(topic, claim.session, deadline) or 0)
+
+    def _heartbeat_of(self, topic: str, session: str, deadline: Deadline) -> int | None:
+        """Until when the session says that it lives; None when it withdrew its heartbeat."""
+        heartbeat = self._views.ask(topic, lambda state: state.heartbeats.get((topic, session)), deadline)
+        return None if heartbeat is None else heartbeat.deadline_ms
+
+    def _await_departure(self, topic: str, displaced: Sequence[ProducerClaim], deadline: Deadline) -> None:
+        """Wait until these producers that were thrown out have stopped, or count as dead."""
+        waiting = list(displaced)
+
+        def gone() -> bool:
+            waiting[:] = [
+                claim
+                for claim in waiting
+                if not is_dead_process(claim.process)
+                and (self._heartbeat_of(topic, claim.session, deadline) or 0) > self._clock.now_ms()
+            ]
+            return not waiting
+
+        if waiting and not wait_until(gone, deadline.at_most(_LEAVING_S)):
+            _log.warning(
+                "topic=%s %d producers that were thrown out have not said that they stopped", topic, len(waiting)
+            )
+
+    def _send_heartbeat(self, topic: str, deadline: Deadline) -> None:
+        held = [membership for (place, _), held in list(self._held.items()) if place == topic for membership in held]
+        publishers = [membership.describe() for membership in held if membership.describe is not None]
+        self._rests.sent(topic, len(held), self._clock.monotonic())
+        begun = Moment.of(self._clock)
+        heartbeat = producer_heartbeat(self._clock.now_ms() + LIFE_MS, self._process, publishers)
+        key = encode_key(ProducerSessionKey(topic, self._session))
+        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, encode_producer_heartbeat(heartbeat), deadline)
+        # The broker's answer has told when it stored this, at the earliest after `begun`: the clock may have lagged.
+        life_ms = min(LIFE_MS, heartbeat.deadline_ms - self._clock.known_now_ms())
+        if held and not self.is_sure_of(topic) and not self._claims_stand(topic, held, deadline):
+            self._next_look_s = 0.0
+        else:
+            self._heartbeats[topic] = _Heartbeat(begun, life_ms)
+
+    def _claims_stand(self, topic: str, held: Sequence[Membership], deadline: Deadline) -> bool:
+        """Write a topic's claims once more, after a heartbeat that followed a lapse. A process that judged by the lapse
+        loses its compare-and-set, and then sees the heartbeat; where it had won before, a claim does not stand."""
+        found = self._entities.amend(topic, lambda current: current.value, deadline)
+        claims = ProducerClaims(topic, 0) if found is None else decode_claims(found.value)
+        return all(membership.stands(claims) for membership in held)
+
+    def _give_up(self, topics: Collection[str]) -> None:
+        """Note that records of these topics were given up which may still be stored."""
+        now_ms = self._clock.now_ms()
+        recent = {
+            topic: at_ms for topic, at_ms in self._gave_up_ms.items() if at_ms > now_ms - REQUESTS_ARRIVE_WITHIN_MS
+        }
+        self._gave_up_ms = {**recent, **dict.fromkeys(topics, now_ms)}
+
+    def _withdraw_heartbeat(self, topic: str, deadline: Deadline) -> None:
+        """Say that this process has no producer on a topic any more. A heartbeat that is over stays where it gave up
+        records that may still be stored, so that a deletion of the topic names this session."""
+        self._heartbeats.pop(topic, None)
+        self._rests.forget(topic)
+        key = encode_key(ProducerSessionKey(topic, self._session))
+        gave_up_ms, now_ms = self._gave_up_ms.get(topic), self._clock.now_ms()
+        value: bytes | None = None
+        if gave_up_ms is not None and gave_up_ms > now_ms - REQUESTS_ARRIVE_WITHIN_MS:
+            value = encode_producer_heartbeat(producer_heartbeat(gave_up_ms, self._process, []))
+        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, value, deadline)
+
+    # The keeper's thread ------------------------------------------------------------------------------------------
+
+    def _keep(self) -> float:
+        self.hashing_schemes.note(Deadline.after(_HEARTBEAT_EVERY_S))
+        now_s = self._clock.monotonic()
+        if now_s >= self._next_look_s:
+            self._next_look_s = now_s + _LOOK_EVERY_S
+            self._look(Deadline.after(_HEARTBEAT_EVERY_S))
+            self._clean_one(Deadline.after(_HEARTBEAT_EVERY_S))
+        now_s, topics = self._clock.monotonic(), {topic for topic, _ in list(self._held)}
+        if now_s >= self._next_heartbeat_s:
+            self._next_heartbeat_s = now_s + _HEARTBEAT_EVERY_S
+            self._tell(topics)
+        else:
+            self._tell(self._rests.due(topics, now_s))
+        return max(0.0, self._rests.next_s(topics, self._next_look_s) - self._clock.monotonic())
+
+    def _tell(self, topics: set[str]) -> None:
+        """Send heartbeats, but none on a topic that was left: nobody would take it back."""
+        for topic in topics:
+            with self._lock:
+                if self._holds(topic):
+                    self._send_heartbeat(topic, Deadline.after(_HEARTBEAT_EVERY_S))
+
+    def _look(self, deadline: Deadline) -> None:
+        with self._lock:
+            held = {key: memberships[0] for key, memberships in self._held.items() if memberships}
+        ours = {topic for topic, _ in held}
+        claims: dict[str, ProducerClaims] = {}
+        for topic in {PRODUCERS.partition_for(topic): topic for topic in ours}.values():
+            beside = self._entities.beside(topic, deadline)
+            for record in readable((beside[place] for place in ours & beside.keys()), decode_claims):
+                claims[record.topic] = record
+        fallen = [
+            (topic, name)
+            for (topic, name), membership in held.items()
+            if not membership.stands(claims.get(topic, ProducerClaims(topic, 0)))
+        ]
+        if not fallen:
+            return
+        with self._lock:  # epochs may have been raised in between
+            now = {topic: self.claims_of(topic, deadline) for topic in {topic for topic, _ in fallen}}
+            out = [one for key in fallen for one in self._take_out([key], now[key[0]])]
+            stopping = {each.topic for each, _ in out if not self._holds(each.topic)}
+        left = _report(out)
+        self._give_up(left)
+        for topic in stopping - left:
+            self._withdraw_heartbeat(topic, deadline)
+
+    def _clean_one(self, deadline: Deadline) -> None:
+        """Clean the records of one topic that had an exclusive producer of this process since the last time."""
+        for place, topic in list(self._to_clean.items())[:1]:
+            del self._to_clean[place]
+            if self.fence_records.clean(topic, deadline) == MOST_CLEANED:
+                self._to_clean[place] = topic
+
+    def _throw_out(self, keys: Sequence[tuple[str, str]], claims: ProducerClaims) -> None:
+        self._give_up(_report(self._take_out(keys, claims)))
+
+    def _take_out(
+        self, keys: Sequence[tuple[str, str]], claims: ProducerClaims
+    ) -> list[tuple[Membership, errors.Refused]]:
+        """Those of these memberships that do not stand in their topic's claims, which are held no more, and why."""
+        out: list[tuple[Membership, errors.Refused]] = []
+        for key in keys:
+            held = self._held.get(key, [])
+            if held and not held[0].stands(claims):
+                del self._held[key]
+                out += [(each, each.why_out(claims)) for each in held]
+        return out
+
+
+def _report(thrown_out: Sequence[tuple[Membership, errors.Refused]]) -> set[str]:
+    """Tell these producers to stop, and wait for what they have under way. Gives the topics of which something may
+    still be stored: there the heartbeat stays, so that no process takes them for stopped."""
+    left: set[str] = set()
+    deadline = Deadline.after(_STOPPING_S)
+    for membership, reason in thrown_out:
+        try:
+            if membership.throw_out(reason, deadline):
+                left.add(membership.topic)
+        except Exception:  # one that cannot be told is no reason not to tell the others
+            left.add(membership.topic)
+            _log.exception("producer=%s could not be told that it was thrown out", membership.name)
+    return left
+
+
+_NOTHING: Final = KnownFences()
+_NO_TAKE_OVERS: Final = KnownTakeOvers()

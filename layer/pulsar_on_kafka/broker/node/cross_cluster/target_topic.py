@@ -1,0 +1,124 @@
+"""The topic on the other cluster, and what is there already of the one that is copied.
+
+Two records say that, both in `producers` of the target: the snapshot of sequence ids that deduplication has, under the
+name `pulsar.repl.<origin>/<life of the topic there>`, with source offsets as ids; and fences, where a replicator took
+over from one that may still write. A snapshot (highest, upto) says: what is copied of the offsets up to `highest`
+is there, and copies of later ones lie at `upto` or behind. So an owner that reads from there knows exactly what it need
+not copy again. Decision: mapping/decisions/0018.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.deduplication.journal import Recovered
+from pulsar_on_kafka.broker.metadata.producers.fences import Fences
+from pulsar_on_kafka.broker.metadata.record_limits import COPIES
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka_mapping.names.subscription_group import copied_name
+from pulsar_on_kafka_mapping.records.epoch_fences import begun_by, take_over_marker
+from pulsar_on_kafka_mapping.records.original_position import CopyHeaders, original_of
+from pulsar_on_kafka_mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
+
+_log: Final = logging.getLogger(__name__)
+_USE: Final = "replication"
+
+
+@dataclass(slots=True)
+class Copied:
+    """The copies that the target has: everything up to the source offset `highest`, and beyond it the offsets in
+    `present`. Copies of what is above `highest` lie at target offset `upto` or behind."""
+
+    highest: int
+    upto: int
+    present: BitMap64 = field(default_factory=BitMap64)
+
+
+class Target:
+    """For one thread at a time. Memory: `Copied.present`, of what was copied since the last snapshot."""
+
+    def __init__(self, node: Node, topic: Topic, origin: str, incarnation: int, compression: str) -> None:
+        """`incarnation`: the life of the topic that is copied."""
+        self.node = node
+        self.topic = topic
+        self._origin = origin
+        self._incarnation = incarnation
+        self._name = copied_name(origin, incarnation)
+        self._compression = compression
+
+    def producer(self) -> KafkaProducer:
+        """Shared by all that is copied to the cluster. It gives nothing up by itself, so a partition's order holds."""
+        return self.node.producer(self._compression, 0, _USE)
+
+    def take_over(self, partition: int, epoch: int, deadline: Deadline) -> Copied:
+        """What is there of the partition; on record for this epoch when it returns. Nothing that owners of lower epochs
+        append from then on counts.
+
+        Raises:
+            LayerError: the cluster does not answer, or not in time. Refused: Kafka compacts the topic.
+        """
+        journal, topic = self.node.sequences, self.topic
+        self.node.limits.of(topic, deadline).refuse(COPIES)
+        known = {at[0]: each for at, each in journal.known(topic, self._name, deadline).items() if at[1] == partition}
+        before = known[max(known)] if known else None
+        if before is None:
+            ends = journal.ends(topic, [partition], deadline)
+            copied = Copied(-1, ends[partition])
+        elif before.final:
+            copied = Copied(before.highest, before.upto)
+        else:
+            copied = Copied(before.highest, before.upto)
+            end = self.node.producers.take_overs.begin(
+                topic,
+                self._origin,
+                epoch,
+                [partition],
+                lambda _: {partition: self._append_marker(partition, epoch, deadline)},
+                deadline,
+            )[partition]
+            self._read(partition, copied, end, deadline)
+        self.save(partition, epoch, copied, deadline, final=False)
+        journal.supersede(topic, self._name, partition, epoch, deadline)
+        _log.info(
+            "topic=%s-%d origin=%s epoch=%d has everything up to %d and %d more",
+            topic.name, partition, self._origin, epoch, copied.highest, len(copied.present),
+        )  # fmt: skip
+        return copied
+
+    def save(self, partition: int, epoch: int, copied: Copied, deadline: Deadline, *, final: bool) -> None:
+        """Put a snapshot on record. `final`: nothing of this owner is under way, nor will be."""
+        snapshot = Recovered(copied.highest, copied.upto)
+        self.node.sequences.save(self.topic, self._name, epoch, {partition: snapshot}, deadline, final=final)
+
+    def _append_marker(self, partition: int, epoch: int, deadline: Deadline) -> int:
+        topic, headers = self.topic.kafka_topic, take_over_marker(self._origin, epoch)
+        return self.producer().append(topic, partition, None, None, deadline, headers)
+
+    def _read(self, partition: int, copied: Copied, end: int, deadline: Deadline) -> None:
+        """Find the copies in [copied.upto, end) that count."""
+        topic = self.topic
+        log_start = self.node.fetcher.log_start(topic.kafka_topic, partition, deadline)
+        fences = Fences(self.node.producers.take_overs.of_partitions(topic, [partition], deadline)[partition])
+        origin = self._origin.encode("utf-8")
+        for batch in self.node.fetcher.read(topic.kafka_topic, partition, max(copied.upto, log_start), end, deadline):
+            records: list[Any] = list(batch)
+            odd = [i for i, record in enumerate(records) if begun_by(headers_of(record)) is not None]
+            for record in fences.valid(records, odd):
+                headers = dict(headers_of(record) or ())
+                position = headers.get(ORIGINAL_ID)
+                if headers.get(REPLICATED_FROM) != origin or position is None:
+                    continue
+                read = original_of(CopyHeaders(origin, position))
+                if read is None:
+                    continue
+                original = read[1]
+                if original.incarnation == self._incarnation and original.kafka_offset > copied.highest:
+                    copied.present.add(original.kafka_offset)

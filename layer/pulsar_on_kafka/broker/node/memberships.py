@@ -1,0 +1,520 @@
+"""The memberships of a process: one for each subscription that it consumes, and what is done to subscriptions."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
+from pulsar_on_kafka.base.open_files import warn_when_files_run_out
+from pulsar_on_kafka.base.processes import is_over, member_client_id
+from pulsar_on_kafka.broker.cursor.ledger_acks import LedgerAcks
+from pulsar_on_kafka.broker.cursor.saved_cursor import Recovered
+from pulsar_on_kafka.broker.managed_ledger.deletion import goes_by_ledgers
+from pulsar_on_kafka.broker.managed_ledger.deletion_topics import deletion_group
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, SubscriptionType
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription_holders import Claimant
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.member_opening import Joining, MemberOpening
+from pulsar_on_kafka.broker.node.readers import compacted_ranges
+from pulsar_on_kafka.broker.node.services import Services
+from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
+from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel
+from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import LiveCursors, acknowledge_ledgers
+from pulsar_on_kafka.broker.subscriptions.requests.idle_cursors import IdleCursors, SavedCursors
+from pulsar_on_kafka.broker.subscriptions.requests.lease_channel import LeaseChannel
+from pulsar_on_kafka.broker.subscriptions.requests.request_listener import Answering, OwnerEar
+from pulsar_on_kafka.broker.subscriptions.requests.transaction_acks import TransactionAcksElsewhere
+from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
+from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import decode_commit_metadata
+
+_log = logging.getLogger(__name__)
+
+_DELIVERIES_WAIT_MS: Final = 500
+_TAKE_BACK_S: Final = 10.0
+"""Limit for the end of a consumer that could not be opened, beside the time that opening it took."""
+_CONSUMERS_CLOSE_S: Final = 5.0
+"""Limit for the wait for the consumers of a deleted topic. One that hangs is a member for a session's time."""
+_LEASE_ERRANDS: Final = 8
+"""Threads for what is written about leases, there from the first time on that so many have something to do at once."""
+
+
+class Memberships:
+    """Thread-safe. Memory: the memberships that have consumers."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self.cursors = SavedCursors(services.admin, services.store, services.checkpoints, services.idle_offsets)
+        self._members: dict[tuple[str, str], _SharedMember] = {}
+        self._lock = threading.Lock()
+        self.deliveries = DeliveryChannel(services.log, self._delivery_reader())
+        self._answering = Answering(self.deliveries)
+        self._lease_errands = ThreadPoolExecutor(_LEASE_ERRANDS, thread_name_prefix="pok-leases")
+        self._transactions_elsewhere = TransactionAcksElsewhere(self.deliveries)
+        self._opening = MemberOpening(services, self.cursors, self._lease_channel, self._transactions_elsewhere)
+        self.live_cursors = LiveCursors(
+            self.deliveries,
+            services.admin,
+            services.store,
+            services.pending_acks,
+            IdleCursors(
+                self.cursors,
+                services.idle_offsets,
+                services.store,
+                services.clock,
+                lambda found, deadline: services.subscriptions.find(found.topic, found.name, deadline),
+            ),
+            self._serving,
+            services.subscriptions.joining,
+        )
+
+    def _delivery_reader(self) -> AssignedReader:
+        config = self._services.settings.shared_tail(
+            client_id="deliveries", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_DELIVERIES_WAIT_MS
+        )
+        return AssignedReader(self._services.settings.of_state(config), "reader of deliveries")
+
+    def subscribe(
+        self,
+        topic: Topic,
+        name: str,
+        kind: SubscriptionType,
+        endpoint: Endpoint,
+        *,
+        from_earliest: bool,
+        ack_persist_interval_s: float,
+        read_compacted: bool,
+        deadline: Deadline,
+        partition: int | None = None,
+        properties: Mapping[str, str] | None = None,
+        replicated: bool = False,
+        non_durable: bool = False,
+    ) -> tuple[Subscription, SubscriptionMember]:
+        """Attach a consumer; the first one of a subscription makes this process a member of its group. With `partition`
+        it is one of that partition alone. `properties` of the subscription, and whether it is `replicated`, are put on
+        record (`Subscriptions.remember`). `non_durable`: it is to end with its last consumer. After any error the
+        consumer is not attached.
+
+        Raises:
+            Refused: it is durable and `non_durable` is asked for, or the other way round.
+            NoSuchSubscription: `non_durable`, and its former last consumer removed it just then; try again.
+            SubscriptionBusy: somebody holds the subscription in a way that excludes this consumer.
+        """
+        place = topic.name if partition is None else topic.name.with_partition(partition)
+        with self._shared_member(str(place), name) as shared:
+            shared.end_earlier_incarnation(topic, deadline)
+            if (attached := shared.attached(endpoint, kind, non_durable=non_durable)) is not None:
+                if properties or replicated:
+                    self._describe(shared, endpoint, properties or {}, replicated, deadline)
+                return attached
+            self._check_other_way(topic, name, partition)
+            self._remove_left_over(topic, name, deadline)
+            session = secrets.token_hex(16)
+            client_id = member_client_id(self._services.settings.client_id, session)
+            claimant = Claimant(session, client_id, endpoint.name)
+            subscription = self._services.subscriptions.open(
+                topic,
+                name,
+                kind,
+                from_earliest=from_earliest,
+                claimant=claimant,
+                deadline=deadline,
+                partition=partition,
+                non_durable=non_durable,
+                properties=properties,
+                replicated=replicated,
+            )
+            served, member = subscription.served, None
+            try:
+                self._services.topics.deletions.await_decision(topic, deadline)
+                compacted = compacted_ranges(self._services, topic, served, deadline) if read_compacted else {}
+                joining = Joining(subscription, session, client_id, ack_persist_interval_s, compacted)
+                member = self._opening.member(joining, deadline)
+                member.start(endpoint)
+                self._wait_until_seen(subscription, member, client_id, deadline)
+            except BaseException:
+                self._take_back(subscription, member, client_id)
+                raise
+            warn_when_files_run_out()
+            shared.begin(subscription, member, client_id, endpoint)
+            shared.ear = OwnerEar(self.deliveries, self._answering, subscription, client_id, member)
+            return subscription, member
+
+    def _take_back(self, subscription: Subscription, member: SubscriptionMember | None, client_id: str) -> None:
+        """End what there is of a membership that could not be opened."""
+        deadline = Deadline.after(_TAKE_BACK_S)
+        try:
+            if member is not None:
+                member.stop(deadline)
+            self._services.subscriptions.release(subscription, client_id, deadline)
+        except errors.LayerError as failure:  # its claim and its entry end by themselves
+            _log.warning("subscription=%s its claim is left for some seconds: %s", subscription.name, failure)
+
+    def _describe(
+        self,
+        shared: _SharedMember,
+        endpoint: Endpoint,
+        properties: Mapping[str, str],
+        replicated: bool,
+        deadline: Deadline,
+    ) -> None:
+        """Put on record what an attached consumer says of its subscription, or take the consumer off."""
+        assert shared.subscription is not None  # noqa: S101 - the consumer is attached
+        try:
+            self._services.subscriptions.remember(shared.subscription, properties, replicated, deadline)
+        except BaseException:
+            self._leave(shared, endpoint, Deadline.after(_TAKE_BACK_S), release=True)
+            raise
+
+    def _lease_channel(self, subscription: Subscription) -> LeaseChannel:
+        def live_members(deadline: Deadline) -> Collection[str]:
+            members = self._services.admin.describe_group(subscription.group, deadline).members
+            return frozenset(member.client_id for member in members if not is_over(member.client_id))
+
+        def saved_version(partition: int, deadline: Deadline) -> int:
+            topic = subscription.topic.kafka_topic
+            found = self._services.admin.committed(subscription.group, topic, [partition], deadline).get(partition)
+            metadata = None if found is None else decode_commit_metadata(found.metadata)
+            return -1 if metadata is None else metadata.lineage.version
+
+        topic = str(subscription.topic.name)
+        return LeaseChannel(
+            self.deliveries, topic, subscription.name, subscription.partition, live_members, saved_version,
+            self._lease_errands,
+        )  # fmt: skip
+
+    def _wait_until_seen(
+        self, subscription: Subscription, member: SubscriptionMember, client_id: str, deadline: Deadline
+    ) -> None:
+        """Return once the member is seen by those who want the whole topic or would remove it; and once the group shows
+        it on a non-persistent topic: a subscription is there while it has members, and officially it is there when
+        `subscribe` returns."""
+        if subscription.partition is not None or subscription.non_durable:
+            member.wait_until_assigned(deadline)
+            return
+        if subscription.topic.name.is_persistent:
+            return
+
+        def seen() -> bool:
+            members = self._services.admin.describe_group(subscription.group, deadline).members
+            return member.failure is not None or any(found.client_id == client_id for found in members)
+
+        if not wait_until(seen, deadline):
+            raise errors.DeadlineExceeded(
+                f"subscription {subscription.name} of {subscription.place} was not joined in time"
+            )
+        if member.failure is not None:
+            raise member.failure
+
+    def _check_other_way(self, topic: Topic, name: str, partition: int | None) -> None:
+        """Raises SubscriptionBusy when this process serves the subscription in the other way (see `Subscriptions.open`,
+        which cannot see a member that has not joined its group yet)."""
+        for (place, subscription), shared in list(self._members.items()):
+            if subscription != name or shared.member is None or shared.member.failure is not None:
+                continue
+            if shared.is_of_earlier_incarnation(topic):
+                continue
+            beside = TopicName.parse(place)
+            if beside.base == topic.name.base and (beside.partition >= 0) is (partition is None):
+                served = (
+                    "as a whole" if partition is not None else f"partition by partition (partition {beside.partition})"
+                )
+                raise errors.SubscriptionBusy(
+                    f"subscription {name} of {topic.name} has a live consumer in this process that serves it {served}; "
+                    "consumers of the whole topic and consumers of single partitions exclude each other"
+                )
+
+    def create_subscription(self, topic_name: TopicName, name: str, deadline: Deadline) -> None:
+        """Make a subscription from the beginning of a topic, and the topic, unless they are there."""
+        topic = self._services.topics.open(topic_name, deadline)
+        self._services.subscriptions.find_or_create(topic, name, deadline)
+        self._services.topics.deletions.await_decision(topic, deadline)
+
+    def unsubscribe(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:
+        """Delete a subscription whose last consumer `endpoint` is.
+
+        Raises:
+            SubscriptionBusy: it has other consumers, here or elsewhere.
+        """
+        with self._shared_member(subscription.place, subscription.name) as shared:
+            if len(shared.endpoints) > 1:
+                raise errors.SubscriptionBusy(
+                    f"subscription {subscription.name} has {len(shared.endpoints) - 1} other consumers"
+                )
+            members = self._services.admin.describe_group(subscription.group, deadline).members
+            living = {member.client_id for member in members if not is_over(member.client_id)}
+            if living.union(self._services.subscriptions.joining(subscription, deadline)) - {shared.client_id}:
+                raise errors.SubscriptionBusy(f"subscription {subscription.name} has consumers in other processes")
+            if shared.member is not None and shared.member.failure is None:
+                shared.member.wait_until_assigned(deadline)  # who is still joining cannot say good-bye to the group
+            self._leave(shared, endpoint, deadline, release=False)
+            self.delete_subscription(subscription, deadline)
+
+    def delete_subscription(self, subscription: Subscription, deadline: Deadline, *, force: bool = False) -> None:
+        """Delete a subscription, its group, and what its cursors wrote. With `force` its consumers are ended before.
+
+        Raises:
+            SubscriptionBusy: it has live consumers.
+            DeadlineExceeded: with `force`: they did not go in time, or others came again and again.
+        """
+        if force:
+            self.live_cursors.close_consumers([subscription], deadline)
+        cursors, _ = self.cursors.read_readable(subscription, deadline)
+        try:
+            self._services.subscriptions.delete(subscription, deadline, force=force)
+        except errors.SubscriptionBusy:
+            if not force:
+                raise
+            deadline.check(f"consumers of subscription {subscription.name} to stay away")
+            self.delete_subscription(subscription, deadline, force=True)
+            return
+        self.cursors.forget(subscription, cursors, deadline)
+
+    def delete_topic(
+        self,
+        topic: Topic,
+        subscriptions: Sequence[Subscription],
+        deadline: Deadline,
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """Delete a topic, and, as far as can be done now, its schemas and what the cursors of its subscriptions wrote.
+        The schemas of a Kafka topic that stays, because it was bound, stay with its messages.
+
+        When this returns there is no such topic; its data goes ledger by ledger after that. At once it goes where
+        somebody is connected, who would not hear of it otherwise, and where no process deletes ledgers.
+
+        Args:
+            check: raises where the topic is used, and stays then. What it looks at has to be on record before a program
+                calls `DeletionMarks.await_decision`. None deletes the topic in any case.
+        """
+        cursors: list[tuple[Subscription, dict[int, Recovered]]] = []
+        for subscription in subscriptions:
+            try:
+                cursors.append((subscription, self.cursors.read_readable(subscription, deadline)[0]))
+            except errors.StoreError as failure:
+                _log.warning("subscription=%s its cursors cannot be read: %s", subscription.name, failure)
+        topics = self._services.topics
+        if check is None:
+            doomed = topics.begin_deletion(topic.name, deadline)
+        else:
+            doomed = topics.deletions.begin(topic, check, deadline)
+        at_once = (  # judged while its consumers are connected
+            not goes_by_ledgers(doomed)
+            or self._are_used(topic, subscriptions, deadline)
+            or not self._has_members(deletion_group(self._services.settings.instance), deadline)
+        )
+        self._close_consumers_of_deleted(topic, subscriptions)
+        if at_once:
+            self._services.topics.finish_deletion(doomed, deadline)
+        for subscription, found in cursors:
+            try:
+                self.cursors.forget(subscription, found, deadline)
+            except errors.StoreError as failure:
+                _log.warning("subscription=%s its cursors are left over: %s", subscription.name, failure)
+        if not topic.bound:
+            try:
+                self._services.schemas.forget(topic.name, deadline)
+            except errors.LayerError as failure:  # they are those of a Kafka topic that will never be again
+                _log.warning("topic=%s its schemas are left over: %s", topic.name, failure)
+
+    def _close_consumers_of_deleted(self, topic: Topic, subscriptions: Sequence[Subscription]) -> None:
+        """Close them before there can be another topic of this name, whose messages they would receive."""
+        try:
+            self.live_cursors.close_consumers(subscriptions, Deadline.after(_CONSUMERS_CLOSE_S), topic_deleted=True)
+        except errors.LayerError as failure:  # they find out by themselves (broker/metadata/incarnation_checks.py)
+            _log.warning("topic=%s is deleted beside consumers that were not closed: %s", topic.name, failure)
+
+    def _are_used(self, topic: Topic, subscriptions: Sequence[Subscription], deadline: Deadline) -> bool:
+        groups = [group for subscription in subscriptions for group in subscription.groups]
+        return (
+            self.serves(topic.name)
+            or bool(self._services.producers.connected(topic, deadline))
+            or any(self._has_members(group, deadline) for group in groups)
+        )
+
+    def _has_members(self, group: str, deadline: Deadline) -> bool:
+        """False also where that may not be asked."""
+        try:
+            members = self._services.admin.describe_group(group, deadline).members
+        except errors.NotAuthorized:
+            return False
+        return any(not is_over(member.client_id) for member in members)
+
+    def acknowledge(self, subscription: Subscription, acks: Mapping[int, LedgerAcks], deadline: Deadline) -> int:
+        """Acknowledge these entries by their owners, or by saves where nobody owns a cursor; gives how many requests
+        that took. Raises as `acknowledge_ledgers`."""
+        return acknowledge_ledgers(self.live_cursors, self._services.admin, subscription, acks, deadline)
+
+    def detach(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:
+        """Take a consumer off; the last one makes this process leave the group."""
+        with self._shared_member(subscription.place, subscription.name) as shared:
+            self._leave(shared, endpoint, deadline, release=True)
+            if subscription.non_durable and shared.member is None:
+                try:
+                    self.remove_if_unused(subscription, deadline)
+                except errors.LayerError as failure:
+                    _log.warning("subscription=%s is left over for now: %s", subscription.name, failure)
+
+    def remove_if_unused(self, subscription: Subscription, deadline: Deadline) -> bool:
+        """Delete a non-durable subscription, unless it has live consumers; whether it is gone. Members that Kafka does
+        not know to be dead yet are waited for, for a session's time at most.
+
+        Raises:
+            DeadlineExceeded: they did not go in time.
+        """
+        gone = False
+
+        def settled() -> bool:
+            nonlocal gone
+            if any(self._has_members(group, deadline) for group in subscription.groups):
+                return True
+            try:
+                self.delete_subscription(replace(subscription, partition=None), deadline)
+            except errors.SubscriptionBusy:
+                return False
+            gone = True
+            return True
+
+        if not wait_until(settled, deadline):
+            raise errors.DeadlineExceeded(f"subscription {subscription.name} has dead members that Kafka still has")
+        return gone
+
+    def _remove_left_over(self, topic: Topic, name: str, deadline: Deadline) -> None:
+        """What a non-durable subscription of this name has left whose consumers are dead: the next one begins anew."""
+        found = self._services.subscriptions.find(topic, name, deadline)
+        if found is not None and found.non_durable:
+            self.remove_if_unused(found, deadline)
+
+    def _leave(self, shared: _SharedMember, endpoint: Endpoint, deadline: Deadline, *, release: bool) -> None:
+        member, subscription = shared.member, shared.subscription
+        if member is None or subscription is None or endpoint not in shared.endpoints:
+            endpoint.close()  # its member failed and was replaced
+            return
+        shared.endpoints.discard(endpoint)
+        if shared.endpoints:
+            member.detach(endpoint, deadline)
+            return
+        shared.member = shared.subscription = None
+        shared.silence()
+        endpoint.close()
+        member.stop(deadline)
+        if release:
+            self._services.subscriptions.release(subscription, shared.client_id, deadline)
+
+    def members(self) -> dict[tuple[str, str], SubscriptionMember]:
+        """The memberships of this process, by topic and subscription."""
+        found = {key: shared.member for key, shared in list(self._members.items())}
+        return {key: member for key, member in found.items() if member is not None}
+
+    def serves(self, topic: TopicName) -> bool:
+        """Whether this process consumes the topic or a partition of it: true as soon as `subscribe` returns, while the
+        subscription's group may show its new member only some milliseconds later."""
+        return bool(self._live(topic))
+
+    def _serving(self, subscription: Subscription) -> list[SubscriptionMember]:
+        return [member for name, member in self._live(subscription.topic.name) if name == subscription.name]
+
+    def _live(self, topic: TopicName) -> list[tuple[str, SubscriptionMember]]:
+        return [
+            (subscription, member)
+            for (place, subscription), member in self.members().items()
+            if TopicName.parse(place).base == topic.base and member.failure is None
+        ]
+
+    @contextmanager
+    def _shared_member(self, topic: str, subscription: str) -> Iterator[_SharedMember]:
+        """Locked; forgotten when nobody consumes by it afterwards."""
+        key = topic, subscription
+        while True:
+            with self._lock:
+                shared = self._members.setdefault(key, _SharedMember())
+            with shared.lock:
+                if self._members.get(key) is not shared:
+                    continue  # forgotten while it was waited for
+                try:
+                    yield shared
+                finally:
+                    if shared.member is None:
+                        with self._lock:
+                            self._members.pop(key, None)
+            return
+
+    def close(self, deadline: Deadline) -> None:
+        """Leave every group; acknowledgements are saved."""
+        for shared in list(self._members.values()):
+            with shared.lock:
+                member, shared.member = shared.member, None
+                shared.silence()
+                if member is None:
+                    continue
+                try:
+                    member.stop(deadline, orderly=False)
+                    if shared.subscription is not None:
+                        self._services.subscriptions.release(shared.subscription, shared.client_id, deadline)
+                except errors.LayerError as failure:
+                    _log.warning("cluster=%s closing: %s", self._services.cluster_id, failure)
+        self._answering.close()
+        self._transactions_elsewhere.close()
+        self._lease_errands.shutdown(wait=False, cancel_futures=True)
+        self.deliveries.close(deadline)
+
+
+class _SharedMember:
+    """The one membership of a subscription in this process, and the consumers that use it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.member: SubscriptionMember | None = None
+        self.subscription: Subscription | None = None
+        self.client_id = ""
+        self.endpoints: set[Endpoint] = set()
+        self.ear: OwnerEar | None = None
+
+    def attached(
+        self, endpoint: Endpoint, kind: SubscriptionType, *, non_durable: bool
+    ) -> tuple[Subscription, SubscriptionMember] | None:
+        """Attach one more consumer; None when there is no membership that serves. Raises as `Memberships.subscribe`."""
+        member, subscription = self.member, self.subscription
+        if member is None or member.failure is not None or subscription is None:
+            return None
+        who = f"subscription {subscription.name} of {subscription.place}"
+        if kind is SubscriptionType.EXCLUSIVE or member.type is not kind:
+            raise errors.SubscriptionBusy(f"{who} has a live {member.type.value} consumer in this process")
+        if subscription.non_durable is not non_durable:
+            raise errors.Refused(f"{who} has a live consumer of the other mode")
+        member.attach(endpoint)
+        self.endpoints.add(endpoint)
+        return subscription, member
+
+    def is_of_earlier_incarnation(self, topic: Topic) -> bool:
+        """Whether the membership belongs to a topic that was deleted before `topic` was made under its name."""
+        served = None if self.subscription is None else self.subscription.topic
+        return served is not None and served.layout.incarnation < topic.layout.incarnation
+
+    def end_earlier_incarnation(self, topic: Topic, deadline: Deadline) -> None:
+        """End a membership that has not yet noticed that its topic was deleted. Its consumers raise NoSuchTopic."""
+        member = self.member
+        if member is None or member.failure is not None or not self.is_of_earlier_incarnation(topic):
+            return
+        member.end_with(errors.NoSuchTopic(f"topic {topic.name} was deleted and made anew"))
+        member.stop(deadline)
+
+    def begin(self, subscription: Subscription, member: SubscriptionMember, client_id: str, endpoint: Endpoint) -> None:
+        self.silence()
+        self.member, self.subscription, self.client_id = member, subscription, client_id
+        self.endpoints = {endpoint}
+
+    def silence(self) -> None:
+        ear, self.ear = self.ear, None
+        if ear is not None:
+            ear.stop()

@@ -1,0 +1,180 @@
+"""Admission of a producer to a topic: its name, access mode, schema, deduplication and quota."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.producers.admission import AccessMode
+from pulsar_on_kafka.broker.metadata.producers.membership import Membership
+from pulsar_on_kafka.broker.metadata.record_limits import CHUNKS, RecordLimits
+from pulsar_on_kafka.broker.metadata.topics import check_backlog
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.publishing.chunking import record_limit
+from pulsar_on_kafka.broker.publishing.deduplication import Deduplication
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.broker.publishing.outgoing_schema import outgoing_schema
+from pulsar_on_kafka.broker.publishing.outlet import Admitted
+from pulsar_on_kafka.broker.publishing.sender import Sender, SenderOptions
+from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.metadata.producer_records import Publisher
+from pulsar_on_kafka_mapping.state.traffic import Traffic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """What a producer applies with. `send_timeout_ms`, in `options`, and `compression` choose its Kafka producer."""
+
+    name: str | None
+    """None: one is made up, if there is no `former_name`."""
+    former_name: str | None = None
+    """One that was made up when the same producer was opened before."""
+    comes_again: bool = False
+    """The producer may be opened again by the name that was made up, also by another process: where the topic
+    deduplicates, that is claimed like one that was given, and what it stored is kept on record."""
+    schema: Schema
+    options: SenderOptions
+    mode: AccessMode = AccessMode.SHARED
+    compression: str = "none"
+    chunked: bool = False
+    """A message too big for one record goes in chunks."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """For operators to see."""
+    use: str = ""
+    """Producers of another use have Kafka producers of their own (`Node.give_up_producers`)."""
+    topic_epoch: int | None = None
+    """What an exclusive one was told when it was opened before (`Membership.topic_epoch`)."""
+    traffic: Callable[[], Traffic | None] = lambda: None
+    """What a gateway counts of its client's producer; of others nobody does."""
+
+    def kafka(self, node: Node, batch_bytes: int | None = None) -> KafkaProducer:
+        """What its records go through; shared with others of the same wishes."""
+        return node.producer(self.compression, self.options.limits.send_timeout_ms, self.use, batch_bytes)
+
+    def within(self, limits: RecordLimits) -> Application:
+        """The application as the topic's limits allow it: on a compacted one each message is a record of its own.
+
+        Raises:
+            Refused: it is to send messages in chunks.
+        """
+        if not limits.compacted:
+            return self
+        if self.chunked:
+            limits.refuse(f"{CHUNKS}: open the producer without chunking_enabled")
+        return replace(self, options=replace(self.options, batching=None))
+
+    def is_lasting(self, *, deduplicated: bool, is_fenced: Callable[[str], bool]) -> bool:
+        """The producer's name is claimed, and may be opened again. A name that was made up is claimed without
+        deduplication, too, where it was fenced: records under the epoch that unnamed producers share would be void."""
+        if self.name or (self.comes_again and deduplicated):
+            return True
+        return self.comes_again and self.former_name is not None and is_fenced(self.former_name)
+
+    def needs_headers(self) -> bool:
+        """Its messages can be read by nobody who does not look at headers."""
+        return self.options.batching is not None or self.chunked or self.options.sealer is not None
+
+
+class Admission:
+    """Admission to one topic, which is opened for that."""
+
+    def __init__(self, node: Node, name: TopicName, deadline: Callable[[], Deadline]) -> None:
+        """`deadline`: a new one for each call to the cluster. Raises what `TopicRegistry.open` does, and
+        BacklogQuotaRefuses, BacklogQuotaHolds."""
+        self._node = node
+        self._deadline = deadline
+        self._fixed = name.partition if name.partition >= 0 else None
+        self.topic = node.topics.open(name, deadline())
+        check_backlog(self.topic, node.clock.now_ms())
+
+    def admit(self, wants: Application) -> Sender:
+        """The sender of a producer that was admitted.
+
+        Raises:
+            As `ProducerRegistry.join` and `SchemaRegistry.for_producer`. ConnectFailed: no broker answered.
+        """
+        node, topic = self._node, self.topic
+        limits = node.limits.of(topic, self._deadline())
+        wants = wants.within(limits)
+        if topic.partitioned:
+            wants.kafka(node, limits.batch_bytes).learn_partitions(
+                topic.kafka_topic, topic.partitions, self._deadline()
+            )
+        made_up = wants.former_name or node.unique_name()
+        deduplicated = node.deduplicated([topic.name], self._deadline())[topic.name]
+        lasting = wants.is_lasting(
+            deduplicated=deduplicated,
+            is_fenced=lambda former: node.producers.is_fenced(topic, former, self._deadline()),
+        )
+        name = wants.name or made_up
+        claimed = name if lasting or wants.mode is not AccessMode.SHARED else None
+        schema = outgoing_schema(wants.schema, topic, node.schemas, self._deadline())
+        if wants.needs_headers():
+            self._more_than_plain()
+        membership = node.producers.join(
+            topic,
+            claimed,
+            wants.mode,
+            self._deadline(),
+            partition=self._fixed,
+            own_epoch=deduplicated,
+            topic_epoch=wants.topic_epoch,
+        )
+        admitted = Admitted(
+            topic=topic,
+            fixed_partition=self._fixed,
+            membership=membership,
+            name=name,
+            deduplication=Deduplication(topic, name, membership, node.sequences, lasting=lasting),
+            kafka=partial(wants.kafka, node, limits.batch_bytes),
+            limits=limits,
+            more_than_plain=self._more_than_plain,
+            routes_keys=partial(node.producers.hashing_schemes.begins, topic),
+            cluster_id=node.cluster_id,
+            now_ms=node.clock.now_ms,
+        )
+        try:
+            node.topics.deletions.await_decision(topic, self._deadline())
+            self._begin_deduplication(admitted, wanted=deduplicated)
+            options = wants.options
+            if wants.chunked:
+                limit = record_limit(node.admin, topic.kafka_topic, self._deadline())
+                options = replace(options, record_bytes=limit)
+            sender = Sender(admitted, schema, options, node.timer)
+        except BaseException:
+            membership.leave(self._deadline())
+            raise
+        self._introduce(sender, membership, wants)
+        return sender
+
+    def _more_than_plain(self, *, chunks: bool = False, markers: bool = False, raw: bool = False) -> None:
+        producers = self._node.producers
+        with pulsar_errors():
+            if markers:
+                producers.marked(self.topic, self._deadline())
+            else:
+                producers.more_than_plain(self.topic, self._deadline(), chunks=chunks, raw=raw)
+
+    def _begin_deduplication(self, admitted: Admitted, *, wanted: bool) -> None:
+        deduplication = admitted.deduplication
+        if wanted:
+            deduplication.open(admitted.partitions(self.topic.partitions), self._deadline())
+            deduplication.active = True
+        else:
+            deduplication.end(self._deadline())
+
+    def _introduce(self, sender: Sender, membership: Membership, wants: Application) -> None:
+        since_ms = self._node.clock.now_ms()
+
+        def describe() -> Publisher:
+            counts = sender.send_counts()
+            return Publisher(
+                sender.name, wants.mode.value, membership.epoch, since_ms, counts.sent, counts.failed,
+                dict(wants.properties), wants.traffic(),
+            )  # fmt: skip
+
+        membership.introduce(describe)

@@ -1,0 +1,180 @@
+"""Progress of a replicated subscription: the sides tell each other what they acknowledged, and take it over. Pure.
+
+Each message has one identity, the cluster where it was first published and its offset there; what a side has
+acknowledged is a set of identities, and the union of all sides' is the truth. Two rules keep it from running in circles
+and from undoing a seek: what one side says takes effect on another once (`take_over` knows what did), and what a side
+was told by us is no news when it comes back (`tell`). So a seek stays local, and nothing that took effect before it, or
+was told, is acknowledged by it again.
+
+A side also says what lies below its subscription's beginning (`begun`): nobody acknowledged that, though the cursor has
+passed it, and it takes effect only where a subscription is there because others have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from pyroaring import BitMap
+
+from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
+from pulsar_on_kafka.broker.replication_state.acks import Acks, BatchSet, in_both, news, of_cursor
+from pulsar_on_kafka.broker.replication_state.origin_index import CopiedRun, OriginIndex
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import BLOCK, Origin
+
+Progress = dict[Origin, Acks]
+"""What is acknowledged, in offsets of its origin."""
+_NOTHING: Final[Mapping[Origin, Acks]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSide:
+    """One partition of a subscription in one cluster: its cursor, and where the messages of its log began.
+
+    `origin`: this cluster and the topic's life in it. `index` may lag behind the log's `end`: what it has not reached
+    is not spoken of yet, but for messages published here.
+    """
+
+    origin: Origin
+    cursor: CursorState
+    index: OriginIndex
+    end: int
+
+
+def said(side: SubscriptionSide) -> Progress:
+    """Everything that this side's cursor has passed. Raises StoreError, as `of_cursor`."""
+    return _by_origin(side, of_cursor(side.cursor))
+
+
+def begun(side: SubscriptionSide, start: int) -> Progress:
+    """The part of `said` that lies below the subscription's first offset."""
+    found = _by_origin(side, Acks(side.cursor.deleted.entries_per_ledger, start)) if start else {}
+    return {origin: acks for origin, acks in found.items() if acks}
+
+
+def begun_everywhere(all_begun: Sequence[Progress]) -> Progress:
+    """The positions that lie below the beginnings of all of these."""
+    found: Progress = {}
+    if all_begun:
+        tell(found, all_begun[0])
+    for other in all_begun[1:]:
+        found = {origin: in_both(acks, other[origin]) for origin, acks in found.items() if origin in other}
+    return found
+
+
+def _by_origin(side: SubscriptionSide, here: Acks) -> Progress:
+    own = Acks(BLOCK, here.below)
+    own.join(here)
+    found = {side.origin: own}
+    for origin in side.index.origins():
+        acks = Acks(BLOCK)
+        for run in side.index.runs(origin):
+            acks.add(run.there, here.within(run.here, run.here + run.length))
+        for there, here_too in copies_of(side.index, origin, here.batches):
+            acks.add_batch(there, here.batches[here_too])
+        found[origin] = acks
+    return found
+
+
+def tell(known: Progress, told: Progress) -> bool:
+    """Note what another side is told: it is no news when it says it itself. Whether anything was new."""
+    changed = False
+    for origin, acks in told.items():
+        mine = known.setdefault(origin, Acks(BLOCK))
+        before = _measure(mine)
+        mine.join(acks)
+        changed = changed or _measure(mine) != before
+    return changed
+
+
+def take_over(
+    side: SubscriptionSide,
+    says: Progress,
+    known: Progress,
+    begins: Mapping[Origin, Acks] = _NOTHING,
+    follows: Mapping[Origin, Acks] = _NOTHING,
+) -> Acks:
+    """What another side's word newly acknowledges here, as offsets of this log; `known` has it from now on.
+
+    Names also what this cursor has acknowledged already. What was not copied yet stays news. `begins`: what lies below
+    the other side's beginning, and acknowledges nothing, but for what is in `follows`, too.
+    """
+    found = Acks(side.cursor.deleted.entries_per_ledger)
+    for origin, acks in says.items():
+        mine = known.setdefault(origin, Acks(BLOCK))
+        for run in _runs(side, origin):
+            start, end = run.there, run.there + run.length
+            acked, sets = without_begun(
+                *news(acks, mine, start, end), start, end, begins.get(origin), follows.get(origin)
+            )
+            found.add(run.here, acked)
+            for there, each in sets.items():
+                found.add_batch(there - run.there + run.here, each)
+            if acked or sets:
+                mine.add(start, acks.within(start, end))
+                for there, each in acks.batches_within(start, end):
+                    mine.add_batch(there, each)
+    return found
+
+
+def without_begun(
+    acked: BitMap,
+    sets: dict[int, BatchSet],
+    start: int,
+    end: int,
+    begins: Acks | None,
+    follows: Acks | None,
+) -> tuple[BitMap, dict[int, BatchSet]]:
+    """`news` of [start, end) without what is in `begins` and not in `follows`."""
+    if not begins:
+        return acked, sets
+    never = begins.within(start, end)
+    if follows:
+        never -= follows.within(start, end)
+    return acked - never, {there: each for there, each in sets.items() if there - start not in never}
+
+
+def without_acknowledged(found: Acks, cursor: CursorState) -> Acks:
+    """The part of these offsets that a cursor has not acknowledged. Raises StoreError."""
+    here = of_cursor(cursor)
+    left = Acks(found.size)
+    for block, bitmap in found.bitmaps.items():
+        start = block * found.size
+        left.add(start, bitmap - here.within(start, start + found.size))
+    for position, each in found.batches.items():
+        if not here.has(position) and each[1] & ~here.batches.get(position, (0, 0))[1]:
+            left.add_batch(position, each)
+    return left
+
+
+def without_message(side: SubscriptionSide) -> Acks:
+    """Markers, second copies and gaps above mark-delete that are not acknowledged: where nobody consumes, nobody else
+    acknowledges them. Raises StoreError."""
+    found = Acks(side.cursor.deleted.entries_per_ledger)
+    start = side.cursor.next_unacked
+    if start < side.index.end:
+        found.add(start, side.index.nothing_within(start, side.index.end))
+    return without_acknowledged(found, side.cursor)
+
+
+def _runs(side: SubscriptionSide, origin: Origin) -> Iterator[CopiedRun]:
+    if origin == side.origin:
+        return iter((CopiedRun(0, 0, side.end),))
+    return side.index.runs(origin)
+
+
+def copies_of(index: OriginIndex, origin: Origin, offsets: Mapping[int, object]) -> Iterator[tuple[int, int]]:
+    """(offset there, offset here) of those of these offsets that are copies from `origin`."""
+    waiting = sorted(offsets, reverse=True)
+    for run in index.runs(origin) if waiting else ():
+        while waiting and waiting[-1] < run.here:
+            waiting.pop()
+        while waiting and waiting[-1] < run.here + run.length:
+            here = waiting.pop()
+            yield here - run.here + run.there, here
+
+
+def _measure(acks: Acks) -> tuple[int, int, int]:
+    return acks.below, len(acks), sum(found[1].bit_count() for found in acks.batches.values())

@@ -1,0 +1,302 @@
+"""Messages of batch entries that were refused, or took too long, while their consumer holds others of the same entry.
+
+Shared and Key_Shared. Only what was refused comes again: the others stay with their consumer, and what comes again goes
+to that one too, because an entry has one holder. Once nothing else of the entry is held it goes the way of entries, to
+any consumer. Differs from Pulsar: there all of it that is not acknowledged comes again (docs/differences.md).
+
+It is a matter between a consumer and its process, whoever owns the partition: owners hear nothing of it, and how often
+a message was refused this way is counted here, for as long as the entry stays with its consumer. A message that was
+refused more often than the consumer's dead letter policy allows is dead-lettered.
+
+All of it runs in the member's thread.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesInFlight
+from pulsar_on_kafka.broker.subscriptions.records.batches import unpack
+from pulsar_on_kafka.broker.subscriptions.records.compressed import uncompressed_size
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint, Feed, PartitionSlot
+from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.wire.ack_sets import indexes_of
+
+_TIMEOUT_S: Final = 2.0
+_AGAIN_S: Final = 0.2
+_DEAD_LETTER_AGAIN_S: Final = 1.0
+_MOST_AT_ONCE: Final = 500
+
+_log = logging.getLogger(__name__)
+
+
+class HeldHere(NamedTuple):
+    """The entries of a partition, its own or another process's, that this process's consumers hold. `acked` says what
+    of a batch entry is acknowledged or a transaction's."""
+
+    slot: PartitionSlot
+    in_flight: DeliveriesInFlight
+    acked: Callable[[int], BatchAckSet | None]
+    redeliveries: dict[int, int]
+
+
+class _Entry(NamedTuple):
+    partition: int
+    offset: int
+    endpoint: Endpoint
+
+
+class _Refused:
+    """Refused messages of one entry, as bits: `waiting` until their time, or `ready` to be handed out; deliveries are
+    counted by index."""
+
+    __slots__ = ("counts", "forgotten", "ready", "size", "waiting")
+
+    def __init__(self, size: int, forgotten: int) -> None:
+        self.size = size
+        self.forgotten = forgotten
+        self.waiting = 0
+        self.ready = 0
+        self.counts: dict[int, int] = {}
+
+
+class BatchRefusals:
+    """`held` gives what is held of a partition, None where nothing is known of it. `give_back` has a whole entry come
+    again that its consumer holds.
+
+    Memory: bits of each entry of which something was refused, and a number for each such message, until the entry's
+    consumer holds it no more.
+    """
+
+    def __init__(
+        self,
+        kafka_topic: str,
+        fetcher: Fetcher,
+        clock: Clock,
+        held: Callable[[int], HeldHere | None],
+        give_back: Callable[[int, BitMap64, Endpoint], None],
+    ) -> None:
+        self._kafka_topic = kafka_topic
+        self._fetcher = fetcher
+        self._clock = clock
+        self._held = held
+        self._give_back = give_back
+        self._entries: dict[_Entry, _Refused] = {}
+        self._due: list[tuple[float, int, _Entry, int]] = []
+        self._numbers = count()
+        self._ready: set[_Entry] = set()
+        self._not_before_s = 0.0
+
+    def drain(self, slots: Iterable[PartitionSlot]) -> list[tuple[int, int]]:
+        """Take what they refused; gives partition and offset of the entries. Entries that are refused altogether become
+        `PartitionSlot.nacks`."""
+        found: list[tuple[int, int]] = []
+        for slot in slots:
+            if slot.nacks_in_batch:
+                found += [(slot.number, offset) for offset in self._drain(slot)]
+        return found
+
+    def _drain(self, slot: PartitionSlot) -> set[int]:
+        last: dict[_Entry, tuple[float, float]] = {}
+        for _ in range(len(slot.nacks_in_batch)):
+            said_s, delay_s, offset, endpoint, index, size = slot.nacks_in_batch.popleft()
+            entry = _Entry(slot.number, offset, endpoint)
+            if self._add(entry, 1 << index, size, said_s + delay_s):
+                last[entry] = said_s, delay_s
+            else:  # it is the only one left of its entry, or nobody holds that
+                slot.nacks.append((said_s, delay_s, offset, endpoint))
+        for entry, when in last.items():
+            known, held = self._entries[entry], self._holds(entry)
+            if held is not None and known.waiting | known.ready == self._unacknowledged(held, entry.offset, known.size):
+                self._count_together(entry, known, held)
+                slot.nacks.append((*when, entry.offset, entry.endpoint))
+        return {entry.offset for entry in last}
+
+    def _count_together(self, entry: _Entry, known: _Refused, held: HeldHere) -> None:
+        """All that is held of it was refused: it is one entry again."""
+        most = max(known.counts.values(), default=0)
+        if most > held.redeliveries.get(entry.offset, 0):
+            held.redeliveries[entry.offset] = most
+        self._forget(entry)
+
+    def late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> BitMap64:
+        """These were not acknowledged in time after they were received: has those messages of batch entries come again
+        that were received, where others wait in the inbox or were refused before. Gives the other entries."""
+        held = self._held(partition)
+        if held is None or not held.in_flight.unacked_in:
+            return offsets
+        inbox = _indexes_in(endpoint, partition)
+        whole = BitMap64(offsets)
+        for offset in offsets:
+            entry = _Entry(partition, offset, endpoint)
+            known = self._entries.get(entry)
+            waiting, size = inbox.get(offset, (0, 0 if known is None else known.size))
+            if not size:
+                continue
+            if known is not None:
+                waiting |= known.waiting | known.ready
+            late = self._unacknowledged(held, offset, size) & ~waiting
+            if waiting:
+                whole.discard(offset)
+                if late:
+                    self._add(entry, late, size, self._clock.monotonic())
+        return whole
+
+    def forget_consumer(self, endpoint: Endpoint) -> None:
+        """It is gone, or everything that it holds comes again."""
+        for entry in [entry for entry in self._entries if entry.endpoint is endpoint]:
+            self._forget(entry)
+
+    def _add(self, entry: _Entry, bits: int, size: int, due_s: float) -> bool:
+        held = self._holds(entry)
+        if held is None:
+            return False
+        known = self._entries.get(entry)
+        if known is None or known.forgotten != held.slot.forgotten:
+            known = self._entries[entry] = _Refused(size, held.slot.forgotten)
+        bits &= self._unacknowledged(held, entry.offset, size) & ~known.waiting & ~known.ready
+        if bits and size == known.size:
+            known.waiting |= bits
+            heapq.heappush(self._due, (due_s, next(self._numbers), entry, bits))
+        return True
+
+    def next_due(self) -> float | None:
+        """When, on the monotonic clock, something is to come again."""
+        return self._due[0][0] if self._due else None
+
+    def step(self) -> None:
+        """Hand out what is due, as far as there is room."""
+        now_s = self._clock.monotonic()
+        while self._due and self._due[0][0] <= now_s:
+            _, _, entry, bits = heapq.heappop(self._due)
+            known = self._entries.get(entry)
+            if known is not None and bits & known.waiting:
+                known.ready |= bits & known.waiting
+                known.waiting &= ~bits
+                self._ready.add(entry)
+        if self._ready and now_s >= self._not_before_s:
+            self._hand_out_ready()
+
+    def sweep(self) -> None:
+        """Forget entries that their consumers do not hold any more. Call it now and then."""
+        for entry, known in list(self._entries.items()):
+            held = self._holds(entry)
+            if held is None or held.slot.forgotten != known.forgotten:
+                self._forget(entry)
+
+    def _hand_out_ready(self) -> None:
+        by_partition: dict[int, dict[int, tuple[_Entry, HeldHere]]] = {}
+        for entry in sorted(self._ready, key=lambda entry: entry[:2])[:_MOST_AT_ONCE]:
+            known, held = self._entries[entry], self._holds(entry)
+            left = 0 if held is None else self._unacknowledged(held, entry.offset, known.size)
+            known.ready &= left
+            if held is None or held.slot.forgotten != known.forgotten or not known.ready:
+                self._ready.discard(entry)
+                if held is None:
+                    self._forget(entry)
+            elif known.ready == left:  # nothing else of it is held
+                self._count_together(entry, known, held)
+                self._give_back(entry.partition, BitMap64((entry.offset,)), entry.endpoint)
+            elif entry.endpoint.permits() > 0:
+                by_partition.setdefault(entry.partition, {})[entry.offset] = entry, held
+        for partition, entries in by_partition.items():
+            self._hand_out(partition, entries)
+
+    def _hand_out(self, partition: int, entries: Mapping[int, tuple[_Entry, HeldHere]]) -> None:
+        records: dict[int, Any] = {}
+        deadline = Deadline.after(_TIMEOUT_S)
+        try:
+            for batch in self._fetcher.read_at(self._kafka_topic, partition, sorted(entries), deadline):
+                records.update((record.offset(), record) for record in batch)
+        except errors.OffsetOutOfRange:
+            _log.info("%s-%d: refused messages of batches are gone", self._kafka_topic, partition)
+        except errors.StoreError as failure:
+            _log.warning("%s-%d: refused messages cannot be read again yet: %s", self._kafka_topic, partition, failure)
+            self._not_before_s = self._clock.monotonic() + _AGAIN_S
+            return
+        for offset, (entry, held) in entries.items():
+            if entry.endpoint.permits() <= 0:
+                continue  # those before it have filled the inbox
+            known = self._entries[entry]
+            bits, known.ready = known.ready, 0
+            self._ready.discard(entry)
+            if offset in records:
+                self._deliver(entry, known, records[offset], bits, held)
+            else:  # nothing is there to be read any more
+                held.slot.acks_in_batch.extend((offset, index, known.size) for index in indexes_of(bits))
+
+    def _deliver(self, entry: _Entry, known: _Refused, record: Any, bits: int, held: HeldHere) -> None:
+        endpoint, feed = entry.endpoint, entry.endpoint.feed(held.slot)
+        base = held.redeliveries.get(entry.offset, 0)
+        for index in indexes_of(bits):
+            known.counts[index] = known.counts.get(index, base) + 1
+        messages: list[Delivery] = []
+        for counted in sorted({known.counts[index] for index in indexes_of(bits)}):
+            of_count = sum(1 << index for index in indexes_of(bits) if known.counts[index] == counted)
+            messages += _messages(record, feed, entry.offset, known.size, of_count, counted)
+        endpoint.bytes_here.add(len(messages), uncompressed_size(record) or len(record))
+        endpoint.deliver_or_bury(messages, self._not_stored)
+
+    def _not_stored(self, letter: Delivery) -> None:
+        """A dead letter could not be stored: it comes again in a second. Any thread."""
+        now_s, feed = self._clock.monotonic(), letter.feed
+        index, size = _place(letter)
+        feed.slot.nacks_in_batch.append((now_s, _DEAD_LETTER_AGAIN_S, letter.offset, feed.endpoint, index, size))
+
+    # Inside -------------------------------------------------------------------------------------------------------
+
+    def _holds(self, entry: _Entry) -> HeldHere | None:
+        """What is held of its partition, if its consumer holds the entry, and that is a batch."""
+        held = self._held(entry.partition)
+        if held is None or entry.endpoint.closed or entry.offset not in held.in_flight.unacked_in:
+            return None
+        feed = held.in_flight.holders.get(entry.offset)
+        return held if feed is not None and feed.endpoint is entry.endpoint else None
+
+    def _unacknowledged(self, held: HeldHere, offset: int, size: int) -> int:
+        acked = held.acked(offset)
+        return ((1 << size) - 1) & ~(0 if acked is None else acked.acked)
+
+    def _forget(self, entry: _Entry) -> None:
+        self._entries.pop(entry, None)
+        self._ready.discard(entry)
+
+
+def _messages(record: Any, feed: Feed, offset: int, size: int, bits: int, redeliveries: int) -> list[Delivery]:
+    """Messages of a batch entry that was handed out before, so it can be read."""
+    body, readable = feed.unseal(record)
+    if body is None or not readable:
+        return []
+    left_out = BatchAckSet(size, ((1 << size) - 1) & ~bits)
+    try:
+        return unpack(body, size, feed, offset, redeliveries, left_out)[0]
+    except CorruptRecord as reason:
+        _log.error("%s offset %d cannot be read any more: %s", feed.slot.topic_name, offset, reason)
+        return []
+
+
+def _place(message: Delivery) -> tuple[int, int]:
+    """Batch index, and the entry's number of messages."""
+    found: Any = message
+    return found.batch_index, found.entry.size
+
+
+def _indexes_in(endpoint: Endpoint, partition: int) -> dict[int, tuple[int, int]]:
+    """Of batch entries of which something waits in this inbox: bits and size, by offset."""
+    found: dict[int, tuple[int, int]] = {}
+    for message in list(endpoint.queue):
+        if message.feed.slot.number == partition and hasattr(message, "batch_index"):
+            index, size = _place(message)
+            found[message.offset] = (found.get(message.offset, (0, 0))[0] | 1 << index, size)
+    return found

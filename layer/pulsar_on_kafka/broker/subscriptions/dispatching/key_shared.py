@@ -1,0 +1,433 @@
+"""Key_Shared: every key to one consumer, in order. The dispatcher's part for such subscriptions.
+
+All of it runs in the member's thread; the decisions are in `hash_ranges` and `key_order`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.broker.subscriptions.dispatching.delivery_counts import DeadLettering, DeliveryCounting
+from pulsar_on_kafka.broker.subscriptions.dispatching.redelivery_reads import RecordsFound, RedeliveryReads
+from pulsar_on_kafka.broker.subscriptions.partition.delayed import MAX_DELAYED, deliver_at_ms
+from pulsar_on_kafka.broker.subscriptions.partition.key_order import KeyOrder, Waiting
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.partition.partition_options import WaitingFor
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
+from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import HashRanges, KeySharedRule
+from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
+from pulsar_on_kafka.kafka.records import headers_of, packed_headers_of
+from pulsar_on_kafka_mapping.records.message_record import Headers
+from pulsar_on_kafka_mapping.records.record_headers import ORDERING_KEY
+from pulsar_on_kafka_mapping.routing.sticky_hash import SLOTS, sticky_key_hash
+
+LOOK_AHEAD_PER_CONSUMER: Final = 2_000
+"""Pulsar's `keySharedLookAheadMsgInReplayThresholdPerConsumer`."""
+LOOK_AHEAD: Final = 20_000
+"""Pulsar's `keySharedLookAheadMsgInReplayThresholdPerSubscription`; here for each partition, as there, and only of
+delayed messages that are due and wait for a consumer to be done with keys that are another's now."""
+MOST_PARKED: Final = 100_000_000
+
+_MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
+_ADMIT_BATCH: Final = 1000
+_MAX_CACHED_KEYS: Final = 100_000
+_LONGEST_CACHED_KEY: Final = 100
+"""Bytes; a longer one is hashed each time."""
+_AT_ONCE: Final = 1000
+_LOOKS: Final = 5
+"""Readings, of which nothing may be the consumer's, before others have their turn."""
+
+
+class KeyShared:
+    """Serves the Key_Shared consumers of one member.
+
+    While some consumer takes nothing, reading goes on for the others: what waits is read again when it is its turn. It
+    pauses when 100 million messages of a partition wait in that way. Of what is kept, payloads above 16 MiB are dropped
+    and read again, too.
+
+    Where deliveries are counted durably, a message that comes again waits for the save that counts it, and with it
+    what comes after it in its slot; after a crash one message of the partition is out at a time, the first of its slot.
+
+    Memory: that, for each partition, what `KeyOrder` says of parked messages (some megabytes for however many), and the
+    slots of 100,000 keys of up to 100 bytes.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        read_again: RedeliveryReads,
+        dead_lettering: DeadLettering,
+        counting: DeliveryCounting,
+        owned: Mapping[int, OwnedPartition],
+        endpoints: list[Endpoint],
+    ) -> None:
+        self._clock = clock
+        self._read_again = read_again
+        self._dead_lettering = dead_lettering
+        self._counting = counting
+        self._owned = owned
+        self._endpoints = endpoints
+        self._ranges: HashRanges[Endpoint] = HashRanges()
+        self._slots: dict[bytes, int] = {}
+        self._since: dict[tuple[int, Endpoint], float] = {}
+        """Since when, on the monotonic clock, something of a partition waits for a consumer."""
+        self._turn = 0
+        self._only_again = False
+        self._held_back: set[int] = set()
+        """Partitions of which something waits for a save, or for the answer to a message that is out alone."""
+
+    def attach(self, endpoint: Endpoint) -> None:
+        """Give a consumer its keys; those that others have in flight follow when these are done with.
+
+        Raises:
+            SubscriptionBusy: the consumers there want something else (mode, order).
+            HashRangeConflict: its ranges overlap with another consumer's.
+        """
+        self._ranges.add(endpoint, endpoint.name, endpoint.key_shared or KeySharedRule())
+        self._endpoints.append(endpoint)
+        self._assign()
+
+    def detach(self, endpoint: Endpoint) -> None:
+        """Give its keys to the others. What it held was given back to the partitions before."""
+        self._since = {key: since for key, since in self._since.items() if key[1] is not endpoint}
+        self._ranges.remove(endpoint)  # first: what comes again waits for those who stay
+        self._assign()
+        for owned in self._owned.values():
+            self._take_back(owned, self._order(owned))
+
+    def still_held(self, owned: OwnedPartition, endpoint: Endpoint, offsets: Sequence[int]) -> None:
+        """The partition was taken over while this consumer had these: their keys stay with it until it is done."""
+        keys = self._order(owned)
+        for start in range(0, len(offsets), _AT_ONCE):
+            for offset, record in self._read_again.read(owned, offsets[start : start + _AT_ONCE]).records.items():
+                keys.hold(offset, self._slot(offset, record), endpoint)
+
+    def _assign(self) -> None:
+        for owned in self._owned.values():
+            if owned.keys is not None:
+                self._assign_in(owned.keys)
+
+    def _assign_in(self, keys: KeyOrder[Endpoint]) -> None:
+        keys.keep_order = not (self._ranges.rule or KeySharedRule()).allow_out_of_order
+        keys.assign(self._ranges.table, self._endpoints)
+
+    def _order(self, owned: OwnedPartition) -> KeyOrder[Endpoint]:
+        if owned.keys is None:
+            owned.keys = KeyOrder(keep_order=True)
+            self._since = {key: since for key, since in self._since.items() if key[0] != owned.number}
+            self._assign_in(owned.keys)
+        return owned.keys
+
+    def is_stuck(self) -> bool:
+        """There are messages, and no reason to read more before some of them went out."""
+        some = False
+        for owned in self._owned.values():
+            if self._is_hungry(self._order(owned)):
+                return False
+            if owned.number not in self._held_back:  # room would not help those
+                some = some or bool(owned.buffered or owned.comes_again or self._order(owned).waiting)
+        return some
+
+    def takes_any(self) -> bool:
+        """Some inbox is half empty or better and has messages waiting here for it."""
+        return not self._only_again and any(
+            endpoint.has_room_again()
+            and endpoint.shared_permits() > 0
+            and any(
+                self._order(owned).has_for(endpoint)
+                for number, owned in self._owned.items()
+                if number not in self._held_back
+            )
+            for endpoint in self._endpoints
+        )
+
+    def _is_hungry(self, keys: KeyOrder[Endpoint]) -> bool:
+        full = self._only_again or keys.parked >= MOST_PARKED
+        return not full and any(
+            not keys.has_for(endpoint) and endpoint.shared_permits() > 0 for endpoint in self._endpoints
+        )
+
+    def _takes_due(self, keys: KeyOrder[Endpoint]) -> bool:
+        """So few delayed messages are due and wait that more may be looked at."""
+        return keys.stuck() < self._look_ahead() and keys.coming_again() < MAX_DELAYED
+
+    def _look_ahead(self) -> int:
+        return min(LOOK_AHEAD, LOOK_AHEAD_PER_CONSUMER * len(self._endpoints))
+
+    def dispatch(self, *, only_again: bool) -> bool:
+        """Hand out what consumers take; True when anything was. `only_again`: nothing that was never out."""
+        self._only_again = only_again
+        self._held_back.clear()
+        partitions = list(self._owned.values())
+        for owned in self._owned.values():
+            if owned.guard is not None:
+                owned.guard.begin(self._counting.nodes())
+        self._turn += 1  # the first partition is not always the same one: it could fill every inbox alone
+        first = self._turn % len(partitions) if partitions else 0
+        handed = False
+        for owned in (*partitions[first:], *partitions[:first]):
+            if not owned.quiet:
+                handed = self._dispatch(owned) or handed
+        return handed
+
+    def _dispatch(self, owned: OwnedPartition) -> bool:
+        keys = self._order(owned)
+        if not owned.replay and owned.has_due and self._takes_due(keys):
+            owned.release_due(_AT_ONCE)
+        handed = False
+        while True:
+            if owned.replay:
+                self._take_back(owned, keys)
+            for endpoint in self._endpoints:
+                handed = self._serve(owned, keys, endpoint) or handed
+            if not owned.buffered or not self._is_hungry(keys) or not self._admit_more(owned, keys):
+                break
+        if keys.waiting_bytes > _MAX_WAITING_BYTES:
+            keys.shed()
+        self._note_who_is_awaited(owned, keys)
+        return handed
+
+    def _note_who_is_awaited(self, owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> None:
+        now_s, holders = self._clock.monotonic(), keys.holders_awaited()
+        for endpoint in self._endpoints:
+            if endpoint in holders or keys.has_for(endpoint):
+                self._since.setdefault((owned.number, endpoint), now_s)
+            elif self._since:
+                self._since.pop((owned.number, endpoint), None)
+
+    def waiting(self, owned: OwnedPartition) -> tuple[WaitingFor, ...]:
+        """Who is waited for, and since when."""
+        if owned.keys is None:
+            return ()
+        now_s = self._clock.monotonic()
+        return tuple(
+            WaitingFor(
+                endpoint.name,
+                endpoint.node if isinstance(endpoint, RemoteEndpoint) else "",
+                messages,
+                round(now_s - self._since.get((owned.number, endpoint), now_s), 1),
+            )
+            for endpoint, messages in owned.keys.awaited().items()
+        )
+
+    def _serve(self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint) -> bool:
+        handed = False
+        while keys.has_for(endpoint) and (permits := endpoint.shared_permits()) > 0:
+            if not keys.has_at_hand(endpoint) and not self._read_back(owned, keys, endpoint):
+                break
+            entries = keys.take(endpoint, min(permits, _AT_ONCE), only_again=self._only_again)
+            if keys.acknowledged_early:
+                entries = _without_acknowledged(owned, keys, entries)
+            if not self._hand_out(owned, keys, endpoint, entries):
+                break
+            handed = True
+        return handed
+
+    def _admit_more(self, owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> bool:
+        """False where a save must come first, or all was acknowledged by id."""
+        offsets, records = owned.take(_ADMIT_BATCH, after_replay=keys.keep_order)
+        if not offsets:
+            return False
+        slots = [self._slot(offset, record) for offset, record in zip(offsets, records, strict=True)]
+        if owned.guard is not None:
+            suspects = owned.guard.decide(offsets, slots)
+            if suspects:
+                admitted: list[Waiting] = []
+                for entry in zip(offsets, slots, records, strict=True):
+                    if entry[0] in suspects:
+                        owned.entries.forget(keys.readmit(*entry))
+                    else:
+                        admitted.append(entry)
+                offsets, slots, records = ([entry[part] for entry in admitted] for part in range(3))
+        apart = None
+        if keys.by_ranges and offsets:
+            apart = owned.cursor.unacknowledged(offsets[0], offsets[-1] + 1) - BitMap64(offsets)
+        parked = keys.admit(offsets, slots, records, apart)
+        if owned.guard is not None:
+            owned.guard.keep(offsets, slots, parked)
+        owned.entries.forget(parked)
+        return True
+
+    def _read_back(self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint) -> bool:
+        """Have some of what was parked for a consumer at hand again; False when nothing of it can go out now."""
+        for _ in range(0 if self._only_again else _LOOKS):
+            look = keys.look(endpoint, _AT_ONCE, owned.next_unacked, owned.is_acknowledged)
+            if look is None:
+                return False
+            found = self._read_again.read(owned, look.offsets) if look.offsets else RecordsFound({}, [])
+            handled = {*found.records, *found.gone}
+            late = next((o for o in look.offsets if o not in handled), None)  # what is behind it waits, too
+            slots = {o: self._slot(o, r) for o, r in found.records.items() if late is None or o < late}
+            slots = {o: slot for o, slot in slots.items() if keys.is_parked(endpoint, o, slot)}
+            held = owned.held.among(BitMap64(slots))
+            owned.held.back |= held
+            if owned.guard is not None:
+                owned.guard.unpark(slots)
+            readable = sorted(owned.readable({o: found.records[o] for o in slots if o not in held}))
+            entries = [(offset, slots[offset], found.records[offset]) for offset in readable]
+            upto = look.upto if late is None else late - 1
+            keys.read_back(endpoint, upto, entries, [(offset, slots[offset]) for offset in held])
+            if entries or late is not None:
+                return bool(entries)
+        return False
+
+    def _hand_out(
+        self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint, entries: list[Waiting]
+    ) -> bool:
+        guard = owned.guard
+        come_again = bool(owned.redeliveries)
+        if guard is not None and (come_again := not guard.is_new([entry[0] for entry in entries])):
+            entries = self._admitted(owned, keys, endpoint, entries)
+        absent = [offset for offset, _, record in entries if record is None]
+        if absent:
+            entries = self._with_records(owned, keys, entries, absent)
+        if not entries:
+            return False
+        if come_again:
+            records = {offset: record for offset, _, record in entries}
+            left = frozenset(self._dead_lettering.divert(owned, [*records], records))
+            entries = [entry for entry in entries if entry[0] in left]
+        offsets = [entry[0] for entry in entries]
+        if owned.entries.differ:
+            count = owned.fitting(offsets, endpoint.shared_permits())
+            keys.put_back(entries[count:])
+            offsets, entries = offsets[:count], entries[:count]
+        if guard is not None and offsets:
+            guard.handed_out_in_turn(offsets)
+            guard.flowed(endpoint.node, len(offsets))
+        owned.deliver(endpoint.feed(owned.slot), offsets, [entry[2] for entry in entries], hold=True)
+        return True
+
+    def _admitted(
+        self, owned: OwnedPartition, keys: KeyOrder[Endpoint], endpoint: Endpoint, entries: list[Waiting]
+    ) -> list[Waiting]:
+        """What may be delivered as far as counting goes; the others go back, and what comes after them in a slot."""
+        offsets, place = [entry[0] for entry in entries], None
+        if owned.guard is not None and owned.guard.isolates:
+            place = self._counting.place(owned, endpoint.node, new=False)
+            offsets = _not_behind(self._counting.lasts(owned, offsets), entries)
+        allowed = frozenset(self._counting.admit(owned, offsets, place, in_order=False))
+        admitted: list[Waiting] = []
+        held_back: list[Waiting] = []
+        slots: set[int] = set()
+        for entry in entries:
+            if entry[0] in allowed and entry[1] not in slots:
+                admitted.append(entry)
+            else:
+                slots.add(entry[1])
+                held_back.append(entry)
+        if held_back:
+            keys.put_back(held_back)
+            self._held_back.add(owned.number)
+        return admitted
+
+    def _with_records(
+        self, owned: OwnedPartition, keys: KeyOrder[Endpoint], entries: list[Waiting], absent: list[int]
+    ) -> list[Waiting]:
+        """Read what has no record. What could not be read goes back, and with it what comes after it in its slot."""
+        found = self._read_again.read(owned, absent)
+        readable = frozenset(owned.readable(found.records))
+        gone = frozenset(found.gone).union(offset for offset in found.records if offset not in readable)
+        complete: list[Waiting] = []
+        late: list[Waiting] = []
+        late_slots: set[int] = set()
+        for entry in entries:
+            offset, slot, record = entry
+            if offset in gone:
+                continue
+            if slot in late_slots or (record is None and offset not in found.records):
+                late_slots.add(slot)
+                late.append(entry)
+            elif record is None:
+                complete.append((offset, slot, found.records[offset]))
+            else:
+                complete.append(entry)
+        keys.put_back(late)
+        return complete
+
+    def _take_back(self, owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> None:
+        """What is to be delivered again waits in its slot, before everything of it that was never out."""
+        if owned.quiet:
+            return
+        owned.held.take_from(owned.replay)
+        offsets = _comes_now(owned, keys)
+        unknown = [offset for offset in offsets if not keys.returned(offset)]
+        if unknown:
+            found = self._read_again.read(owned, unknown[:_AT_ONCE])
+            handled = {*found.records, *found.gone}
+            left = [offset for offset in unknown if offset not in handled]
+            owned.replayed(set(offsets).difference(left))  # first: a chunk may complete a message that comes again
+            owned.set_aside_again(found.records)
+            for offset in owned.readable(found.records):
+                record = found.records[offset]
+                slot = self._slot(offset, record)
+                waits = keys.is_behind_parked(offset, slot) and not deliver_at_ms(headers_of(record))
+                owned.entries.forget((keys.park_again if waits else keys.readmit)(offset, slot, record))
+        else:
+            owned.replayed(offsets)
+
+    def _slot(self, offset: int, record: Any) -> int:
+        """The slot of a message: by ordering key, else by key; without one it is a key of its own."""
+        key = sticky_key(record)
+        if key is None:
+            return (offset * 40_503 & 0xFFFF_FFFF) % SLOTS
+        slot = self._slots.get(key)
+        if slot is None:
+            if len(self._slots) >= _MAX_CACHED_KEYS:
+                self._slots.clear()
+            slot = sticky_key_hash(key)
+            if len(key) <= _LONGEST_CACHED_KEY:
+                self._slots[key] = slot
+        return slot
+
+
+def sticky_key(record: Any) -> bytes | None:
+    """The ordering key of a record, else its key."""
+    key: bytes | None = record.key()
+    headers: Headers | bytes | None = packed_headers_of(record)
+    if headers and not isinstance(headers, bytes) and (len(headers) > 1 or headers[0][0] == ORDERING_KEY):
+        for name, value in headers:
+            if name == ORDERING_KEY and value is not None:
+                key = value
+    return key
+
+
+def _comes_now(owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> list[int]:
+    """Gives what is to be delivered again and lies below what was read here. What went out under a former owner may lie
+    beyond that. It waits, because something unread before it may be of its key, and holds its key no longer."""
+    if not keys.keep_order:
+        return list(owned.replay)
+    below = owned.taken_upto if owned.guard is None else max(owned.taken_upto, owned.guard.told_below)
+    keys.let_go(offset for offset in owned.replay if offset >= below)
+    return [offset for offset in owned.replay if offset < below]
+
+
+def _not_behind(lasts: BitMap64, entries: Sequence[Waiting]) -> list[int]:
+    """The offsets of these entries, without those of `lasts` that are not the first of their slot, and without what
+    lies behind one of `lasts` in its slot."""
+    met: set[int] = set()
+    closed: set[int] = set()
+    found: list[int] = []
+    for offset, slot, _ in entries:
+        if offset in lasts and slot in met:
+            closed.add(slot)
+        if slot not in closed:
+            found.append(offset)
+        met.add(slot)
+        if offset in lasts:
+            closed.add(slot)
+    return found
+
+
+def _without_acknowledged(owned: OwnedPartition, keys: KeyOrder[Endpoint], entries: list[Waiting]) -> list[Waiting]:
+    done = {entry[0] for entry in entries if owned.is_acknowledged(entry[0])}
+    held = owned.held.among(BitMap64(entry[0] for entry in entries))
+    owned.held.back |= held
+    done.update(held)
+    if done:
+        keys.acknowledged(done)
+    return [entry for entry in entries if entry[0] not in done]

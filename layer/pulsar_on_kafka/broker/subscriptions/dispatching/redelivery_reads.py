@@ -1,0 +1,217 @@
+"""Redelivery reads fetch records from Kafka a second time: redeliveries, delayed messages, dropped look-ahead."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any, Final, NamedTuple
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.records.chunks import READ_AGAIN_BYTES
+from pulsar_on_kafka.broker.subscriptions.records.open_transactions import OpenTransactions
+from pulsar_on_kafka.broker.subscriptions.records.read_committed import look_over_any
+from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher, near_ones
+
+_log = logging.getLogger(__name__)
+
+_TIMEOUT_S: Final = 2.0
+_MAX_AHEAD: Final = 128
+_MAX_AHEAD_BYTES: Final = 1024 * 1024
+"""Of one partition; the last record of them beyond it."""
+
+
+class RecordsFound(NamedTuple):
+    """`gone` is not in Kafka any more, or of an aborted transaction, and counts as acknowledged; what is in neither
+    could not be read just now, or its transaction is open."""
+
+    records: dict[int, Any]
+    gone: list[int]
+
+
+class RedeliveryReads:
+    """Memory: for each partition with suspects 1 MiB of records that were read on the way and are wanted soon."""
+
+    def __init__(
+        self, kafka_topic: str, fetcher: Fetcher, looking: OpenTransactions, incarnation: IncarnationCheck
+    ) -> None:
+        self._kafka_topic = kafka_topic
+        self._incarnation = incarnation
+        self._fetcher = fetcher
+        self._looking = looking
+        self._ahead: dict[int, dict[int, Any]] = {}
+        """By partition and offset."""
+        self._usual_bytes = _MAX_AHEAD_BYTES
+        """A record's average size in the last reading. Before the first one it is not known, and counts as large."""
+        self.failed = False
+        """The last reading gave nothing of what was wanted."""
+
+    def forget(self, owned: OwnedPartition) -> None:
+        """What was read ahead of this partition is wanted no more."""
+        self._ahead.pop(owned.number, None)
+
+    def read(self, owned: OwnedPartition, offsets: Sequence[int], soon: Sequence[int] = ()) -> RecordsFound:
+        """The records at these offsets, in any order given, as many as 32 MiB hold and chunked messages whole; a later
+        call reads the others. Takes 2 s at most; never raises StoreError. Raises NoSuchTopic: the topic was deleted and
+        made anew.
+
+        `soon`: ascending offsets that are wanted next, a few at a time. Those that lie near are read in the same go,
+        because each reading begins with a jump: as far as 1 MiB reaches, by the size of the records before.
+        """
+        chunks = owned.chunks
+        if chunks.known:
+            offsets, soon = chunks.affordable(offsets), ()
+        records = owned.delayed_soon.take(offsets)
+        ahead = self._ahead.get(owned.number, {})
+        records.update((offset, ahead.pop(offset)) for offset in offsets if offset in ahead)
+        at_hand = len(records)
+        wanted = sorted(offset for offset in chunks.spread(offsets) if offset not in records)
+        read_to = self._read(owned, wanted, soon, records) if wanted else -1
+        self._incarnation.before_delivery()
+        gone = [offset for offset in wanted if offset <= read_to and offset not in records]
+        if chunks.known:
+            records, gone = chunks.put_together(offsets, records, gone)
+        gone += self._not_committed(owned, records)
+        if gone:  # compacted or deleted by Kafka since, or never to be delivered
+            everything = chunks.acknowledged(gone)
+            owned.cursor.acknowledge(everything)
+            owned.settle(everything)
+        self.failed = bool(wanted) and len(records) <= at_hand and not gone
+        return RecordsFound(records, gone)
+
+    def _read(self, owned: OwnedPartition, wanted: Sequence[int], soon: Sequence[int], records: dict[int, Any]) -> int:
+        """Add to `records` what is `wanted`; gives the offset up to which all of it is, or is gone."""
+        at_hand, later = self._ahead.get(owned.number, {}), BitMap64(soon) - BitMap64(wanted) - BitMap64(records)
+        ahead = {offset: at_hand[offset] for offset in later & BitMap64(at_hand)}
+        kept_bytes = sum(len(record.value() or b"") for record in ahead.values())
+        apart = BitMap64() if kept_bytes >= _MAX_AHEAD_BYTES else self._near(wanted, later - BitMap64(ahead))
+        self._ahead[owned.number] = ahead
+        size = size_ahead = count = 0
+        try:
+            offsets = sorted(apart.union(BitMap64(wanted)))
+            for batch in self._fetcher.read_at(self._kafka_topic, owned.number, offsets, Deadline.after(_TIMEOUT_S)):
+                for record in batch:
+                    offset, size_bytes = record.offset(), len(record.value() or b"")
+                    if offset not in apart:
+                        records[offset] = record
+                        size += size_bytes
+                    else:
+                        if kept_bytes + size_ahead < _MAX_AHEAD_BYTES:
+                            ahead[offset] = record
+                        size_ahead += size_bytes
+                count += len(batch)
+                self._usual_bytes = (size + size_ahead) // count
+                if size >= READ_AGAIN_BYTES and not owned.chunks.known:
+                    return int(batch[-1].offset())
+                if kept_bytes + size_ahead >= _MAX_AHEAD_BYTES and batch[-1].offset() >= wanted[-1]:
+                    break
+        except errors.OffsetOutOfRange:
+            return self._below_log_start(owned, wanted)
+        except errors.StoreError as failure:
+            _log.warning("cursor=%s cannot read messages again yet: %s", owned.identity, failure)
+            return max((offset for offset in wanted if offset in records), default=-1)
+        return wanted[-1]
+
+    def _near(self, wanted: Sequence[int], later: BitMap64) -> BitMap64:
+        """Those that are read through anyway, and those behind them that cost 1 MiB."""
+        near = BitMap64()
+        for run in near_ones(wanted):
+            near.add_range(run[0], run[-1] + 1)
+        reach = min(READ_THROUGH - 1, _MAX_AHEAD_BYTES // max(1, self._usual_bytes))
+        near.add_range(wanted[-1], wanted[-1] + reach + 1)
+        return BitMap64(islice(later & near, _MAX_AHEAD))
+
+    def _not_committed(self, owned: OwnedPartition, records: dict[int, Any]) -> list[int]:
+        """Take out of `records` what may not be delivered; gives what of it never will be.
+
+        What comes again after a crash was perhaps never looked at: nobody knows what the former owner handed out.
+        """
+        looked = look_over_any(records)
+        if not looked.met:
+            return []
+        committed = owned.committed
+        unknown = committed.unknown_in(looked)
+        if unknown:
+            self._looking.learn_of(committed, unknown)
+        waiting, excluded = committed.sort_out(looked)
+        for offset in waiting | excluded:
+            del records[offset]
+        return list(excluded)
+
+    def _below_log_start(self, owned: OwnedPartition, wanted: Sequence[int]) -> int:
+        """The highest wanted offset that Kafka deleted."""
+        try:
+            low = self._fetcher.log_start(self._kafka_topic, owned.number, Deadline.after(_TIMEOUT_S))
+        except errors.StoreError as failure:
+            _log.warning("cursor=%s cannot find out where its log begins: %s", owned.identity, failure)
+            return -1
+        owned.deleted_below(low)
+        return max((offset for offset in wanted if offset < low), default=-1)
+
+
+_STEP_S: Final = 0.02
+_PATIENCE_S: Final = 20.0
+_AGAIN_S: Final = 1.0
+
+
+class DelayedPrefetch:
+    """Reads delayed messages ahead of their time, between everything else that the member does. One partition is read
+    at a time. What could not be read ahead is read when it is due."""
+
+    def __init__(self, kafka_topic: str, fetcher: Fetcher, clock: Clock) -> None:
+        self._kafka_topic = kafka_topic
+        self._fetcher = fetcher
+        self._clock = clock
+        self._owned: OwnedPartition | None = None
+        self._batches: Iterator[list[Any]] = iter(())
+        self._not_before_s: dict[int, float] = {}
+
+    @property
+    def under_way(self) -> bool:
+        return self._owned is not None
+
+    def step(self, owned: OwnedPartition) -> None:
+        """Read for 20 ms or so, if there is something to read ahead."""
+        if self._owned is None:
+            self._begin(owned)
+        if self._owned is owned:
+            self._read(owned)
+
+    def forget(self, owned: OwnedPartition) -> None:
+        if self._owned is owned:
+            self._end(owned)
+        owned.delayed_soon.clear()
+
+    def _begin(self, owned: OwnedPartition) -> None:
+        number = owned.number
+        now_s = self._clock.monotonic()
+        if owned.delayed is None or now_s < self._not_before_s.get(number, 0.0):
+            return
+        self._not_before_s[number] = now_s + _AGAIN_S
+        offsets = owned.delayed_soon.choose(owned.delayed, self._clock.now_ms(), owned.chunks.known)
+        if offsets:
+            self._owned = owned
+            self._batches = self._fetcher.read_at(self._kafka_topic, number, offsets, Deadline.after(_PATIENCE_S))
+
+    def _read(self, owned: OwnedPartition) -> None:
+        enough_s = self._clock.monotonic() + _STEP_S
+        try:
+            while self._clock.monotonic() < enough_s:
+                batch = next(self._batches, None)
+                if batch is None or not owned.delayed_soon.arrived(batch):
+                    self._end(owned)
+                    return
+        except errors.StoreError as failure:  # also what Kafka deleted meanwhile
+            _log.info("cursor=%s cannot read delayed messages ahead: %s", owned.identity, failure)
+            self._end(owned)
+
+    def _end(self, owned: OwnedPartition) -> None:
+        owned.delayed_soon.nothing_wanted()
+        self._owned = None
+        self._batches = iter(())

@@ -1,0 +1,88 @@
+"""A strategy chooses the consumer that gets the next messages of a partition. Pure: endpoints in, choice out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.routing.key_hashes import HASHES, KeyHash
+
+ROUND_ROBIN_BATCH: Final = 20
+"""Messages a consumer gets before it is the next one's turn. Source: Pulsar's `dispatcherMaxRoundRobinBatchSize`."""
+
+MOST_AT_ONCE: Final = 500
+"""The same at most for a consumer in another process, when that many wait."""
+
+_POINTS: Final = 100
+"""Of each consumer. Source: Pulsar's `CONSUMER_CONSISTENT_HASH_REPLICAS`."""
+_RING: Final = 1 << 31
+_murmur3: Final = HASHES[KeyHash.MURMUR3_32]
+
+
+def active_consumer(endpoints: Sequence[Endpoint], slot: PartitionSlot) -> Endpoint | None:
+    """The one consumer of an Exclusive or Failover subscription that gets the partition.
+
+    Among the consumers of the highest priority level (the lowest number), sorted by name, partition i takes number
+    i modulo their count, and a topic without partitions the one that a ring of hashes gives it (`next_on_ring`).
+    Source: AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer.
+    """
+    candidates = [endpoint for endpoint in endpoints if not endpoint.closed]
+    if not candidates:
+        return None
+    highest = min(endpoint.priority for endpoint in candidates)
+    ranked = sorted((e for e in candidates if e.priority == highest), key=lambda endpoint: endpoint.name)
+    if slot.partition_field >= 0:
+        return ranked[slot.partition_field % len(ranked)]
+    return ranked[next_on_ring(slot.topic_name, [endpoint.name for endpoint in ranked])]
+
+
+def next_on_ring(topic_name: str, names: Sequence[str]) -> int:
+    """Which of a topic's consumers, at least one, has the next point after the topic's own on a ring of hashes; of
+    several the last one. Topics are shared out in this way, and who joins or leaves changes the consumer of few.
+
+    Source: AbstractDispatcherSingleActiveConsumer.makeHashRing.
+    """
+    if len(names) == 1:
+        return 0
+    topic = _murmur3(topic_name.encode())
+    distances = [min((point - topic) % _RING for point in _points(name)) for name in names]
+    return min(range(len(names)), key=lambda number: (distances[number], -number))
+
+
+@lru_cache(maxsize=1000)
+def _points(name: str) -> tuple[int, ...]:
+    """Where a consumer is on the ring: of the last 1,000 names, 4 KiB each."""
+    return tuple(_murmur3(f"{name}{number}".encode()) for number in range(_POINTS))
+
+
+class RoundRobin:
+    """Turns of a Shared subscription: by priority level, then one batch each.
+
+    Source: PersistentDispatcherMultipleConsumers.
+    """
+
+    def __init__(self) -> None:
+        self._last: Endpoint | None = None
+
+    def next(self, endpoints: Sequence[Endpoint], waiting: int = 0) -> tuple[Endpoint, int] | None:
+        """Whose turn it is and how many messages it may get; None when nobody takes any.
+
+        One in another process gets its share of what is `waiting` in one turn, so that it has long runs to read.
+        """
+        ready = [(endpoint, permits) for endpoint in endpoints if (permits := endpoint.shared_permits()) > 0]
+        if not ready:
+            return None
+        if len(endpoints) == 1:
+            return ready[0]
+        level = min(endpoint.priority for endpoint, _ in ready)
+        turn = [entry for entry in ready if entry[0].priority == level]
+        order = {id(endpoint): number for number, endpoint in enumerate(endpoints)}
+        last = order.get(id(self._last), -1)
+        chosen = next((entry for entry in turn if order[id(entry[0])] > last), turn[0])
+        self._last = chosen[0]
+        most = ROUND_ROBIN_BATCH
+        if chosen[0].is_remote:
+            most = min(MOST_AT_ONCE, max(most, waiting // len(turn)))
+        return chosen[0], min(chosen[1], most)

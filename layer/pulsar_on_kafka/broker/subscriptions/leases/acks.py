@@ -1,0 +1,324 @@
+"""A member's acknowledgements and refusals of what was leased to it wait here, until a report tells the owners."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import LeasedPartition, LeasedPartitions
+from pulsar_on_kafka.broker.subscriptions.records.batches import gathered, up_to
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry, Nack, Report
+from pulsar_on_kafka_mapping.wire.ack_sets import indexes_of
+
+_MOST_TOLD: Final = 1000
+
+
+@dataclass(slots=True)
+class Acks:
+    """Acknowledgements of one partition: entries, and messages of batch entries."""
+
+    whole: BitMap64 = field(default_factory=BitMap64)
+    batches: dict[int, BatchAckSet] = field(default_factory=dict)
+
+    def add(self, whole: Iterable[int], batches: Mapping[int, tuple[int, int]]) -> None:
+        self.whole |= BitMap64(whole)
+        for offset, acked in batches.items():
+            self.batches[offset] = BatchAckSet(*acked).and_also(self.batches.get(offset))
+
+    def __bool__(self) -> bool:
+        return bool(self.whole or self.batches)
+
+    def left_of(self, entry: LeasedEntry) -> LeasedEntry | None:
+        """`entry` without what these acknowledge of it; None where that is all."""
+        more = self.batches.get(entry.offset)
+        if entry.offset in self.whole:
+            return None
+        if more is None:
+            return entry
+        acked = more.and_also(None if entry.acked is None else BatchAckSet(*entry.acked))
+        return None if acked.complete else replace(entry, messages=acked.left, acked=acked)
+
+
+@dataclass(slots=True)
+class _Unheard:
+    """Acknowledgements of one partition that its owner saved without having heard them, and where they were told."""
+
+    first: int
+    last: int
+    acks: Acks = field(default_factory=Acks)
+
+
+@dataclass(slots=True)
+class _Told:
+    """Acknowledgements by partition, told in reports from offset `first` to `last` of `deliveries`; the number of the
+    first of these reports."""
+
+    number: int
+    first: int
+    last: int
+    acks: dict[int, Acks]
+
+
+class UnsavedReports:
+    """Reports that acknowledge something and are written, but not known to be saved, which a flush waits for.
+
+    An owner that took its partition over without a trace of leases has not heard what was told before; it says from
+    where on it has (`Saved.since`). What was told before that is told again, unless an owner says meanwhile that it has
+    saved it, or that it does not count, because it was told before a seek.
+
+    Memory: bitmaps and ack sets of 1,000 reports; beyond that the newest ones are one, which is saved when all are.
+    """
+
+    def __init__(self) -> None:
+        self._told: deque[_Told] = deque()
+        self._unheard: dict[int, _Unheard] = {}
+        """By partition."""
+        self._unheard_number = 0
+        self.newest = 0
+        """The number of the last report that acknowledged something."""
+
+    def __bool__(self) -> bool:
+        return bool(self._told or self._unheard)
+
+    @property
+    def has_unheard(self) -> bool:
+        return bool(self._unheard)
+
+    def written(self, number: int, offset: int, report: Report) -> None:
+        """The report, which acknowledges from report `number` on, is in the log at this offset."""
+        acks: dict[int, Acks] = {}
+        for partition in {*report.acks, *report.batch_acks}:
+            acks[partition] = Acks()
+            acks[partition].add(report.acks.get(partition, ()), report.batch_acks.get(partition, {}))
+        if not acks:
+            return
+        self.newest = number
+        if len(self._told) < _MOST_TOLD:
+            self._told.append(_Told(number, offset, offset, acks))
+            return
+        newest = self._told[-1]
+        newest.number, newest.last = min(newest.number, number), offset
+        for partition, each in acks.items():
+            newest.acks.setdefault(partition, Acks()).add(each.whole, each.batches)
+
+    def saved(self, partition: int, since: int, upto: int) -> None:
+        """The partition's owner has saved what reports in [since, upto) acknowledge."""
+        unheard = self._unheard.get(partition)
+        if unheard is not None and since <= unheard.first and unheard.last < upto:
+            del self._unheard[partition]
+        for told in self._told:
+            if told.last >= upto or partition not in told.acks:
+                continue
+            acks = told.acks.pop(partition)
+            if told.first < since:
+                self._unheard_number = min(told.number, self._unheard_number if self._unheard else told.number)
+                unheard = self._unheard.setdefault(partition, _Unheard(told.first, told.last))
+                unheard.last = max(unheard.last, told.last)
+                unheard.acks.add(acks.whole, acks.batches)
+        self._forget_saved()
+
+    def taken_in(self, partition: int, upto: int) -> None:
+        """A save of the partition's cursor holds what reports below this offset acknowledge, or that it does not count;
+        what an owner has said not to have heard is still to be told."""
+        for told in self._told:
+            if told.last < upto:
+                told.acks.pop(partition, None)
+        self._forget_saved()
+
+    def told_from(self, partition: int, offset: int) -> Acks:
+        """What is acknowledged of it in reports at this offset and behind."""
+        found = Acks()
+        for told in reversed(self._told):
+            if told.first < offset:
+                break
+            acks = told.acks.get(partition)
+            if acks is not None:
+                found.add(acks.whole, acks.batches)
+        return found
+
+    def take_unheard(self, number: int) -> tuple[int, dict[int, Acks]]:
+        """What report `number` is to tell again, and from which report on it acknowledges then."""
+        if not self._unheard:
+            return number, {}
+        unheard, self._unheard = self._unheard, {}
+        return min(number, self._unheard_number), {partition: each.acks for partition, each in unheard.items()}
+
+    def take(self, partitions: Collection[int]) -> Acks:
+        """Their owner is this process itself now, which saves this on its own. Together, so ask for one at a time where
+        it matters which."""
+        found = Acks()
+        for partition in self._unheard.keys() & partitions:
+            unheard = self._unheard.pop(partition).acks
+            found.add(unheard.whole, unheard.batches)
+        for told in self._told:
+            for partition in told.acks.keys() & partitions:
+                acks = told.acks.pop(partition)
+                found.add(acks.whole, acks.batches)
+        self._forget_saved()
+        return found
+
+    def are_saved(self, upto: int) -> bool:
+        """All reports up to this number are, as far as their partitions are others' still."""
+        if self._unheard and self._unheard_number <= upto:
+            return False
+        return all(told.number > upto for told in self._told)
+
+    def _forget_saved(self) -> None:
+        if any(not told.acks for told in self._told):
+            self._told = deque(told for told in self._told if told.acks)
+
+
+_MOST_NACKS: Final = 20_000
+
+
+class LeaseAcks:
+    """An acknowledgement counts whoever holds the message, a refusal while its consumer does. `numbers` are those of
+    the consumers that were announced, seen from here.
+
+    Memory: of what was said since the last report bitmaps of offsets, an ack set for each batch entry, and an entry for
+    each refusal. Refusals are of messages that were held; a report takes 20,000 of them.
+    """
+
+    def __init__(self, holdings: LeasedPartitions, numbers: Mapping[Endpoint, int], *, in_order: bool = False) -> None:
+        self._in_order = in_order
+        self._holdings = holdings
+        self._numbers = numbers
+        self._acks: dict[int, BitMap64] = {}
+        self._batch_acks: dict[int, dict[int, BatchAckSet]] = {}
+        self._nacks: dict[int, list[Nack]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.acknowledges or self._nacks)
+
+    @property
+    def acknowledges(self) -> bool:
+        return bool(self._acks or self._batch_acks)
+
+    @property
+    def refuses(self) -> bool:
+        return bool(self._nacks)
+
+    def drain(self, slot: PartitionSlot, now_s: float) -> None:
+        if slot.has_acknowledgements():
+            self._drain_acks(self._holdings.of(slot))
+        if slot.nacks:
+            self._drain_nacks(self._holdings.of(slot), now_s)
+
+    def _drain_acks(self, leased: LeasedPartition) -> None:
+        slot = leased.slot
+        self._drain_cumulative(leased)
+        offsets = [slot.acks.popleft() for _ in range(len(slot.acks))]
+        if offsets:
+            in_chunks = [each for o in offsets if o in leased.chunks for each in leased.chunks[o].offsets]
+            self._acknowledge(slot.number, offsets + in_chunks)
+            leased.let_go(offsets)
+            leased.held_before.acknowledged(offsets)
+        single, sets = slot.acks_in_batch, slot.ack_sets
+        if single or sets:
+            batches = self._batch_acks.setdefault(slot.number, {})
+            taken = [sets.popleft() for _ in range(len(sets))]
+            for offset, acks in gathered([single.popleft() for _ in range(len(single))], taken).items():
+                batches[offset] = acks.and_also(batches.get(offset))
+                if offset in leased.in_flight.holders:
+                    leased.acknowledge_in_batch(offset, acks)
+                elif acks.complete:
+                    leased.let_go([offset])
+
+    def _drain_cumulative(self, leased: LeasedPartition) -> None:
+        """What is acknowledged up to a message is all that consumers were handed up to there."""
+        slot = leased.slot
+        plain = [slot.cumulative.popleft() for _ in range(len(slot.cumulative))]
+        in_batch = [slot.cumulative_in_batch.popleft() for _ in range(len(slot.cumulative_in_batch))]
+        upto = max(plain, default=-1)
+        if in_batch:
+            offset, acks = up_to(in_batch)
+            upto = max(upto, offset - 1)
+            bits, size = acks[offset].acked, acks[offset].batch_size
+            slot.acks_in_batch.extend((offset, index, size) for index in indexes_of(bits))
+        acked = leased.acknowledge_up_to(upto) if upto >= 0 else None
+        if acked:
+            self._acknowledge(slot.number, acked)
+
+    def _drain_nacks(self, leased: LeasedPartition, now_s: float) -> None:
+        slot = leased.slot
+        timed: dict[Endpoint, list[int]] = {}
+        for _ in range(len(slot.nacks)):
+            said_s, delay_s, offset, endpoint = slot.nacks.popleft()
+            feed = leased.in_flight.holders.get(offset)
+            if feed is None or feed.endpoint is not endpoint or endpoint not in self._numbers:
+                continue
+            self.refuse(leased, [offset], endpoint, max(0.0, said_s + delay_s - now_s))
+            timed.setdefault(endpoint, []).append(offset)
+        for endpoint, offsets in timed.items():
+            if endpoint.ack_timeouts is not None:
+                endpoint.ack_timeouts.forget(slot.number, BitMap64(offsets))
+
+    def refuse(self, leased: LeasedPartition, offsets: Sequence[int], endpoint: Endpoint, delay_s: float) -> None:
+        """This consumer, which was announced, gives them back. In order it has them until all of it comes again: what
+        it acknowledges up to a later message counts for them."""
+        number, delay_ms = self._numbers[endpoint], round(delay_s * 1000)
+        nacks = self._nacks.setdefault(leased.slot.number, [])
+        seen = leased.redeliveries
+        nacks += [Nack(number, offset, delay_ms, seen.get(offset, 0)) for offset in offsets]
+        leased.refused = True
+        if not self._in_order:
+            leased.let_go(offsets)
+
+    def gone(self, leased: LeasedPartition, offsets: Sequence[int]) -> None:
+        self._acknowledge(leased.slot.number, offsets)
+        leased.let_go(offsets)
+
+    def _acknowledge(self, partition: int, offsets: Iterable[int]) -> None:
+        acked = self._acks.setdefault(partition, BitMap64())
+        acked |= BitMap64(offsets)
+        self._acks[partition] = acked
+
+    def tell_again(self, partition: int, acks: Acks) -> None:
+        self._acknowledge(partition, acks.whole)
+        if acks.batches:
+            batches = self._batch_acks.setdefault(partition, {})
+            for offset, each in acks.batches.items():
+                batches[offset] = each.and_also(batches.get(offset))
+
+    def forget_refusals(self) -> None:
+        """What was held is given up, so it comes again anyway."""
+        self._nacks.clear()
+
+    def take(self) -> tuple[dict[int, BitMap64], dict[int, dict[int, BatchAckSet]], dict[int, tuple[Nack, ...]]]:
+        """What one report takes, by partition; refusals that are too many for it stay for the next."""
+        acks, self._acks = self._acks, {}
+        batches, self._batch_acks = self._batch_acks, {}
+        nacks, self._nacks = _split(self._nacks)
+        return acks, batches, nacks
+
+    def add_untold(self, number: int, report: Report | None, found: Acks) -> None:
+        """To `found`, what is acknowledged of a partition here and in this report."""
+        found.add(self._acks.get(number, BitMap64()), self._batch_acks.get(number, {}))
+        if report is not None:
+            found.add(report.acks.get(number, ()), report.batch_acks.get(number, {}))
+
+    def refused(self, number: int, report: Report | None) -> dict[int, Nack]:
+        """By offset, what is refused of a partition here and in this report."""
+        nacks = list(self._nacks.get(number, ()))
+        if report is not None:
+            nacks += report.nacks.get(number, ())
+        return {nack.offset: nack for nack in nacks}
+
+
+def _split(nacks: Mapping[int, list[Nack]]) -> tuple[dict[int, tuple[Nack, ...]], dict[int, list[Nack]]]:
+    now: dict[int, tuple[Nack, ...]] = {}
+    later: dict[int, list[Nack]] = {}
+    room = _MOST_NACKS
+    for partition, each in nacks.items():
+        if room:
+            now[partition] = tuple(each[:room])
+        if len(each) > room:
+            later[partition] = each[room:]
+        room -= min(room, len(each))
+    return now, later

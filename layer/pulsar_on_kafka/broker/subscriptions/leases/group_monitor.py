@@ -1,0 +1,157 @@
+"""Looks at Kafka's group: who is in it still, and what it has saved. Runs in the member's thread.
+
+Whoever leaves in good order writes its last report first. So before somebody who is missed is given up, everything that
+stood in the log when the group was looked at is taken in: what a member acknowledged last does not come again, and its
+leaving is not taken for a death.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from pulsar_on_kafka.broker.subscriptions.leases.lease_options import HeardAgain
+from pulsar_on_kafka_mapping.state.cursors.lease_records import TakeOver
+
+_LOOK_S: Final = 1.0
+_LOOK_WHILE_ASKING_S: Final = 0.1
+_MOST_READ: Final = 1000
+
+
+class Seen(NamedTuple):
+    """The client ids of the group's live members at `asked_s` (monotonic) or after."""
+
+    client_ids: Collection[str]
+    asked_s: float
+
+
+class GroupLooks:
+    """One look at a time. Memory: the client ids, and 1,000 records while they are read."""
+
+    def __init__(
+        self, group: Callable[[], Future[Collection[str]]], read: Callable[[int, int], Future[HeardAgain]]
+    ) -> None:
+        """`group`, `read`: see `LeaseTraffic`."""
+        self._group = group
+        self._read = read
+        self._asked: tuple[Future[Collection[str]], float] | None = None
+        self._seen: Seen | None = None
+        self._reading: Future[HeardAgain] | None = None
+        self._upto = 0
+        """Everything below is to be taken in before what was seen counts."""
+        self._is_all = True
+        """There was no more to be read."""
+        self._next_s = 0.0
+
+    def ask(self, now_s: float, *, hurries: bool) -> None:
+        """Begin a look if it is time for one: every second, ten times a second where somebody `hurries`."""
+        due_s = self._next_s - (_LOOK_S - _LOOK_WHILE_ASKING_S if hurries else 0.0)
+        if self._asked is None and self._seen is None and now_s >= due_s:
+            self._asked = (self._group(), now_s)
+            self._next_s = now_s + _LOOK_S
+
+    def seen(self) -> Seen | None:
+        """What the last look has found, once.
+
+        Raises:
+            StoreError: the group could not be asked.
+        """
+        if self._asked is None or not self._asked[0].done():
+            return None
+        (answer, asked_s), self._asked = self._asked, None
+        return Seen(answer.result(), asked_s)
+
+    def hear_first(self, seen: Seen, since: int) -> None:
+        """Somebody is missed: what was `seen` counts when all that stands in the log by now, from offset `since` on, is
+        taken in (`counts`)."""
+        self._seen, self._upto = seen, 0
+        self._reading = self._read(since, _MOST_READ)
+
+    def counts(self, taken_in: int) -> Seen | None:
+        """What was seen, once everything that stood in the log then is below `taken_in`.
+
+        Raises:
+            StoreError: the log could not be read; the next look comes in time.
+        """
+        if self._seen is None:
+            return None
+        if self._reading is not None:
+            if not self._reading.done():
+                return None
+            reading, self._reading = self._reading, None
+            if reading.exception() is not None:
+                self._seen = None
+            found = reading.result()
+            self._upto = found.records[-1][0] + 1 if found.records else 0
+            self._is_all = len(found.records) < _MOST_READ
+        if taken_in < self._upto:
+            return None
+        if not self._is_all:
+            self._reading = self._read(taken_in, _MOST_READ)
+            return None
+        seen, self._seen = self._seen, None
+        return seen
+
+
+class Settled(NamedTuple):
+    """The group has saved this version of a partition, after all of these were heard."""
+
+    partition: int
+    version: int
+    records: list[TakeOver]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """`since`: heard after the group was asked, which counts for nothing that was saved later."""
+
+    answer: Future[int]
+    records: list[TakeOver]
+    since: list[TakeOver] = field(default_factory=list)
+
+
+class LeaseClaims:
+    """TAKE_OVERs that were heard, until Kafka's group has said whether they are true. One question for each partition
+    at a time. Memory: the TAKE_OVERs that came while it is open.
+
+    Whoever takes a partition over saves its cursor first, so a version that the group does not know is nobody's. A
+    foreign program that writes such a record silences neither the owner nor its members.
+    """
+
+    def __init__(self, saved_version: Callable[[int], Future[int]], wake: Callable[[], None]) -> None:
+        """`saved_version`: see `LeaseTraffic`."""
+        self._saved_version = saved_version
+        self._wake = wake
+        self._asked: dict[int, _Asked] = {}
+
+    def __contains__(self, partition: int) -> bool:
+        """Something that was heard of it is neither true nor false yet."""
+        return partition in self._asked
+
+    def heard(self, partition: int, record: TakeOver) -> None:
+        asked = self._asked.get(partition)
+        if asked is None:
+            self._ask(partition, [record])
+        else:
+            asked.since.append(record)
+
+    def settled(self) -> list[Settled]:
+        """What the group has answered since the last call; what it could not answer it is asked again."""
+        found = []
+        for partition, asked in [each for each in self._asked.items() if each[1].answer.done()]:
+            del self._asked[partition]
+            again = asked.since
+            if asked.answer.exception() is None:
+                found.append(Settled(partition, asked.answer.result(), asked.records))
+            else:
+                again = asked.records + asked.since
+            if again:
+                self._ask(partition, again)
+        return found
+
+    def _ask(self, partition: int, records: list[TakeOver]) -> None:
+        answer = self._saved_version(partition)
+        self._asked[partition] = _Asked(answer, records)
+        answer.add_done_callback(lambda _: self._wake())

@@ -1,0 +1,130 @@
+"""A lease inbox keeps what was heard of one subscription's leases and not taken in yet, in the order of the log,
+without a gap.
+
+Another thread hears, the member's loop takes in. What there is no room for is read again from the log, so a loop that
+is slow, or was stopped for a while, misses nothing but what retention took.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from pulsar_on_kafka.broker.subscriptions.leases.lease_options import Heard, HeardAgain
+
+_AGAIN_S = 0.2
+
+_log = logging.getLogger(__name__)
+
+
+class LeaseInbox:
+    """Memory: `most_records` records or `most_bytes` of their values, whatever is less, and one batch more."""
+
+    def __init__(
+        self,
+        read: Callable[[int, int], Future[HeardAgain]],
+        wake: Callable[[], None],
+        can_wait: Callable[[bytes], bool],
+        *,
+        most_records: int,
+        most_bytes: int,
+    ) -> None:
+        """`read` reads again, from an offset on, at most so many records (`LeaseTraffic.read`). `can_wait` says of a
+        record's value that nobody has to be woken for it; called by whoever hears."""
+        self._read = read
+        self._wake = wake
+        self._can_wait = can_wait
+        self.is_urgent = False
+        """Something here does not wait until the member's loop comes by."""
+        self._most_records = most_records
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+        self._records: deque[Heard] = deque()
+        self._bytes = 0
+        self._upto = 0
+        """Behind the last record that was let in."""
+        self._behind: int | None = None
+        """From here on everything is to be read again; what is heard meanwhile is not let in."""
+        self._passed_over = 0
+        """Behind the last record that was heard and not let in."""
+        self._reading: Future[HeardAgain] | None = None
+        self._again_s = 0.0
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def hear(self, records: Sequence[Heard]) -> None:
+        with self._lock:
+            for record in records:
+                if record[0] < self._upto:
+                    continue  # it was read again before it was heard
+                if self._behind is None and self._is_full():
+                    self._behind = record[0]
+                if self._behind is None:
+                    self._let_in(record)
+                else:
+                    self._passed_over = record[0] + 1
+        if not all(self._can_wait(value) for _, _, value in records):
+            self.is_urgent = True
+            self._wake()
+
+    # The member's loop --------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def is_behind(self) -> bool:
+        return self._behind is not None
+
+    def begin(self) -> int:
+        """How many there are to be taken in now."""
+        self.is_urgent = False
+        return len(self)
+
+    def first(self) -> Heard:
+        return self._records[0]
+
+    def took_in(self) -> None:
+        with self._lock:
+            self._bytes -= len(self._records.popleft()[2])
+
+    def catch_up(self, now_s: float) -> bool:
+        """Read again what there was no room for, a piece at a time. False when something of it is gone from the log:
+        who calls knows no more what was said."""
+        if self._behind is None:
+            return True
+        if self._reading is None:
+            if now_s >= self._again_s and 2 * len(self._records) <= self._most_records and not self._is_full():
+                self._reading = self._read(self._behind, self._most_records - len(self._records))
+                self._reading.add_done_callback(lambda _: self._wake())
+            return True
+        if not self._reading.done():
+            return True
+        reading, self._reading = self._reading, None
+        failure = reading.exception()
+        if failure is not None:
+            _log.warning("what other members said cannot be read again yet: %s", failure)
+            self._again_s = now_s + _AGAIN_S
+            return True
+        return self._read_again(reading.result())
+
+    # Inside -------------------------------------------------------------------------------------------------------
+
+    def _read_again(self, found: HeardAgain) -> bool:
+        with self._lock:
+            for record in found.records:
+                self._let_in(record)
+            self._upto = max(self._upto, found.upto)
+            self._behind = None if self._upto >= self._passed_over else self._upto
+        return found.is_whole
+
+    def _is_full(self) -> bool:
+        return len(self._records) >= self._most_records or self._bytes >= self._most_bytes
+
+    def _let_in(self, record: Heard) -> None:
+        self._records.append(record)
+        self._bytes += len(record[2])
+        self._upto = record[0] + 1

@@ -1,0 +1,200 @@
+"""A leased partition is another process's; what a member holds of it is in inboxes, with the application, or still to
+be read."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import HeldHere
+from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesInFlight
+from pulsar_on_kafka.broker.subscriptions.records.chunks import Known
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, Feed, PartitionSlot
+from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
+
+_END: Final = 2**64 - 1
+
+
+class HeldBefore:
+    """Messages that consumers were handed and do not hold any more, though nobody here acknowledged them: an
+    acknowledgement up to a later one counts for them as well, however late.
+
+    Memory: a compressed bitmap, and the chunks' offsets of messages in chunks.
+    """
+
+    def __init__(self) -> None:
+        self._offsets = BitMap64()
+        self._chunks: dict[int, Sequence[int]] = {}
+
+    def add(self, offsets: BitMap64, chunks: Mapping[int, Sequence[int]]) -> None:
+        """`chunks` by the last one's offset, of messages in chunks."""
+        self._offsets |= offsets
+        self._chunks.update(chunks)
+
+    def take(self, upto: int) -> BitMap64:
+        """Everything at or before `upto`, with the chunks of messages that end there."""
+        taken = self._offsets.copy()
+        taken.remove_range(upto + 1, _END)
+        self._offsets.remove_range(0, upto + 1)
+        for last in [last for last in self._chunks if last <= upto]:
+            taken |= BitMap64(self._chunks.pop(last))
+        return taken
+
+    def acknowledged(self, offsets: Sequence[int]) -> None:
+        """These were, one by one."""
+        if self._offsets:
+            self._offsets -= BitMap64(offsets)
+        for offset in offsets if self._chunks else ():
+            self._chunks.pop(offset, None)
+
+
+class LeasedPartition:
+    """Memory: as InFlight and HeldBefore, a number for each entry that was delivered before, and ack sets of batch
+    entries."""
+
+    def __init__(self, slot: PartitionSlot) -> None:
+        self.slot = slot
+        self.in_flight = DeliveriesInFlight()
+        self.redeliveries: dict[int, int] = {}
+        self.batches: dict[int, BatchAckSet] = {}
+        """What is acknowledged of batch entries that are held."""
+        self.chunks: dict[int, Known] = {}
+        """By last offset, of messages in chunks that are held."""
+        self.version = 0
+        """Of the newest TAKE_OVER."""
+        self.owner = b""
+        self.asked: int | None = None
+        """A TAKE_OVER of this version is to be answered."""
+        self.held_before = HeldBefore()
+        """Where messages go to one consumer at a time."""
+        self.comes_again = False
+        """A consumer gave everything back: it gets nothing before the owner has heard that, and recalled it."""
+        self.refused = False
+        """Some of what consumers hold of it, or held since they hold anything."""
+
+    def as_held(self) -> HeldHere:
+        """The same, for those to whom it does not matter who owns the partition."""
+        return HeldHere(self.slot, self.in_flight, self.batches.get, self.redeliveries)
+
+    def hold(self, entries: Sequence[LeasedEntry], feed: Feed) -> None:
+        plain: list[int] = []
+        for entry in entries:
+            if entry.redeliveries:
+                self.redeliveries[entry.offset] = entry.redeliveries
+            if entry.is_plain:
+                plain.append(entry.offset)
+                continue
+            if entry.acked is not None:
+                self.batches[entry.offset] = BatchAckSet(*entry.acked)
+            if entry.chunks:
+                self.chunks[entry.offset] = Known(entry.chunks, entry.total_bytes)
+            self.in_flight.hold_batch(entry.offset, feed, entry.messages)
+        self.in_flight.hold(plain, feed)
+
+    def acknowledge_in_batch(self, offset: int, acks: BatchAckSet) -> None:
+        known = self.batches.get(offset) or BatchAckSet(acks.batch_size, 0)
+        merged = acks.and_also(known)
+        self.batches[offset] = merged
+        self.in_flight.acknowledged_in_batch(offset, merged.acked.bit_count() - known.acked.bit_count())
+        if merged.complete:
+            self.let_go([offset])
+
+    def hold_for_transaction(self, ack: TxnAck) -> None:
+        """These are a transaction's now, and nobody's."""
+        gone = [offset for offset in ack.whole if offset in self.in_flight.holders]
+        if ack.cumulative is not None:
+            last = ack.cumulative.offset - (ack.cumulative.batch_size > 0)
+            gone += [offset for offset in self.in_flight.holders if offset <= last and offset not in ack.whole]
+        self.let_go(self.in_flight.given_to_transaction(self.slot.number, gone, ack.batches))
+
+    def acknowledge_up_to(self, upto: int) -> BitMap64:
+        """Everything that consumers hold or held at or before `upto`, by records: all chunks of messages that end there
+        are among it, and none of those that end behind it."""
+        acked = self.held_before.take(upto)
+        held = [offset for offset in self.in_flight.holders if offset <= upto]
+        acked |= BitMap64(held)
+        for offset in held if self.chunks else ():
+            if offset in self.chunks:
+                acked |= BitMap64(self.chunks[offset].offsets)
+        self.let_go(held)
+        return acked
+
+    def forget(self) -> None:
+        """Consumers hold nothing of it; what they acknowledge up to counts all the same."""
+        plain = BitMap64(offset for offset in self.in_flight.holders if offset not in self.chunks)
+        self.held_before.add(plain, {last: known.offsets for last, known in self.chunks.items()})
+        self.comes_again = self.refused = False
+        self.let_go(list(self.in_flight.holders))
+
+    def let_go(self, offsets: Sequence[int]) -> None:
+        self.in_flight.let_go(offsets)
+        if self.redeliveries or self.batches or self.chunks:
+            for offset in offsets:
+                self.redeliveries.pop(offset, None)
+                self.batches.pop(offset, None)
+                self.chunks.pop(offset, None)
+
+    def held(self) -> dict[tuple[Endpoint, int], BitMap64]:
+        """By consumer and redeliveries."""
+        found: dict[tuple[Endpoint, int], list[int]] = {}
+        for offset, feed in self.in_flight.holders.items():
+            found.setdefault((feed.endpoint, self.redeliveries.get(offset, 0)), []).append(offset)
+        return {key: BitMap64(offsets) for key, offsets in found.items()}
+
+
+class ToRead(NamedTuple):
+    """Leased entries whose records are not here yet."""
+
+    partition: LeasedPartition
+    endpoint: Endpoint
+    entries: tuple[LeasedEntry, ...]
+
+    @property
+    def messages(self) -> int:
+        return sum(entry.messages for entry in self.entries)
+
+
+class LeasedPartitions:
+    """All of it, by partition. Memory: what LeasedPartition says for each; `to_read` refers to entries held there."""
+
+    def __init__(self) -> None:
+        self.partitions: dict[int, LeasedPartition] = {}
+        self.to_read: deque[ToRead] = deque()
+
+    @property
+    def holds_any(self) -> bool:
+        return any(leased.in_flight.holders for leased in self.partitions.values())
+
+    def of(self, slot: PartitionSlot) -> LeasedPartition:
+        leased = self.partitions.get(slot.number)
+        if leased is None:
+            leased = self.partitions[slot.number] = LeasedPartition(slot)
+        return leased
+
+    def on_the_way(self, endpoint: Endpoint) -> int:
+        """Messages that were leased to this consumer and are not in its inbox yet."""
+        return sum(each.messages for each in self.to_read if each.endpoint is endpoint)
+
+    def do_not_read(self, which: Callable[[ToRead], bool]) -> list[ToRead]:
+        """Take these out of what is to be read; they stay held."""
+        taken = [each for each in self.to_read if which(each)]
+        self.to_read = deque(each for each in self.to_read if not which(each))
+        return taken
+
+    def drop_consumer(self, endpoint: Endpoint) -> None:
+        self.do_not_read(lambda each: each.endpoint is endpoint)
+        for leased in self.partitions.values():
+            leased.let_go(leased.in_flight.held_by(endpoint.feed(leased.slot)))
+
+    def give_back(self, number: int) -> LeasedPartition | None:
+        """The partition became this process's own: what is held of it, without what was not read yet."""
+        leased = self.partitions.pop(number, None)
+        if leased is not None:
+            for each in self.do_not_read(lambda each: each.partition is leased):
+                leased.let_go([entry.offset for entry in each.entries])
+        return leased

@@ -1,0 +1,450 @@
+"""A member's side of leases: what this process holds of partitions that others own, and what it has to say of it.
+
+No I/O, no clock of its own. What owners write is heard in the order of the log; records that were leased wait in
+`to_read` until somebody has read them from Kafka (`LeasedRecords`). What is to be said is one `Report` at a time, which
+is said again as it is until it is in the log.
+
+The process begins anew, in another epoch, when an owner expelled it or when something that an owner wrote to it was not
+heard: it drops what was not received yet, and holds nothing any more. What the application acknowledges all the same
+counts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.broker.subscriptions.dispatching.batch_nacks import HeldHere
+from pulsar_on_kafka.broker.subscriptions.leases.acks import Acks, LeaseAcks, UnsavedReports
+from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import LeasedPartition, LeasedPartitions, ToRead
+from pulsar_on_kafka.broker.subscriptions.leases.permits import LeasePermits
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import CursorLife
+from pulsar_on_kafka_mapping.state.cursors.lease_records import (
+    Expel,
+    Held,
+    Lease,
+    LeasedEntry,
+    LeaseRecord,
+    MemberId,
+    Nack,
+    Recall,
+    Report,
+    Saved,
+    TakeOver,
+    Welcome,
+)
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
+
+RENEW_S: Final = 3.0
+KNOCK_S: Final = 0.5
+ACKS_S: Final = 0.1
+"""Acknowledgements are gathered for so long, as the official clients do, or longer where members are many."""
+_MOST_ACKS_S: Final = 2.0
+_REPORTS_A_S: Final = 100
+"""Of all members together, because each of them hears those of all."""
+
+
+class Lessee:
+    """One for each membership. `consumers` is the dispatcher's list, of which only this process's own ones count.
+
+    `in_order`: a partition's messages go to one consumer at a time (Failover). Then everything unacknowledged comes
+    again, from the first on, when its consumer is another one or some of it was refused: nothing is kept over that.
+
+    Memory: what Holdings, LeasePermits, LeaseAcks and UnsavedReports say, and one report.
+    """
+
+    def __init__(
+        self, life: CursorLife, client_id: str, consumers: Sequence[Endpoint], *, in_order: bool = False
+    ) -> None:
+        self._life = life
+        self._in_order = in_order
+        self._client_id = client_id
+        self._epoch = 1
+        self._sequence = 0
+        self._holdings = LeasedPartitions()
+        self._permits = LeasePermits(consumers, self._holdings, beside_own=in_order)
+        self._acks = LeaseAcks(self._holdings, self._permits.numbers, in_order=in_order)
+        self._saves = UnsavedReports()
+        self._said_s = -KNOCK_S
+        self._said_consumers: frozenset[int] = frozenset()
+        self._unwritten: Report | None = None
+        self._reports = 0
+        """How many were made, in all epochs."""
+        self._acknowledges_from = 0
+        """The first report of which the last one has acknowledgements: it may tell some again."""
+        self._asked_to_save = 0
+        """The last report that asked for a save, by the same count."""
+        self._leased_s: dict[Endpoint, float] = {}
+        """When a consumer was leased something last."""
+        self.partitions = self._holdings.partitions
+        self.asking = False
+        """This process wants messages of others' partitions."""
+        self.announces = False
+        """It is about to hold messages of partitions that it still owns, and to be known before it does."""
+        self.is_known = False
+        """Something was said in this epoch, and not that this process leaves: whoever takes a partition over from now
+        on waits for its answer."""
+        self.said_at = 0
+        """Where the last report lies."""
+        self.save_wanted = False
+        self.acks_s = ACKS_S
+        """For how long acknowledgements are gathered now, 0.1 to 2 s."""
+        self.now_s = 0.0
+
+    @property
+    def id(self) -> MemberId:
+        return MemberId(self._client_id, self._epoch)
+
+    @property
+    def to_read(self) -> deque[ToRead]:
+        return self._holdings.to_read
+
+    @property
+    def holds_any(self) -> bool:
+        return self._holdings.holds_any
+
+    def lease_age_s(self, endpoint: Endpoint) -> float:
+        """Since this consumer was leased something last, in seconds; -1 when it never was."""
+        leased_s = self._leased_s.get(endpoint)
+        return -1.0 if leased_s is None else round(self.now_s - leased_s, 3)
+
+    # What owners say ----------------------------------------------------------------------------------------------
+
+    def hear(self, slot: PartitionSlot | None, record: LeaseRecord) -> None:
+        """A record about one partition (None: about all). Of partitions that this process owns it is not told."""
+        match record:
+            case TakeOver(life, owner, version) if slot is not None and life == self._life:
+                self._taken_over(self._holdings.of(slot), owner, version)
+            case Lease() if record.to == self.id and slot is not None:
+                if self._counts(self._holdings.of(slot), record):
+                    self._leased(self._holdings.of(slot), record)
+            case Recall() if record.to == self.id and slot is not None:
+                leased = self._holdings.of(slot)
+                if self._counts(leased, record) and record.version >= leased.version:
+                    self._forget(leased)
+            case Saved() if slot is not None:
+                self._saves.saved(slot.number, record.since, record.upto)
+            case Welcome() if record.to == self.id:
+                self._permits.open(record.owner)
+            case Expel() if record.to == self.id:
+                self.begin_anew()
+            case _:
+                return
+
+    def _taken_over(self, leased: LeasedPartition, owner: bytes, version: int) -> None:
+        if version <= leased.version:
+            return
+        leased.version = leased.asked = version
+        former, leased.owner = leased.owner, owner
+        self._permits.open(owner)
+        if former != owner and all(other.owner != former for other in self.partitions.values()):
+            self._permits.close(former)
+        if self._in_order and leased.refused:  # and who refused it is to get all of it again
+            self._forget(leased)
+
+    def _counts(self, leased: LeasedPartition, record: Lease | Recall) -> bool:
+        """It is the next one of its owner's; otherwise something was not heard."""
+        if record.version < leased.version and record.owner not in self._permits:
+            return False  # a former owner does not know yet that it is one
+        if not self._permits.is_next(record.owner, record.number):
+            self.begin_anew()
+            return False
+        return True
+
+    def _leased(self, leased: LeasedPartition, lease: Lease) -> None:
+        messages = sum(entry.messages for entry in lease.entries)
+        self._permits.count_leased(lease.owner, lease.consumer, messages)
+        endpoint = self._permits.consumer(lease.consumer)
+        if lease.version < leased.version or endpoint is None:
+            return
+        leased.owner, leased.version = lease.owner, lease.version
+        self._permits.open(lease.owner)
+        self._leased_s[endpoint] = self.now_s
+        entries = self._not_acknowledged(leased.slot.number, lease)
+        leased.hold(entries, endpoint.feed(leased.slot))
+        if leased.comes_again or not entries:
+            return
+        self.to_read.append(ToRead(leased, endpoint, entries))
+
+    def _not_acknowledged(self, number: int, lease: Lease) -> tuple[LeasedEntry, ...]:
+        """What was acknowledged here, and the owner had not heard yet, does not come again: it counts as soon as the
+        owner hears it. An official consumer passes over what it has acknowledged and not sent, too."""
+        unheard = self._saves.told_from(number, lease.heard)
+        self._acks.add_untold(number, self._unwritten, unheard)
+        if not unheard:
+            return lease.entries
+        return tuple(left for entry in lease.entries if (left := unheard.left_of(entry)) is not None)
+
+    def pass_over(self, record: Lease | Recall) -> None:
+        """It is about a partition that this process owns by now: it is only counted."""
+        if record.to != self.id or record.owner not in self._permits:
+            return
+        if not self._permits.is_next(record.owner, record.number):
+            self.begin_anew()
+        elif isinstance(record, Lease):
+            messages = sum(entry.messages for entry in record.entries)
+            self._permits.count_leased(record.owner, record.consumer, messages)
+
+    def _next_epoch(self) -> None:
+        self._epoch += 1
+        self._sequence = 0
+        self.is_known = False
+        self._permits.close_all()
+
+    def begin_anew(self) -> None:
+        """Hold nothing, and say so, in another epoch."""
+        self._next_epoch()
+        self._said_s = -KNOCK_S
+        self._acks.forget_refusals()
+        for leased in self.partitions.values():
+            self._forget(leased)
+            leased.asked = leased.version or None
+
+    def _forget(self, leased: LeasedPartition) -> None:
+        leased.slot.forgotten += 1
+        self._holdings.do_not_read(lambda each: each.partition is leased)
+        for endpoint in self._permits.numbers:
+            endpoint.take_back(leased.slot)
+        if self._in_order:
+            leased.forget()
+        else:
+            leased.let_go(list(leased.in_flight.holders))
+
+    def take_to_read(self, most: int) -> list[ToRead]:
+        """At most so many entries, of one partition, whose consumers have room for them; of a batch entry that may be
+        less than it has messages. The others still wait."""
+        taken: list[ToRead] = []
+        left: deque[ToRead] = deque()
+        rooms: dict[Endpoint, int] = {}
+        for each in self.to_read:
+            room = rooms.setdefault(each.endpoint, self._permits.room(each.endpoint))
+            count = 0
+            if not taken or taken[0].partition is each.partition:
+                while count < len(each.entries) and count < most and room > 0:
+                    room -= each.entries[count].messages
+                    count += 1
+                most -= count
+                rooms[each.endpoint] = room
+            if count:
+                taken.append(each._replace(entries=each.entries[:count]))
+            if count < len(each.entries):
+                left.append(each._replace(entries=each.entries[count:]))
+        self._holdings.to_read = left
+        return taken
+
+    # What consumers say -------------------------------------------------------------------------------------------
+
+    def drain(self, slots: Sequence[PartitionSlot]) -> None:
+        """Take what they acknowledged and refused of partitions that this process does not own."""
+        for slot in slots:
+            self._acks.drain(slot, self.now_s)
+
+    def late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
+        """These were received and not acknowledged in time."""
+        leased = self.partitions.get(partition)
+        if leased is None or endpoint not in self._permits.numbers:
+            return
+        feed = endpoint.feed(leased.slot)
+        held = [offset for offset in offsets if leased.in_flight.holders.get(offset) is feed]
+        if held:
+            self._give_back(leased, held, endpoint)
+
+    def held(self, partition: int) -> HeldHere | None:
+        leased = self.partitions.get(partition)
+        return None if leased is None else leased.as_held()
+
+    def redeliver_all(self, endpoint: Endpoint) -> None:
+        if endpoint not in self._permits.numbers:
+            return
+        self._holdings.do_not_read(lambda each: each.endpoint is endpoint)
+        for leased in self.partitions.values():
+            held = leased.in_flight.held_by(endpoint.feed(leased.slot))
+            if held:
+                endpoint.discard(leased.slot)
+                self._give_back(leased, held, endpoint)
+
+    def _give_back(self, leased: LeasedPartition, held: Sequence[int], endpoint: Endpoint) -> None:
+        if not self._in_order:
+            self._acks.refuse(leased, held, endpoint, 0.0)
+        elif not leased.comes_again:  # one refusal brings all of it
+            leased.comes_again = True
+            endpoint.discard(leased.slot)
+            self._holdings.do_not_read(lambda each: each.partition is leased)
+            self._acks.refuse(leased, [min(held)], endpoint, 0.0)
+
+    def hold_for_transaction(self, partition: int, ack: TxnAck) -> None:
+        leased = self.partitions.get(partition)
+        if leased is not None:
+            leased.hold_for_transaction(ack)
+
+    def gone(self, partition: LeasedPartition, offsets: Sequence[int]) -> None:
+        """There is nothing to read there (any more), or it cannot be read: it counts as acknowledged."""
+        self._acks.gone(partition, offsets)
+
+    def detach(self, endpoint: Endpoint) -> None:
+        """A consumer is gone; the next report says so, and its messages come again elsewhere."""
+        self._leased_s.pop(endpoint, None)
+        if self._permits.numbers.pop(endpoint, None) is not None:
+            self._holdings.drop_consumer(endpoint)
+
+    @property
+    def heard_of_owners(self) -> dict[bytes, int]:
+        """The number of the last thing that was heard, by owner."""
+        return self._permits.heard()
+
+    def taken_in(self, number: int, upto: int) -> None:
+        """A save of the partition's cursor holds what reports below this offset acknowledge, or that it does not
+        count."""
+        self._saves.taken_in(number, upto)
+
+    def take_unsaved(self, number: int) -> tuple[Acks, dict[int, Nack]]:
+        """What is acknowledged of a partition, of batch entries in it, and refused, and perhaps not said yet, or not
+        saved by those who owned it: for this process, which owns it now."""
+        acks = self._saves.take([number])
+        self._acks.add_untold(number, self._unwritten, acks)
+        return acks, self._acks.refused(number, self._unwritten)
+
+    def unheard(self, leases: Sequence[Lease]) -> BitMap64:
+        """What these, which stand in the log one after the other, leased last to a consumer that did not hear it."""
+        missed = BitMap64()
+        for lease in leases:
+            offsets = BitMap64(entry.offset for entry in lease.entries)
+            if lease.to == self.id and self._permits.awaits(lease.owner, lease.number, lease.consumer):
+                missed |= offsets
+            else:
+                missed -= offsets
+        return missed
+
+    def unread(self, number: int) -> BitMap64:
+        waiting = (each.entries for each in self.to_read if each.partition.slot.number == number)
+        return BitMap64(entry.offset for entries in waiting for entry in entries)
+
+    def owned_now(self, number: int, *, asks: bool) -> LeasedPartition | None:
+        """This process owns the partition: what its consumers hold is given to it, without what was not read yet; of
+        what has to stay in order nothing, unless it `asks` others, too, and nothing was refused."""
+        leased = self.partitions.get(number)
+        if self._in_order and leased is not None and (leased.refused or not asks):
+            self._forget(leased)
+        return self._holdings.give_back(number)
+
+    def owned_before(self, slot: PartitionSlot, version: int) -> LeasedPartition:
+        """This process owned the partition with this version, and gives it up: what owners before it wrote is void."""
+        leased = self._holdings.of(slot)
+        leased.version = max(leased.version, version)
+        return leased
+
+    # What is to be said -------------------------------------------------------------------------------------------
+
+    @property
+    def unsaved(self) -> bool:
+        said = self._unwritten is not None and bool(self._unwritten.acks or self._unwritten.batch_acks)
+        return self._acks.acknowledges or said or bool(self._saves)
+
+    def mark(self) -> int:
+        """The number of the report that acknowledges what was drained up to now, for `is_saved`."""
+        return self._reports + self._acks.acknowledges
+
+    def is_saved(self, mark: int) -> bool:
+        """Owners have saved what the report of this number and all before it acknowledge, as far as they own it still;
+        what became this process's own since is for it to save."""
+        if self._reports < mark or (self._unwritten is not None and self._acknowledges_from <= mark):
+            return False
+        return self._saves.are_saved(mark)
+
+    def report(self) -> Report | None:
+        """What is to be written now; None when nothing is. Tell `written`, or ask again: it is the same."""
+        if self._unwritten is not None:
+            return self._unwritten
+        asked = {n: leased for n, leased in self.partitions.items() if leased.asked is not None}
+        if not asked and not self._is_due():
+            return None
+        self._sequence += 1
+        self._reports += 1
+        save = self.save_wanted and self.unsaved
+        self._acknowledges_from, again = self._saves.take_unheard(self._reports)
+        for number, each in again.items():
+            self._acks.tell_again(number, each)
+        stays = self.asking or self.announces or self.holds_any
+        consumers = self._permits.described(asking=self.asking) if stays else ()
+        acks, batch_acks, nacks = self._acks.take()
+        if save:
+            self._asked_to_save = self._reports
+        self._unwritten = Report(
+            self._life,
+            self.id,
+            self._sequence,
+            consumers,
+            self._permits.heard(),
+            acks,
+            batch_acks,
+            nacks,
+            {n: self._answer(leased, leased.asked or 0) for n, leased in asked.items()},
+            leaving=not consumers,
+            save=save,
+        )
+        for leased in asked.values():
+            leased.asked = None
+        self._said_s = self.now_s
+        self._said_consumers = frozenset(each.number for each in consumers)
+        if self._unwritten.leaving:
+            # Owners forget it when they hear that, and hand out again what they leased it before: it is not taken, and
+            # they count from 1 when it comes again.
+            self._next_epoch()
+        return self._unwritten
+
+    def written(self, offset: int, owned: Collection[int] = ()) -> None:
+        """The report is in the log, at this offset; of `owned` partitions this process itself saves what it says."""
+        report, self._unwritten = self._unwritten, None
+        if report is None:
+            return
+        self._saves.written(self._acknowledges_from, offset, report)
+        self._saves.take(owned)
+        if report.member == self.id:  # else it said that it leaves, or began anew meanwhile
+            self.said_at = offset
+            self.is_known = True
+
+    def _is_due(self) -> bool:
+        if self._acks.refuses or self._saves.has_unheard:
+            return True
+        if self._acks and self.now_s - self._said_s >= self.acks_s:
+            return True
+        if self.save_wanted and self.unsaved:
+            not_asked = self._saves.newest > self._asked_to_save
+            return bool(self._acks) or not_asked or self.now_s - self._said_s >= KNOCK_S
+        if self.announces:
+            return not self.is_known
+        if not self.asking:
+            gone = self._said_consumers - frozenset(self._permits.numbers.values())
+            over = not self.holds_any or bool(gone) or self.now_s - self._said_s >= RENEW_S
+            return bool(self._said_consumers) and over
+        if self._permits.number_consumers() != self._said_consumers:
+            return True
+        if self.now_s - self._said_s >= (RENEW_S if self._permits else KNOCK_S):
+            return True
+        return self._permits.worth_telling()
+
+    def pace(self, reports_a_s: float) -> None:
+        """So many reports of all members were heard a second: gather acknowledgements longer, or not as long."""
+        self.acks_s = min(_MOST_ACKS_S, max(ACKS_S, self.acks_s * reports_a_s / _REPORTS_A_S))
+
+    def until_worth_telling(self, endpoint: Endpoint) -> int | None:
+        """How many messages are to be taken from this inbox until a report is due for its room alone; None when none
+        will be."""
+        return self._permits.until_worth_telling(endpoint) if self.asking else None
+
+    def _answer(self, leased: LeasedPartition, version: int) -> Held:
+        offsets = {
+            (self._permits.numbers[endpoint], redeliveries): held
+            for (endpoint, redeliveries), held in leased.held().items()
+            if endpoint in self._permits.numbers
+        }
+        chunked = {
+            last: (tuple(known.offsets), known.total_bytes)
+            for last, known in leased.chunks.items()
+            if last in leased.in_flight.holders
+        }
+        return Held(version, offsets, dict(leased.in_flight.unacked_in), chunked)

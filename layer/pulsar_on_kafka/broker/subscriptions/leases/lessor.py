@@ -1,0 +1,409 @@
+"""The owner's side of leases: which members of other processes there are, what they may get, what they say.
+
+No I/O, no clock of its own. Its records go to `say`, and are in the log when others act on them. The rules:
+
+* Nothing is leased before a save of every owned partition is accepted that says so (`CursorState.leased_from`). So
+  whoever owns a partition after us knows that it has to ask, and replays acknowledgements from where our save stood.
+* Who holds an entry is kept as for local consumers (`InFlight`): a member's consumers are endpoints.
+* An acknowledgement counts whoever holds the entry. A refusal counts only while its consumer holds the entry, and was
+  not told to forget it meanwhile (`Recall`).
+* A member that left, is gone from Kafka's group, was not heard of for 20 s, or could not be written to is expelled:
+  what it held is handed to others. If it lives it hears that, drops what was not received, and begins anew.
+* After a take-over of a partition that others may hold messages of, nothing of it goes out (`OwnedPartition.quiet`)
+  until every member of the group has said what it holds, or is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.broker.cursor.identity import new_session
+from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.broker.subscriptions.leases.members import (
+    EXPIRY_S,
+    Asked,
+    Expelled,
+    Member,
+    Recalled,
+    SaveNotices,
+    Say,
+    TakeOvers,
+)
+from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import Departure
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.records.chunks import HeldMessages, Known
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
+from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY, CursorLife
+from pulsar_on_kafka_mapping.state.cursors.lease_records import (
+    Expel,
+    Lease,
+    LeasedEntry,
+    LeaseRecord,
+    MemberId,
+    Nack,
+    Recall,
+    RemoteConsumer,
+    Report,
+    Welcome,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class Lessor:
+    """One for each membership. `owned` is the owner's own dictionary, seen from here. `in_order`: a partition's
+    messages go to one consumer at a time (Failover): when all have answered a new owner, the active one keeps what it
+    holds, and all comes again when it is another one.
+
+    Memory: some numbers for each consumer elsewhere, beside what the partitions keep of what is in flight.
+    """
+
+    def __init__(
+        self,
+        owner: bytes,
+        life: CursorLife,
+        client_id: str,
+        owned: Mapping[int, OwnedPartition],
+        dispatcher: Dispatcher,
+        say: Say,
+        *,
+        in_order: bool = False,
+    ) -> None:
+        self._in_order = in_order
+        self.owner = owner
+        """Its name towards members. They count what it wrote to them, so it takes another one when it forgets them."""
+        self._life = life
+        self._client_id = client_id
+        self._owned = owned
+        self._dispatch = dispatcher
+        self._say_later = say
+        self.hurries = False
+        """Something was said that somebody waits for."""
+        self._members: dict[str, Member] = {}
+        self._expelled = Expelled()
+        self._take_overs = TakeOvers(client_id)
+        self._saves = SaveNotices(owner, owned, self._say)
+        self.now_s = 0.0
+
+    # What there is ------------------------------------------------------------------------------------------------
+
+    @property
+    def in_use(self) -> bool:
+        """There are members elsewhere, or may be, or somebody is to hear of a save."""
+        return bool(self._members) or self.is_asking or self._saves.in_use
+
+    @property
+    def is_through(self) -> bool:
+        """Nobody elsewhere has anything to say: there is none, or its last word was heard. Of those who were expelled
+        acknowledgements may be in the log that were not heard yet."""
+        return not self.in_use and not self._expelled
+
+    @property
+    def has_members(self) -> bool:
+        return bool(self._members)
+
+    @property
+    def is_asking(self) -> bool:
+        """Some partition waits for what members hold of it."""
+        return bool(self._take_overs.asked)
+
+    @property
+    def awaits_save(self) -> bool:
+        """Nothing can be leased before the next save, or a member waits for it."""
+        return self._saves.awaited or (bool(self._members) and not self.may_lease())
+
+    def members(self) -> list[tuple[MemberId, list[RemoteEndpoint]]]:
+        return [(member.id, list(member.consumers.values())) for member in self._members.values()]
+
+    def may_lease(self) -> bool:
+        """Whoever owns a partition after us knows of it."""
+        return all(owned.saved.leased_from is not None for owned in self._owned.values())
+
+    # Partitions come and go ---------------------------------------------------------------------------------------
+
+    def took_over(
+        self, number: int, version: int, nacked: Mapping[int, Nack], recalled: Recalled | None = None
+    ) -> None:
+        """TAKE_OVER of this version stands in the log, and what stood before was folded: `nacked` was refused in it."""
+        self._take_overs.begin(number, version, nacked, self.now_s, recalled)
+        self._owned[number].quiet = True
+
+    def gave_up(self, number: int) -> None:
+        """The partition is not ours any more; its next owner asks."""
+        self._take_overs.asked.pop(number, None)
+        self._saves.gave_up(number)
+        for member in self._members.values():
+            member.recalled.pop(number, None)
+        if not self._owned:
+            for member in list(self._members.values()):
+                self._drop(member, Departure.LOST)
+            self.owner = self._saves.owner = new_session()
+
+    def sought(self, owned: OwnedPartition, end: int) -> None:
+        """What stands in `deliveries` below `end` was told before a seek, and nobody has to tell it again."""
+        owned.acks_from, owned.folded_since = end, 0
+        self._saves.heard(owned.number)
+
+    def came_again(self, number: int) -> None:
+        """All that was handed out of the partition is to come again: what members hold is recalled."""
+        self._take_overs.void(number)
+
+    # What members say ---------------------------------------------------------------------------------------------
+
+    def hear(self, offset: int, report: Report) -> None:
+        """A report at this offset of `deliveries`.
+
+        Raises:
+            StoreError: what a cursor knows of its acknowledgements is out of memory and cannot be read back; it is to
+                be heard again.
+        """
+        if report.life != self._life:
+            return
+        fresh = {number: owned for number, owned in self._owned.items() if offset >= owned.folded}
+        for number, owned in fresh.items():
+            acks, batches = report.acks.get(number), report.batch_acks.get(number)
+            if acks or batches:
+                if offset >= owned.acks_from:
+                    owned.acknowledge_elsewhere(list(acks or ()), batches or {})
+                if report.member.client_id != self._client_id:
+                    self._saves.heard(number)
+        if report.member.client_id != self._client_id:
+            self._hear_member(offset, report, fresh)
+        for owned in fresh.values():
+            owned.folded = offset + 1
+
+    def _hear_member(self, offset: int, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
+        client_id, epoch = report.member
+        member = self._members.get(client_id)
+        if member is not None and epoch < member.id.epoch:
+            return
+        if member is not None and epoch > member.id.epoch:  # what it had not received it gave up
+            self._drop(member, Departure.LOST)
+            member = None
+        if report.save:
+            self._saves.want(offset)
+            for owned in fresh.values():
+                owned.want_save()  # also when nothing of it is new: it waits for a save that says so
+        self._take_overs.note_refusals(report, fresh)
+        if report.sequence == 1:
+            self._take_overs.begins(report, fresh)
+        if member is None:
+            member = self._admitted(report)
+            if member is None:
+                self._take_overs.holds_nothing(report)
+                return
+        if report.sequence <= member.sequence:
+            return
+        if report.sequence != member.sequence + 1:
+            self._expel(member, f"reports {member.sequence + 1} to {report.sequence - 1} were not heard")
+            return
+        self._follow(member, report, fresh)
+
+    def _admitted(self, report: Report) -> Member | None:
+        if report.leaving or not report.consumers or not self._owned:
+            return None
+        if report.heard.get(self.owner, 0) > 0 or report.member in self._expelled:
+            self._say(EVERYBODY, Expel(self.owner, report.member, "it was taken for dead"))
+            return None
+        member = Member(report.member, self.now_s, self.now_s, report.sequence - 1)
+        self._members[report.member.client_id] = member
+        self._say(EVERYBODY, Welcome(self.owner, report.member))
+        _log.info("life=%s leases to %s epoch %d", self._life, *report.member)
+        return member
+
+    def _follow(self, member: Member, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
+        member.sequence = report.sequence
+        member.heard_s = self.now_s
+        heard = report.heard.get(self.owner, 0)
+        for number, nacks in report.nacks.items():
+            owned = fresh.get(number)
+            if self._take_overs.awaits(number, member.id.client_id):
+                continue  # see `TakeOvers.note_refusals`
+            if owned is not None and heard >= member.recalled.get(number, 0):
+                self._refuse(member, owned, nacks)
+        self._update_consumers(member, report)
+        for number in report.answers.keys() & fresh.keys():
+            self._answer(member, number, report)
+        if report.leaving:
+            self._drop(member, Departure.CLOSED)
+
+    def _update_consumers(self, member: Member, report: Report) -> None:
+        said = {consumer.number: consumer for consumer in report.consumers}
+        for number in member.consumers.keys() - said.keys():
+            self._dispatch.detach(member.consumers.pop(number))
+        for number, consumer in said.items():
+            endpoint = member.consumers.get(number)
+            if endpoint is None:
+                endpoint = self._attach(member, consumer)
+            if endpoint is not None:
+                endpoint.allow(consumer.limits.get(self.owner, 0))
+
+    def _attach(self, member: Member, said: RemoteConsumer) -> RemoteEndpoint | None:
+        if said.number in member.refused:
+            return None
+
+        def lend(partition: int, consumer: int, entries: Sequence[LeasedEntry], *, needed: bool) -> None:
+            self._lend(member, partition, consumer, tuple(entries), needed=needed)
+
+        def recall(partition: int) -> None:
+            self._recall(member, partition)
+
+        endpoint = RemoteEndpoint(said, member.id.client_id, lend, recall, self.may_lease)
+        try:
+            self._dispatch.attach(endpoint)
+        except errors.Refused as reason:
+            member.refused.add(said.number)
+            _log.warning("consumer %s of %s gets nothing: %s", said.name, member.id.client_id, reason)
+            return None
+        member.consumers[said.number] = endpoint
+        return endpoint
+
+    def _refuse(self, member: Member, owned: OwnedPartition, nacks: Collection[Nack]) -> None:
+        for consumer, offset, delay_ms, _ in nacks:
+            endpoint = member.consumers.get(consumer)
+            if endpoint is None:
+                continue
+            holder = owned.active if self._in_order else owned.holders.get(offset)
+            undecided = self._in_order and holder is None
+            if undecided or (holder is not None and holder.endpoint is endpoint):
+                # At once: the same report may say that its consumer is gone.
+                self._dispatch.refused(owned, self.now_s, delay_ms / 1000, offset, endpoint)
+
+    def _answer(self, member: Member, number: int, report: Report) -> None:
+        held = report.answers[number]
+        if not self._take_overs.is_answer(number, held.version, member.id.client_id):
+            return
+        owned = self._owned[number]
+        if self._take_overs.asked[number].voided and held.offsets:
+            self._take_overs.answered(number, member.id.client_id)
+            self._recall(member, number)
+            return
+        for (consumer, redeliveries), offsets in held.offsets.items():
+            endpoint = member.consumers.get(consumer)
+            if endpoint is not None:
+                messages = {o: held.messages.get(o, 1) for o in offsets}
+                self.still_held(owned, endpoint, messages, redeliveries, held.chunked)
+        self._take_overs.answered(number, member.id.client_id)
+
+    def still_held(
+        self,
+        owned: OwnedPartition,
+        endpoint: Endpoint,
+        messages: Mapping[int, int],
+        redeliveries: int,
+        chunks: Mapping[int, tuple[Sequence[int], int]],
+    ) -> None:
+        """Of a partition that was taken over, this consumer has these, delivered again so often; see
+        `Dispatcher.still_held`. In order, it depends on who is active."""
+        left = {o: number for o, number in messages.items() if not owned.is_acknowledged(o)}
+        chunked = {o: Known(*chunks[o]) for o in left if o in chunks}
+        if redeliveries:
+            owned.redeliveries.update(dict.fromkeys(left, redeliveries))
+        if not left:
+            return
+        if self._in_order:
+            self._take_overs.asked[owned.number].held[endpoint] = HeldMessages(left, chunked)
+        else:
+            self._dispatch.still_held(owned, endpoint, left, chunked)
+
+    # What goes to members -----------------------------------------------------------------------------------------
+
+    def _say(self, partition: int, record: LeaseRecord) -> None:
+        self.hurries = True
+        self._say_later(partition, record)
+
+    def _lend(
+        self, member: Member, partition: int, consumer: int, entries: tuple[LeasedEntry, ...], *, needed: bool
+    ) -> None:
+        member.number += 1
+        owned = self._owned[partition]
+        version, heard = owned.version, owned.acks_known
+        say = self._say if needed else self._say_later
+        say(partition, Lease(self.owner, version, member.id, member.number, consumer, heard, entries))
+
+    def _recall(self, member: Member, partition: int) -> None:
+        owned = self._owned.get(partition)
+        if owned is None or self._members.get(member.id.client_id) is not member:
+            return
+        if member.recalled.get(partition, -1) == member.number:
+            return  # nothing was leased since: its other consumers were told already
+        member.number += 1
+        member.recalled[partition] = member.number
+        version = owned.version
+        self._say(partition, Recall(self.owner, version, member.id, member.number))
+
+    def saved(self, owned: OwnedPartition) -> None:
+        """The group has accepted a save: tell members what they acknowledged durably."""
+        self._saves.saved(owned)
+
+    # Members go ---------------------------------------------------------------------------------------------------
+
+    def misses_any(self, client_ids: Collection[str], asked_s: float) -> bool:
+        """Somebody would be given up, or not waited for, if these were the live members (see `group_is`)."""
+        gone = any(m.id.client_id not in client_ids and m.since_s < asked_s for m in self._members.values())
+        return gone or self.is_asking or bool(self._silent_at(asked_s))
+
+    def _silent_at(self, moment_s: float) -> list[Member]:
+        return [member for member in self._members.values() if moment_s - member.heard_s > EXPIRY_S]
+
+    def group_is(self, client_ids: Collection[str], asked_s: float) -> list[int]:
+        """These were the live members of Kafka's group at or after `asked_s`, on the monotonic clock. Gives the
+        partitions that may be served now, and must be read from their read positions on.
+
+        Where `misses_any` says so, everything that stood in the log at `asked_s` is taken in before. So a member that
+        was not heard of for too long has written nothing; that this process did not read is no reason.
+        """
+        for member in list(self._members.values()):
+            if member.id.client_id not in client_ids and member.since_s < asked_s:
+                self._expel(member, "it is not a member of the group any more", Departure.DIED)
+        for member in self._silent_at(asked_s):
+            self._expel(member, f"it was not heard of for {EXPIRY_S:.0f} s", Departure.DIED)
+        for number, asked in self._take_overs.answered_by(client_ids, asked_s):
+            self._all_answered(number, asked)
+        for number, asked in self._take_overs.older_than(asked_s - EXPIRY_S):
+            _log.warning("partition=%d goes on without answers of all members", number)
+            self._all_answered(number, asked)
+        return self.take_complete()
+
+    def take_complete(self) -> list[int]:
+        """The partitions of which everybody has said since the last call what they hold."""
+        return [number for number in self._take_overs.take_complete() if number in self._owned]
+
+    def not_written(self) -> None:
+        """Something that was said may not be in the log: nobody knows what members hold."""
+        self._saves.not_written()
+        for member in list(self._members.values()):
+            self._expel(member, "what was written to it may be lost")
+
+    def is_being_taken_over(self, number: int) -> bool:
+        """Not everybody has said yet what they hold of it."""
+        return number in self._take_overs.asked
+
+    def not_heard(self) -> None:
+        for member in list(self._members.values()):
+            self._expel(member, "what it wrote is gone from the log")
+
+    def _all_answered(self, number: int, asked: Asked) -> None:
+        self._take_overs.end(number)
+        owned = self._owned[number]
+        if not self._in_order:
+            nacked = {o: nack for o, nack in asked.nacked.items() if o not in owned.holders}
+            self._dispatch.redeliver_later(owned, nacked)
+        owned.quiet = False
+        if self._in_order:
+            self._dispatch.take_up(owned, asked.held)
+
+    def _expel(self, member: Member, why: str, how: Departure = Departure.LOST) -> None:
+        _log.info("life=%s leases to %s end: %s", self._life, member.id.client_id, why)
+        self._drop(member, how)
+        self._expelled.add(member.id)
+        self._say(EVERYBODY, Expel(self.owner, member.id, why))
+
+    def _drop(self, member: Member, how: Departure) -> None:
+        self._members.pop(member.id.client_id, None)
+        for endpoint in member.consumers.values():
+            self._dispatch.detach(endpoint, how)
+        member.consumers.clear()

@@ -1,0 +1,233 @@
+"""Members as an owner knows them: whom it leases to, whom it gave up, who waits for a save, and who has not said yet
+what it holds of a partition that was taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.records.chunks import HeldMessages
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
+from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
+from pulsar_on_kafka_mapping.state.cursors.lease_records import LeaseRecord, MemberId, Nack, Report, Saved
+
+EXPIRY_S: Final = 20.0
+"""How long a member may write nothing; it writes every 3 s."""
+
+_MOST_EXPELLED: Final = 10_000
+
+
+@dataclass(slots=True)
+class Member:
+    """One epoch of a member. Memory: some numbers for each of its consumers, and for each partition."""
+
+    id: MemberId
+    since_s: float
+    heard_s: float
+    sequence: int = 0
+    """Of its last report."""
+    number: int = 0
+    """Of the last lease or recall that was written to it."""
+    recalled: dict[int, int] = field(default_factory=dict)
+    """By partition: the number of the last Recall."""
+    consumers: dict[int, RemoteEndpoint] = field(default_factory=dict)
+    refused: set[int] = field(default_factory=set)
+    """Consumers that the subscription does not take."""
+
+
+class Expelled:
+    """Epochs that are over, of the 10,000 members that were expelled last."""
+
+    def __init__(self) -> None:
+        self._epochs: dict[str, int] = {}
+
+    def add(self, member: MemberId) -> None:
+        self._epochs[member.client_id] = member.epoch
+        if len(self._epochs) > _MOST_EXPELLED:
+            del self._epochs[next(iter(self._epochs))]
+
+    def __bool__(self) -> bool:
+        return bool(self._epochs)
+
+    def __contains__(self, member: MemberId) -> bool:
+        """This epoch was ended, or a later one."""
+        return member.epoch <= self._epochs.get(member.client_id, 0)
+
+
+Say = Callable[[int, LeaseRecord], None]
+"""(partition, or EVERYBODY; record)."""
+
+
+class SaveNotices:
+    """An owner's saves, and which one a member waits for. Whoever acknowledged something by a report, a member or not,
+    is told that it is durable.
+
+    `owned` is the owner's own dictionary, seen from here. Memory: two numbers for each partition.
+    """
+
+    def __init__(self, owner: bytes, owned: Mapping[int, OwnedPartition], say: Say) -> None:
+        self.owner = owner
+        self._owned = owned
+        self._say = say
+        self._announced: dict[int, int] = {}
+        self._untold: set[int] = set()
+        """Partitions of which reports acknowledged something, or asked for a save, since the last announcement."""
+        self._wanted: int | None = None
+        """Offset of the last report that waits for a save."""
+
+    @property
+    def awaited(self) -> bool:
+        return self._wanted is not None
+
+    @property
+    def in_use(self) -> bool:
+        """The next save of some partition is to be announced."""
+        return bool(self._untold)
+
+    def heard(self, number: int) -> None:
+        self._untold.add(number)
+
+    def want(self, offset: int) -> None:
+        """The report at this offset waits until a save of every partition holds it."""
+        self._wanted = offset
+        self._untold.update(self._owned)
+
+    def gave_up(self, number: int) -> None:
+        self._announced.pop(number, None)
+        self._untold.discard(number)
+        if not self._owned:
+            self._wanted = None
+
+    def not_written(self) -> None:
+        """What was announced last may not be in the log."""
+        self._untold.update(self._announced)
+        self._announced.clear()
+
+    def saved(self, owned: OwnedPartition) -> None:
+        """The group has accepted a save: tell members what they acknowledged durably."""
+        number, upto = owned.number, owned.saved.leased_from
+        if upto is None:
+            return  # the next one says from where on reports are not in it
+        if self._wanted is not None and all(self._holds(each, self._wanted) for each in self._owned.values()):
+            self._wanted = None
+        if number not in self._untold or self._announced.get(number) == upto:
+            return
+        self._announced[number] = upto
+        if upto >= owned.acks_known:
+            self._untold.discard(number)
+        self._say(number, Saved(self.owner, owned.version, upto, owned.folded_since))
+
+    def _holds(self, owned: OwnedPartition, offset: int) -> bool:
+        upto = owned.saved.leased_from
+        return upto is not None and upto > offset
+
+
+Recalled = Mapping[tuple[MemberId, bytes], int]
+"""The last recall's number, by member and owner."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """One such partition. `version` is that of its TAKE_OVER, `since_s` when that was written."""
+
+    version: int
+    since_s: float
+    answered: set[str] = field(default_factory=set)
+    """Client ids."""
+    waits_for: frozenset[str] | None = None
+    """Who was in the group whenever that was looked at since; None before. Who came later holds nothing."""
+    voided: bool = False
+    """All that was handed out is to come again, as after a seek: whatever members say to hold they do not."""
+    recalled: Recalled = field(default_factory=dict)
+    """By former owners: what was refused before that was heard does not count."""
+    nacked: dict[int, Nack] = field(default_factory=dict)
+    """Refused, and perhaps not known to be by a save; by offset."""
+    held: dict[Endpoint, HeldMessages] = field(default_factory=dict)
+    """What consumers hold, where only the active one may keep it, which is chosen when all have answered."""
+
+
+class TakeOvers:
+    """Partitions that were taken over, until every member of the group has said what it holds of them, or is gone.
+
+    Memory: for each such partition the members that answered, what was refused since the last save, and, where a
+    partition's messages go to one consumer at a time, what consumers hold."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._complete: list[int] = []
+        self.asked: dict[int, Asked] = {}
+
+    def begin(
+        self, number: int, version: int, nacked: Mapping[int, Nack], now_s: float, recalled: Recalled | None = None
+    ) -> None:
+        """What this process holds itself it knows."""
+        self.asked[number] = Asked(version, now_s, {self._client_id}, recalled=recalled or {}, nacked=dict(nacked))
+
+    def note_refusals(self, report: Report, partitions: Collection[int]) -> None:
+        """What was refused before its holder answered is in nobody's hands: the former owner may have heard it."""
+        client_id = report.member.client_id
+        for number, asked in self.asked.items():
+            waits = number in partitions and client_id not in asked.answered and not asked.voided
+            if waits and has_heard(report.member, report.heard, asked.recalled):
+                asked.nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
+
+    def awaits(self, number: int, client_id: str) -> bool:
+        asked = self.asked.get(number)
+        return asked is not None and client_id not in asked.answered
+
+    def is_answer(self, number: int, version: int, client_id: str) -> bool:
+        """The partition waits for what this member holds since the TAKE_OVER of this version."""
+        return self.awaits(number, client_id) and self.asked[number].version == version
+
+    def answered(self, number: int, client_id: str) -> None:
+        self.asked[number].answered.add(client_id)
+
+    def begins(self, report: Report, partitions: Collection[int]) -> None:
+        """Whoever begins behind the TAKE_OVER holds nothing of these: former owners heard that first, and one of them
+        that keeps something said who it is before its last save. What it answers counts."""
+        for number, asked in self.asked.items():
+            if number in partitions and number not in report.answers:
+                asked.answered.add(report.member.client_id)
+
+    def holds_nothing(self, report: Report) -> None:
+        """The answers of somebody that is no member here: whatever it says to hold comes again."""
+        for number, held in report.answers.items():
+            if self.is_answer(number, held.version, report.member.client_id):
+                self.answered(number, report.member.client_id)
+
+    def void(self, number: int) -> None:
+        asked = self.asked.get(number)
+        if asked is not None:
+            asked.voided = True
+            asked.nacked.clear()
+            asked.held.clear()
+
+    def answered_by(self, client_ids: Collection[str], asked_s: float) -> list[tuple[int, Asked]]:
+        """The partitions that wait for nobody, if these were the group's members at `asked_s` (monotonic) or after."""
+        for asked in self.asked.values():
+            if asked.since_s <= asked_s:
+                before = asked.waits_for
+                asked.waits_for = frozenset(client_ids) if before is None else before.intersection(client_ids)
+        return [
+            (number, asked)
+            for number, asked in self.asked.items()
+            if asked.waits_for is not None and asked.waits_for <= asked.answered
+        ]
+
+    def older_than(self, since_s: float) -> list[tuple[int, Asked]]:
+        return [(number, asked) for number, asked in self.asked.items() if asked.since_s < since_s]
+
+    def end(self, number: int) -> None:
+        del self.asked[number]
+        self._complete.append(number)
+
+    def take_complete(self) -> list[int]:
+        complete, self._complete = self._complete, []
+        return complete
+
+
+def has_heard(member: MemberId, heard: Mapping[bytes, int], recalled: Recalled) -> bool:
+    """What the member said when it had `heard` so much of owners came behind all that they recalled."""
+    return all(heard.get(owner, 0) >= last for (to, owner), last in recalled.items() if to == member)

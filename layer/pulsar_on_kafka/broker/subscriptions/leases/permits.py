@@ -1,0 +1,190 @@
+"""A member's accounts with owners: what each wrote to it, by number, and how much it may lease to each consumer.
+
+An inbox's room is shared out among the owners that are known, with one message for each at least; a limit that was told
+is never taken back. So owners lease more than its room when one becomes known, or a former one is heard still, after
+others were promised all of it: at worst, with n owners, its capacity times 1 + 1/2 + ... + 1/n, and n messages where it
+has room for fewer. What has no room waits to be read (`Lessee.take_to_read`), and counts as taken room meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import LeasedPartitions
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
+from pulsar_on_kafka_mapping.state.cursors.lease_records import RemoteConsumer
+
+_MOST_OVER: Final = 8
+
+
+@dataclass(slots=True)
+class _Account:
+    """An owner's account: the `number` of the last record that it wrote to us, and messages `leased`, by number of the
+    consumer."""
+
+    number: int = 0
+    leased: dict[int, int] = field(default_factory=dict)
+    over: bool = False
+    """Another one took over all that was known to be its own. What else it owns it goes on leasing, by its numbers."""
+
+
+class LeasePermits:
+    """`consumers` is the dispatcher's list, of which only this process's own ones count. Where they get messages of
+    this process's own partitions `beside_own`, an inbox has room for as many leased ones again, or it would be full
+    of what is at hand here.
+
+    Memory: two numbers for each consumer and owner, and eight former owners.
+    """
+
+    def __init__(self, consumers: Sequence[Endpoint], holdings: LeasedPartitions, *, beside_own: bool = False) -> None:
+        self._consumers = consumers
+        self._beside_own = beside_own
+        self._holdings = holdings
+        self._next_number = 1
+        self._accounts: dict[bytes, _Account] = {}
+        self._told: dict[tuple[bytes, int], int] = {}
+        """Limits, by owner and consumer."""
+        self.numbers: dict[Endpoint, int] = {}
+        """Of the consumers that were announced."""
+
+    def __contains__(self, owner: bytes) -> bool:
+        return owner in self._accounts
+
+    def __bool__(self) -> bool:
+        """Some owner is known."""
+        return any(not account.over for account in self._accounts.values())
+
+    def open(self, owner: bytes) -> None:
+        self._accounts.setdefault(owner, _Account()).over = False
+
+    def close(self, owner: bytes) -> None:
+        """It has no share any more; of what it was promised it may lease."""
+        account = self._accounts.pop(owner, None)
+        if account is None:
+            return
+        account.over = True
+        self._accounts[owner] = account  # the newest
+        over = [each for each, account in self._accounts.items() if account.over]
+        for oldest in over[:-_MOST_OVER]:
+            del self._accounts[oldest]
+            self._told = {told: limit for told, limit in self._told.items() if told[0] != oldest}
+
+    def close_all(self) -> None:
+        """Another epoch begins: owners count from 1, and what they were promised is void."""
+        self._accounts.clear()
+        self._told.clear()
+
+    def is_next(self, owner: bytes, number: int) -> bool:
+        """Count what an owner wrote; False when something before it was not heard."""
+        account = self._accounts.setdefault(owner, _Account())
+        if number != account.number + 1:
+            return False
+        account.number = number
+        return True
+
+    def awaits(self, owner: bytes, number: int, consumer: int) -> bool:
+        """What this owner wrote under this number to this consumer is not counted yet."""
+        account = self._accounts.get(owner)
+        counted = 0 if account is None else account.number
+        return number > counted and self.consumer(consumer) is not None
+
+    def heard(self) -> dict[bytes, int]:
+        return {owner: account.number for owner, account in self._accounts.items()}
+
+    def count_leased(self, owner: bytes, number: int, messages: int) -> None:
+        leased = self._accounts[owner].leased
+        leased[number] = leased.get(number, 0) + messages
+
+    def consumer(self, number: int) -> Endpoint | None:
+        return next((each for each, known in self.numbers.items() if known == number), None)
+
+    def number_consumers(self) -> frozenset[int]:
+        """Those of all consumers that there are, and new ones for new consumers."""
+        for endpoint in self._consumers:
+            if not endpoint.closed and not endpoint.is_remote and endpoint not in self.numbers:
+                self.numbers[endpoint] = self._next_number
+                self._next_number += 1
+        return frozenset(self.numbers.values())
+
+    def described(self, *, asking: bool) -> tuple[RemoteConsumer, ...]:
+        """The consumers as a report announces them; the limits in it are told from now on."""
+        self.number_consumers()
+        found = []
+        for endpoint, number in self.numbers.items():
+            limits = {}
+            for owner, account in self._accounts.items():
+                limit = self._limit(account, endpoint, number, asking=asking)
+                limits[owner] = self._told[owner, number] = max(limit, self._told.get((owner, number), 0))
+            found.append(_described(endpoint, number, limits))
+        return tuple(found)
+
+    def worth_telling(self) -> bool:
+        """Some owner could go on leasing, and has less than half of what a consumer takes."""
+        return any(
+            self._is_worth_telling(owner, account, endpoint, number)
+            for endpoint, number in self.numbers.items()
+            for owner, account in self._accounts.items()
+        )
+
+    def _is_worth_telling(self, owner: bytes, account: _Account, endpoint: Endpoint, number: int) -> bool:
+        limit, told = self._limit(account, endpoint, number, asking=True), self._told.get((owner, number), 0)
+        if limit <= told:
+            return False
+        return limit - told >= self._step(told - account.leased.get(number, 0), endpoint)
+
+    def until_worth_telling(self, endpoint: Endpoint) -> int | None:
+        """How many messages are to be taken from this inbox until that is so for some owner; None where no owner knows
+        of this consumer."""
+        number, owners = self.numbers.get(endpoint), self._owners()
+        if number is None or not self:
+            return None
+        room = self.room(endpoint) - self._holdings.on_the_way(endpoint)
+        wanted = []
+        for owner, account in self._accounts.items():
+            if account.over:
+                continue
+            left = self._told.get((owner, number), 0) - account.leased.get(number, 0)
+            share = left + self._step(left, endpoint)
+            wanted.append(share * owners if share > 1 else share)
+        return max(0, min(wanted) - room)
+
+    def _step(self, left: int, endpoint: Endpoint) -> int:
+        """By how much a limit grows at least, of which `left` messages are left."""
+        return 1 if left <= 0 else max(1, endpoint.capacity // (2 * self._owners()))
+
+    def _owners(self) -> int:
+        return max(1, sum(not account.over for account in self._accounts.values()))
+
+    def _limit(self, account: _Account, endpoint: Endpoint, number: int, *, asking: bool) -> int:
+        leased = account.leased.get(number, 0)
+        if not asking:
+            return leased
+        room = max(0, self.room(endpoint) - self._holdings.on_the_way(endpoint))
+        share = 0 if account.over else room // self._owners()
+        return leased + (share or min(1, room))
+
+    def room(self, endpoint: Endpoint) -> int:
+        """For how many messages of others' partitions there is room in this inbox now."""
+        room = endpoint.permits()
+        if not self._beside_own or 2 * room >= endpoint.capacity:
+            return room
+        leased = sum(1 for each in list(endpoint.queue) if each.feed.slot.number in self._holdings.partitions)
+        return max(room, endpoint.capacity - leased)
+
+
+def _described(endpoint: Endpoint, number: int, limits: dict[bytes, int]) -> RemoteConsumer:
+    rule = endpoint.key_shared
+    return RemoteConsumer(
+        number,
+        endpoint.name,
+        endpoint.priority,
+        endpoint.max_unacked,
+        None if rule is None else rule.sticky_ranges,
+        rule is not None and rule.allow_out_of_order,
+        limits,
+        endpoint.delivered,
+        endpoint.unacked,
+        None if endpoint.dead_letters is None else endpoint.dead_letters.max_redeliver_count,
+    )

@@ -1,0 +1,295 @@
+"""Reads the owned partitions: fetches, sorts out errors, pauses what nobody takes.
+
+All of it runs in the member's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.cursor.saved_cursor import UnreadableCursor
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
+from pulsar_on_kafka.broker.subscriptions.partition.delayed import MAX_DELAYED
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.records.batches import report_stop
+from pulsar_on_kafka.broker.subscriptions.records.open_transactions import OpenTransactions
+from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
+from pulsar_on_kafka.kafka.reading.events import End, Event, Failed, Gone, OutOfRange, Records
+
+_BATCH: Final = 1000
+_GROWTH: Final = 10
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+_MAX_BUFFERED_BYTES: Final = 16 * 1024 * 1024
+_PLENTY_BYTES: Final = 2 * 1024 * 1024
+_WATERMARKS_TIMEOUT_S: Final = 2.0
+_FENCES_S: Final = 10.0
+_LOOK_AGAIN_S: Final = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """A gap between read position and log: when to look (again) for where to go on, and the offset that Kafka refused,
+    if it did."""
+
+    owned: OwnedPartition
+    due_s: float
+    refused: int | None
+
+
+class PartitionReader:
+    """Nothing of a partition is fetched before a consumer has room for the first time since it was assigned.
+
+    Memory from then on: librdkafka's fetch queue, and beyond it 16 MiB and one batch, of 4 MiB by estimate, for each
+    partition; and what waits for the end of a transaction (see `ReadCommitted`).
+
+    While a million delayed messages are set aside nothing is read, until a tenth of them are due and handed out: what
+    is behind them in the log waits, too.
+    """
+
+    def __init__(
+        self,
+        handle: SubscriptionHandle,
+        clock: Clock,
+        consumer: GroupConsumer,
+        owned: Mapping[int, OwnedPartition],
+        looking: OpenTransactions,
+        has_room: Callable[[], bool],
+    ) -> None:
+        """`has_room`: some consumer takes messages."""
+        self._has_room = has_room
+        self._handle = handle
+        self._clock = clock
+        self._consumer = consumer
+        self._owned = owned
+        self._looking = looking
+        self._paused: set[int] = set()
+        self._not_begun: set[int] = set()
+        """Those of them that were assigned while no consumer took anything, and of which nothing was fetched."""
+        self._full_of_delayed = False
+        self._affordable = 1
+        """Records of the last batch's average size that are 4 MiB. At first their size is not known, and librdkafka may
+        have 16 MiB of them: a batch has at most `_GROWTH` times the records of the one before."""
+        self._unreadable: UnreadableCursor | None = None
+        self._in_a_gap: dict[int, _Gap] = {}
+        """Partitions whose read position Kafka refused, or whose log seems to have lost its end."""
+
+    def read(self, timeout_s: float, limit: int = _BATCH) -> bool:
+        """Poll once; rebalance and commit callbacks run in here. True when something came, or goes on that waited for
+        the end of a transaction (who wants one record alone is at the group's service, and does not ask for that).
+
+        Raises:
+            NoSuchTopic, NotAuthorized, StoreError: it is of no use to go on.
+            UnreadableCursor: it is of no use to go on with that partition.
+        """
+        if self._in_a_gap:
+            self._leave_gaps()
+        self._handle.incarnation.while_idle()
+        if self._looking:
+            timeout_s = min(timeout_s, self._looking.in_s())
+        events = self._consumer.poll(min(limit, self._affordable), timeout_s)
+        came = self._take(events)
+        moved = limit > 1 and bool(self._looking) and self._looking.is_due(came) and self._look_again()
+        return bool(events) or moved
+
+    def _take(self, events: list[Event]) -> int:
+        if events:
+            self._handle.incarnation.before_delivery()
+        came = size = 0
+        for event in events:
+            match event:
+                case Records((_, partition), records):
+                    came += len(records)
+                    size += sum(map(len, records))
+                    self._take_records(partition, records)
+                case End():
+                    pass
+                case Failed():
+                    self._on_failure(event)
+        if came:
+            affordable = min(_BATCH_BYTES * came // max(1, size), self._affordable * _GROWTH)
+            self._affordable = max(1, min(_BATCH, affordable))
+        if self._unreadable is not None:
+            reason, self._unreadable = self._unreadable, None
+            raise reason
+        return came
+
+    def _take_records(self, partition: int, records: list[Any]) -> None:
+        owned = self._owned.get(partition)
+        if owned is None or owned.quiet or owned.intake.stopped is not None:
+            return
+        if owned.intake.end_seen or self._sees_end(partition, owned):
+            self._accept(partition, owned, list(map(type(records[0]).offset, records)), records)
+
+    def _accept(self, partition: int, owned: OwnedPartition, offsets: list[int], records: list[Any]) -> None:
+        try:
+            owned.accept(offsets, records)
+        except UnreadableCursor as reason:  # the records of the others go on
+            owned.intake.stopped = str(reason)
+            self._unreadable = reason
+            return
+        except errors.StoreError as failure:
+            _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", owned.identity, failure)
+            self._consumer.seek(partition, owned.read_position)
+            return
+        committed = owned.committed
+        if committed.in_use and self._looking.came(partition, committed, self._look_again):
+            self._pause([partition])
+        if owned.buffered_bytes > _MAX_BUFFERED_BYTES:
+            self._pause([partition])
+        if owned.delayed and self._delayed() >= MAX_DELAYED:
+            self._full_of_delayed = True
+            self.pause_all()
+
+    def _look_again(self) -> bool:
+        """Ask what became of the transactions that hold something up; True when something goes on."""
+        waiting = {n: owned.committed for n, owned in self._owned.items() if owned.committed.in_use}
+        before = {number: committed.waits_from for number, committed in waiting.items()}
+        self._looking.look_again(waiting, self._release)
+        return any(committed.waits_from != before[number] for number, committed in waiting.items())
+
+    def _release(self, partition: int) -> None:
+        try:
+            self._owned[partition].release()
+        except errors.Corrupt:
+            raise
+        except errors.StoreError as failure:
+            _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", self._owned[partition].identity, failure)
+
+    def put_late_on_record(self) -> None:
+        """Tell others of records that came after the end of their transaction."""
+        self._looking.put_late_on_record(owned.committed for owned in self._owned.values())
+
+    def has_plenty(self) -> bool:
+        """More of a partition is at hand than a few inboxes hold: to go on reading would end in a pause."""
+        return any(owned.buffered_bytes > _PLENTY_BYTES for owned in self._owned.values())
+
+    def pause_all(self) -> None:
+        """Stop fetching. pause() throws away what librdkafka fetched ahead, so it is not for a short wait."""
+        self._pause(self._owned)
+
+    def pause_undelivered(self) -> None:
+        """Stop fetching partitions of which messages wait for room; as `pause_all`, not for a short wait."""
+        self._pause([number for number, owned in self._owned.items() if owned.buffered])
+
+    def _delayed(self) -> int:
+        return sum(len(owned.delayed) for owned in self._owned.values() if owned.delayed is not None)
+
+    def _pause(self, partitions: Iterable[int]) -> None:
+        more = [number for number in partitions if number not in self._paused]
+        if more:
+            self._consumer.pause(more)
+            self._paused.update(more)
+
+    def begins(self, partition: int) -> bool:
+        """Whether an assigned partition is fetched at once. Otherwise it waits for a consumer with room."""
+        if self._handle.transient or self._has_room():
+            return True
+        self._paused.add(partition)
+        self._not_begun.add(partition)
+        return False
+
+    @property
+    def awaits_consumer(self) -> bool:
+        """Nothing is fetched, as no consumer has had room since the partitions were assigned."""
+        return bool(self._not_begun) and len(self._not_begun) == len(self._owned)
+
+    def log_ends(self) -> dict[int, int]:
+        """The log's end of each owned partition, as its last fetch told it. Kafka is asked for those of which nothing
+        was fetched, for 2 s in all and until it does not answer; -1 is not known."""
+        ends = {number: self._consumer.known_end(number) for number in self._owned}
+        deadline = Deadline.after(_WATERMARKS_TIMEOUT_S)
+        with suppress(errors.StoreError):
+            for number in self._not_begun.intersection(number for number, end in ends.items() if end < 0):
+                deadline.check("asking for the ends of partitions of which nothing was fetched")
+                _, ends[number] = self._consumer.watermarks(number, deadline.remaining_s())
+        return ends
+
+    def resume_drained(self) -> None:
+        if not self._paused:
+            return
+        if self._not_begun and self._has_room():
+            self._not_begun.clear()
+        if self._full_of_delayed:
+            if self._delayed() > MAX_DELAYED * 9 // 10:
+                return
+            self._full_of_delayed = False
+        drained = [
+            n for n in self._paused if n not in self._not_begun and n in self._owned and self._owned[n].may_read_on
+        ]
+        if drained:
+            self._paused.difference_update(drained)
+            self._consumer.resume(drained)
+
+    def forget(self, partitions: list[int]) -> None:
+        self._paused.difference_update(partitions)
+        self._not_begun.difference_update(partitions)
+        for number in partitions:
+            self._in_a_gap.pop(number, None)
+            self._looking.forget(number)
+
+    def _on_failure(self, event: Failed) -> None:
+        owned = self._owned.get(event.where.partition)
+        if isinstance(event, OutOfRange) and owned is not None:
+            self._in_a_gap[event.where.partition] = _Gap(owned, self._clock.monotonic(), event.offset)
+        elif isinstance(event, Gone):
+            raise errors.NoSuchTopic(f"topic {self._handle.topic} is gone: {event.failure}")
+        else:
+            event.raise_or_log(_log, f"subscription={self._handle}")
+
+    def _sees_end(self, partition: int, owned: OwnedPartition) -> bool:
+        """Whether the log reaches as far as the cursor knows of it; otherwise that is looked at more closely."""
+        end = self._consumer.known_end(partition)
+        if 0 <= end < owned.cursor.known_end():
+            self._in_a_gap[partition] = _Gap(owned, self._clock.monotonic(), None)
+            return False
+        owned.intake.end_seen = end >= 0
+        return True
+
+    def _leave_gaps(self) -> None:
+        now = self._clock.monotonic()
+        for number in [number for number, gap in self._in_a_gap.items() if gap.due_s <= now]:
+            gap = self._in_a_gap.pop(number)
+            if self._owned.get(number) is not gap.owned:
+                continue  # given up, or opened anew: then its first records say where it is
+            try:
+                self._leave_the_gap(gap.owned, gap.refused)
+            except errors.StoreError as failure:
+                self._in_a_gap[number] = replace(gap, due_s=now + _LOOK_AGAIN_S)
+                _log.warning("cursor=%s cannot find out where its log begins and ends: %s", gap.owned.identity, failure)
+
+    def _leave_the_gap(self, owned: OwnedPartition, refused: int | None) -> None:
+        """The read position was outside of the log: below its start go on at the start, beyond its end stop.
+
+        Beyond the end it was also when Kafka `refused` it and has it now: the log has grown past it since.
+        """
+        number = owned.number
+        self._handle.incarnation.now(Deadline.after(_WATERMARKS_TIMEOUT_S))
+        low, high = self._consumer.watermarks(number, _WATERMARKS_TIMEOUT_S)
+        owned.committed.rewind()
+        known = max(owned.read_position, owned.cursor.known_end())
+        if known > high or low <= owned.read_position == refused:
+            owned.intake.stopped = (
+                f"the cursor knows of offsets up to {known - 1}, but the log ended before that (now at {high}): the "
+                "cluster lost data; seek or reset the cursor to go on"
+            )
+            report_stop(owned.identity, owned.intake.stopped)
+            return
+        owned.intake.end_seen = True
+        if owned.read_position < low:
+            owned.intake.fences.add(self._handle.fences(number, Deadline.after(_FENCES_S)))
+            _log.warning(
+                "cursor=%s Kafka deleted offsets %d to %d, %d of them unacknowledged", owned.identity,
+                owned.read_position, low - 1, owned.deleted_below(low),
+            )  # fmt: skip
+            owned.intake.read_position = low
+            owned.passed(low - 1)
+        self._consumer.seek(number, owned.read_position)  # fetching ended with the error

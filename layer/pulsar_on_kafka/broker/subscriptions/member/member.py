@@ -1,0 +1,259 @@
+"""This process's one membership in a subscription: its thread, and what other threads may ask of it.
+
+What serves the subscription (serving.py) belongs to that thread. Other threads append acknowledgements to the
+partitions' slots, take messages out of endpoints, and hand commands over; a command's Future is settled by the thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import TypeVar
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.commands import Commands, outcome
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import aside
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
+from pulsar_on_kafka.broker.subscriptions.member.ownership import MemberServices
+from pulsar_on_kafka.broker.subscriptions.member.serving import Serving
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionStats
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, PartitionSlot
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
+    Answer,
+    ConsumersTold,
+    CursorTransactionRequest,
+    Request,
+    TellConsumers,
+)
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+
+class SubscriptionMember:
+    """Serves every consumer that this process has on one subscription.
+
+    Memory: what PartitionReader says, and one offset for each unacknowledged message of a shared subscription.
+    """
+
+    def __init__(self, handle: SubscriptionHandle, services: MemberServices) -> None:
+        self._handle = handle
+        self._clock = services.clock
+        self._owned: dict[int, OwnedPartition] = {}
+        self._endpoints: list[Endpoint] = []
+        self._commands = Commands()
+        self._ready = threading.Event()
+        self._ended = False
+        self.failure: Exception | None = None
+        self._serving: Serving
+        self._join_group = partial(Serving, handle, services, self._commands, self._owned, self._endpoints, self._ready)
+        self._thread: threading.Thread | None = None
+
+    @property
+    def type(self) -> SubscriptionType:
+        return self._handle.type
+
+    def start(self, first: Endpoint) -> None:
+        """Join the group, and serve `first` from the very beginning.
+
+        What it wants to be known of a partition (delivery counts above all) is set up when the partition is assigned,
+        before anything of it is read.
+
+        Raises:
+            SubscriptionBusy, HashRangeConflict: it cannot be served; `stop` ends the membership.
+        """
+        first.wake_member = self.wake
+        attached = self.run(lambda: self._attach(first))
+        self._thread = aside(f"pok-member {self._handle}", self._run)
+        attached.result()
+
+    def slot(self, partition: int) -> PartitionSlot:
+        return self._handle.slot(partition)
+
+    def attach(self, endpoint: Endpoint) -> None:
+        endpoint.wake_member = self.wake
+        self.run(lambda: self._attach(endpoint)).result()
+
+    def detach(self, endpoint: Endpoint, deadline: Deadline) -> None:
+        """Remove a consumer; what it did not acknowledge is delivered again."""
+        if self._ended:
+            endpoint.close()
+            return
+        outcome(self.run(lambda: self._serving.detach(endpoint)), deadline, "the consumer to be detached")
+
+    def wake(self) -> None:
+        """End the member's wait for room in an inbox."""
+        self._commands.wake()
+
+    def run(self, command: Callable[[], _T]) -> Future[_T]:
+        return self._commands.run(command)
+
+    def negative_acknowledge(
+        self,
+        slot: PartitionSlot,
+        offset: int,
+        endpoint: Endpoint,
+        delay_s: float,
+        in_batch: tuple[int, int] | None = None,
+    ) -> None:
+        """Have one message delivered again after `delay_s`, of a batch entry that with this index and number of
+        messages. On Exclusive and Failover everything unacknowledged comes again, as the official client does."""
+        now_s = self._clock.monotonic()
+        if in_batch is None or not self.type.is_shared:
+            slot.nacks.append((now_s, delay_s, offset, endpoint))
+        else:
+            slot.nacks_in_batch.append((now_s, delay_s, offset, endpoint, *in_batch))
+
+    def acknowledge_in(self, txn: TxnId, partition: int, ack: TxnAck, deadline: Deadline) -> Future[None]:
+        """Have a transaction acknowledge this; the future is settled as `TransactionAcks.ask` says, or with Closed. Of
+        a partition that another process owns, that one is asked until `deadline` (`LeaseTerms.ask_owner`)."""
+        answer: Future[None] = Future()
+        return self._asking(answer, lambda: self._serving.acknowledge_in(txn, partition, ack, answer, deadline))
+
+    def acknowledge_for_others(self, partition: int, request: CursorTransactionRequest) -> Future[None]:
+        """The same for a consumer in another process. Fails with Fenced where this process does not own the partition
+        in that life."""
+        answer: Future[None] = Future()
+        return self._asking(answer, lambda: self._serving.acknowledge_for_others(partition, request, answer))
+
+    def _asking(self, answer: Future[None], ask: Callable[[], None]) -> Future[None]:
+        """`answer`, which `ask` has somebody settle, if it does not fail itself."""
+
+        def asked(done: Future[None]) -> None:
+            failure = done.exception()
+            if failure is not None and answer.set_running_or_notify_cancel():
+                answer.set_exception(failure)
+
+        self.run(ask).add_done_callback(asked)
+        return answer
+
+    def redeliver_unacknowledged(self, endpoint: Endpoint, begin: Callable[[], None] = lambda: None) -> None:
+        """Deliver again, now, what this consumer has not acknowledged. `begin` is called before the first of it is
+        handed out, and after everything else was."""
+
+        def redeliver() -> None:
+            begin()
+            self._serving.redeliver_all(endpoint)
+
+        self.run(redeliver)
+
+    def save(self, deadline: Deadline) -> int:
+        """Return when everything acknowledged before this call is durable, or known to be lost.
+
+        Gives how often, up to now, this process had to give a partition up with acknowledgements that were not saved:
+        when that number has grown since the caller last saw it, some of its acknowledgements were not kept.
+
+        Raises:
+            StoreError: they could not be saved.
+        """
+        self.have_saved_elsewhere(deadline)
+        return outcome(self.run(lambda: self._serving.save()), deadline, "acknowledgements to be durable")
+
+    def have_saved_elsewhere(self, deadline: Deadline) -> None:
+        """Return when the owners of other partitions have saved what was acknowledged of them here before this call."""
+        told = outcome(self.run(lambda: self._serving.tell_owners()), deadline, "acknowledgements to be told")
+        if told is not None:
+            outcome(told, deadline, "acknowledgements to be saved by the owners of their partitions")
+
+    def take_in(self, deadline: Deadline) -> None:
+        """Return when what owners are known to have taken back is not in an inbox any more."""
+        outcome(self.run(lambda: self._serving.take_in()), deadline, "messages to be taken out of inboxes")
+
+    def execute(self, requests: Sequence[tuple[int, Request]]) -> Future[list[Answer | None]]:
+        """Do what is asked, in pairs of partition and request, and make it durable (`OwnerRequests.execute`)."""
+        return self.run(lambda: self._serving.requests.execute(requests))
+
+    def end_with(self, failure: errors.LayerError) -> None:
+        """Leave the group without a save, and let every consumer's `receive` raise `failure`. Does not wait."""
+        self.run(lambda: self._serving.end_with(failure))
+
+    def wait_until_assigned(self, deadline: Deadline) -> None:
+        """Return once Kafka has answered with an assignment (which may be empty).
+
+        Raises:
+            DeadlineExceeded: it has not in time.
+        """
+        if not self._ready.wait(deadline.remaining_s()):
+            raise errors.DeadlineExceeded(f"subscription {self._handle} got no assignment in time")
+        if self.failure is not None:
+            raise self.failure
+
+    def stats(self, deadline: Deadline) -> list[PartitionStats]:
+        return outcome(self.ask_stats(), deadline, "statistics")
+
+    def ask_stats(self) -> Future[list[PartitionStats]]:
+        """`stats` for somebody who asks several members at once."""
+        return self.run(lambda: self._serving.stats())
+
+    def ask_consumers(self, request_id: bytes, member: str, wish: TellConsumers) -> Future[ConsumersTold]:
+        """See `Serving.tell`."""
+        return self.run(lambda: self._serving.tell(request_id, member, wish))
+
+    def delivered(self) -> int:
+        return sum(endpoint.delivered for endpoint in self._own_consumers())
+
+    def undecryptable(self) -> int:
+        """Encrypted messages that the consumers that are open now had no key for."""
+        return sum(endpoint.unsealing.failures for endpoint in self._own_consumers())
+
+    def consumers(self) -> int:
+        return len(self._own_consumers())
+
+    def _own_consumers(self) -> list[Endpoint]:
+        return [endpoint for endpoint in tuple(self._endpoints) if not endpoint.is_remote]
+
+    def losses(self) -> int:
+        """How often a partition was given up with acknowledgements that were not saved, up to now."""
+        return self._serving.ownership.losses
+
+    def owned_partitions(self) -> list[int]:
+        return sorted(self._owned)
+
+    def answering_partitions(self) -> list[int]:
+        """Those about which this process is to be asked: what it owns, whether it can be served or not."""
+        return sorted({*self._owned, *self._serving.ownership.unreadable})
+
+    def stop(self, deadline: Deadline, *, orderly: bool = True) -> None:
+        """Save, leave the group, end the thread; not `orderly` when the program ends with consumers open."""
+        self.run(lambda: self._serving.stop(orderly=orderly))
+        if self._thread is None:
+            return
+        self._thread.join(deadline.remaining_s())
+        if self._thread.is_alive():
+            raise errors.DeadlineExceeded(f"subscription {self._handle} did not close in time")
+
+    # The member's thread ------------------------------------------------------------------------------------------
+
+    def _attach(self, endpoint: Endpoint) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self._serving.dispatcher.attach(endpoint)
+
+    def _run(self) -> None:
+        serving: Serving | None = None
+        try:
+            self._serving = serving = self._join_group()
+            serving.run()
+        except Exception as error:  # its consumers are told, or they would wait for ever
+            if isinstance(error, (errors.Refused, errors.TooManyHandles)):
+                _log.warning("subscription=%s stopped serving: %s", self._handle, error)
+            else:
+                _log.exception("subscription=%s stopped serving", self._handle)
+            self.failure = error
+            for endpoint in self._endpoints:
+                endpoint.fail(error)
+            if serving is not None:
+                serving.abandon()
+        finally:
+            self._ended = True
+            self._handle.ended()
+            self._ready.set()
+            self._commands.close(lambda: self.failure or errors.Closed(f"subscription {self._handle} was closed"))

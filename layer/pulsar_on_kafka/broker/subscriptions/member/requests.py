@@ -1,0 +1,144 @@
+"""Requests to the cursors that this process owns, of others or its own, take effect here: seek, skip, save.
+
+All of it runs in the member's thread. A request takes effect once, whoever owns the partition when it is sent again:
+the save that holds its effect holds its id (`CursorState.requests`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
+from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
+from pulsar_on_kafka.broker.subscriptions.member.ownership import Ownership
+from pulsar_on_kafka.broker.subscriptions.member.saving import STORE_TIMEOUT_S
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
+    Acknowledge,
+    AcknowledgeUpTo,
+    Answer,
+    CloseConsumers,
+    CursorLife,
+    Request,
+    SaveNow,
+    Seek,
+    Skip,
+    TellConsumers,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class OwnerRequests:
+    """`owned` is the owner's own dictionary, seen from here."""
+
+    def __init__(
+        self,
+        handle: SubscriptionHandle,
+        dispatcher: Dispatcher,
+        ownership: Ownership,
+        owned: Mapping[int, OwnedPartition],
+        save: Callable[[], int],
+    ) -> None:
+        """`save` returns when everything is durable, or raises StoreError."""
+        self._handle = handle
+        self._dispatcher = dispatcher
+        self._ownership = ownership
+        self._owned = owned
+        self._save = save
+
+    def execute(self, requests: Sequence[tuple[int, Request]]) -> list[Answer | None]:
+        """Do what is asked of these partitions, and make it durable. An answer for each; None where this process does
+        not own the partition (any more): nothing is certain then, its owner is to be asked.
+
+        Raises:
+            StoreError: it could not be saved; it is done in memory, and asking again saves it.
+        """
+        answers: list[Answer | None] = [None] * len(requests)
+        taken: list[tuple[int, OwnedPartition, int]] = []
+        self._dispatcher.drain()
+        self._open_what_is_sought(requests)
+        self._settle_transactions(requests)
+        for index, (partition, request) in enumerate(requests):
+            unreadable = self._ownership.unreadable.get(partition)
+            if unreadable is not None:
+                answers[index] = Answer(request.id, refused=unreadable)
+            owned = self._owned.get(partition)
+            if owned is None or life_of(owned.identity) != request.life:
+                continue
+            try:
+                taken.append((index, owned, self._take_in(owned, request)))
+            except errors.Refused as refusal:
+                answers[index] = Answer(request.id, refused=str(refusal))
+        if taken:
+            self._save()
+        for index, owned, result in taken:
+            partition, request = requests[index]
+            if self._owned.get(partition) is owned:  # no rebalance came in between
+                answers[index] = Answer(request.id, result)
+        return answers
+
+    def _open_what_is_sought(self, requests: Sequence[tuple[int, Request]]) -> None:
+        """A seek needs nothing of what cannot be read."""
+        for partition, request in requests:
+            sought = partition in self._ownership.unreadable and isinstance(request.wish, Seek)
+            if sought and life_of(self._handle.identity(partition)) == request.life:
+                self._ownership.open_forgetting(partition)
+
+    def _settle_transactions(self, requests: Sequence[tuple[int, Request]]) -> None:
+        deadline = Deadline.after(STORE_TIMEOUT_S)
+        for partition, request in requests:
+            owned = self._owned.get(partition)
+            if owned is not None and isinstance(request.wish, Seek) and request.id not in owned.cursor.requests:
+                self._ownership.transactions.quiesce(owned, deadline)
+
+    def _take_in(self, owned: OwnedPartition, request: Request) -> int:
+        known = owned.cursor.requests.get(request.id)
+        if known is not None:
+            return known
+        wish, result = request.wish, 0
+        match wish:
+            case SaveNow() | CloseConsumers() | TellConsumers():
+                return 0
+            case Seek():
+                self._seek(owned, wish)
+            case AcknowledgeUpTo():
+                self._acknowledge_up_to(owned, wish.upto)
+            case Acknowledge():
+                result = self._dispatcher.acknowledge_ledgers(owned, wish.ledgers)
+            case Skip():
+                following, result = owned.cursor.after(wish.count, wish.end)
+                if result:
+                    self._acknowledge_up_to(owned, following - 1)
+        owned.cursor.took_effect(request.id, result)
+        if isinstance(wish, Acknowledge):
+            _log.debug("cursor=%s acknowledged in %d ledgers by request %s", owned.identity, result, request.id.hex())
+        else:
+            _log.info("cursor=%s %s by request %s", owned.identity, wish, request.id.hex())
+        return result
+
+    def _seek(self, owned: OwnedPartition, wish: Seek) -> None:
+        offset = owned.bounded(wish.offset)
+        if offset > owned.read_position:
+            self._ownership.learn_fences(owned.number)
+        inside = wish.begun > 0 and offset == wish.offset
+        begun = BatchAckSet(wish.batch_size, (1 << wish.begun) - 1) if inside else None
+        if self._ownership.leasing is not None:
+            self._ownership.leasing.about_to_seek(owned)
+        self._dispatcher.seek(owned, offset, begun)
+
+    def _acknowledge_up_to(self, owned: OwnedPartition, upto: int) -> None:
+        upto = owned.bounded(upto + 1) - 1
+        if upto >= owned.read_position:
+            self._ownership.learn_fences(owned.number)
+        self._dispatcher.acknowledge_up_to(owned, upto)
+
+
+def life_of(identity: CursorIdentity) -> CursorLife:
+    """Which life of topic and subscription a request has to be about."""
+    return CursorLife(identity.kafka_topic_id, identity.topic_incarnation, identity.subscription_incarnation)

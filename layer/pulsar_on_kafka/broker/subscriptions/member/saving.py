@@ -1,0 +1,318 @@
+"""Saves the cursors of the partitions that this process owns: group commits, what comes after one, checkpoints.
+
+All of it runs in the member's thread. At most one commit is under way in a group; a time-out means that its outcome is
+unknown, and what the group has is read back before anything builds on it
+(layer/pulsar_on_kafka/broker/cursor/README.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.meters import SubscriptionMeter
+from pulsar_on_kafka.broker.cursor.saved_cursor import AcceptedSave, Save
+from pulsar_on_kafka.broker.cursor.store import CursorStore
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.kafka.groups.membership import GroupConsumer, split_commits
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import CommitMetadata, Lineage
+
+STORE_TIMEOUT_S: Final = 10.0
+_CHECKPOINT_EVERY_S: Final = 60.0
+_AGAIN_S: Final = 0.1
+_SEGMENTS_AGAIN_S: Final = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+class CursorSaver:
+    """`owned` is the owner's own dictionary, seen from here."""
+
+    def __init__(
+        self,
+        name: str,
+        store: CursorStore,
+        clock: Clock,
+        consumer: GroupConsumer,
+        owned: Mapping[int, OwnedPartition],
+        meter: SubscriptionMeter,
+    ) -> None:
+        self._name = name
+        self._store = store
+        self._clock = clock
+        self._consumer = consumer
+        self._owned = owned
+        self._meter = meter
+        self._sent_s = 0.0
+        self.when_saved: Callable[[OwnedPartition, Save], None] = lambda owned, save: None
+        """Told of every save that the group has accepted."""
+        self._under_way: dict[int, Save] | None = None
+        self._unknown: dict[int, Save] | None = None
+        self._not_before_s = 0.0
+        self._unwritable: errors.StoreError | None = None
+        """Why segments could not be written when that was last tried."""
+        self._try_again_s = 0.0
+
+    @property
+    def under_way(self) -> bool:
+        """A commit was sent and not answered; its answer comes out of polling the group."""
+        return self._under_way is not None
+
+    @property
+    def is_unsettled(self) -> bool:
+        """The outcome of a save is not known, and nothing more is heard of it: see `settle`."""
+        return self._unknown is not None
+
+    def save(self, partitions: list[int]) -> None:
+        """Save these partitions and wait until that is durable.
+
+        Raises:
+            StoreError: it was not, or not all of it, or nobody knows.
+        """
+        saves = self._prepare(partitions)
+        if saves:
+            self.commit(saves)
+        if self._unwritable is not None and any(save.left_out is not None for save in saves.values()):
+            raise self._unwritable
+
+    def save_urgently(self) -> None:
+        """`save_in_background`, unless that failed a moment ago."""
+        if self._clock.monotonic() >= self._not_before_s:
+            self.save_in_background()
+
+    def save_in_background(self) -> None:
+        """Send a save of everything that changed, unless one is under way; then write the checkpoints that are due."""
+        if self._under_way is not None:
+            return
+        try:
+            self.settle()
+            saves = self._prepare(sorted(self._owned))
+        except errors.StoreError as failure:
+            _log.warning("subscription=%s could not write cursor segments: %s", self._name, failure)
+            return
+        commits = {number: save.commit for number, save in saves.items()}
+        try:
+            if len(split_commits(commits)) > 1:  # more than Kafka takes at once: one after the other
+                self.commit(saves)
+            elif saves:
+                self._under_way = saves
+                self._sent_s = self._clock.monotonic()
+                self._consumer.commit_async(commits)
+        except errors.StoreError as failure:
+            if self._under_way is not None:
+                self._under_way = None
+                self._refused(saves)
+            _log.warning("subscription=%s could not save: %s", self._name, failure)
+        self.checkpoint(sorted(self._owned), forced=False)
+
+    def settle(self) -> list[int]:
+        """Learn the outcome of the save under way from what the group has: its callback cannot come just now.
+
+        A save may build only on one whose outcome is known: its marker names the segments that the other one wrote.
+        Gives the partitions that it was not accepted for.
+        """
+        saves, self._under_way = self._under_way or self._unknown, None
+        self._unknown = None
+        if saves is None:
+            return []
+        try:
+            committed = self._consumer.committed(sorted(saves), STORE_TIMEOUT_S)
+        except errors.StoreError:
+            self._unknown = saves
+            raise
+        kept = {number: save for number, save in saves.items() if committed.get(number) == save.commit}
+        missing = {number: save for number, save in saves.items() if number not in kept}
+        self._refused(missing)
+        self._accepted(kept)
+        return sorted(missing)
+
+    def sweep(self) -> None:
+        """Keep to the budget of the cursors' memory; when a save is under way, the next time. Call it every second."""
+        if not self.under_way and not self.is_unsettled:
+            now_s = int(self._clock.monotonic())
+            for owned in self._owned.values():
+                owned.cursor.advance()
+                owned.residency.sweep(owned.cursor, owned.saves.saved, now_s)
+
+    def forget(self) -> None:
+        """The partitions are somebody else's now: no outcome matters any more."""
+        self._under_way = self._unknown = None
+
+    def commit(self, saves: dict[int, Save]) -> None:
+        """Commit prepared saves and wait for the outcome.
+
+        Raises:
+            StoreError: not accepted, or nobody knows.
+        """
+        self._sent_s = self._clock.monotonic()
+        try:
+            self._consumer.commit({number: save.commit for number, save in saves.items()})
+        except errors.CommitOutcomeUnknown:
+            self._meter.failed_saves += 1
+            self._unknown = saves
+            if self.settle():
+                raise
+        except errors.StoreError as failure:
+            self._meter.failed_saves += not isinstance(failure, errors.Fenced)
+            self._refused(saves)
+            raise
+        else:
+            self._answered()
+            self._accepted(saves)
+
+    def committed(self, failure: errors.LayerError | None) -> None:
+        saves, self._under_way = self._under_way, None
+        if saves is None:
+            return
+        if failure is None:
+            self._answered()
+            try:
+                self._accepted(saves)
+            except errors.StoreError as reason:
+                _log.warning("subscription=%s could not write the checkpoints of a save: %s", self._name, reason)
+            return
+        if isinstance(failure, errors.Fenced):  # while members come and go; what is ours after that is saved then
+            _log.info("subscription=%s its next save waits for a rebalance: %s", self._name, failure)
+        else:
+            self._meter.failed_saves += 1
+            _log.warning("subscription=%s save failed: %s", self._name, failure)
+        if isinstance(failure, errors.CommitOutcomeUnknown):
+            self._unknown = saves
+        else:
+            self._refused(saves)
+
+    def accept(self, saves: Mapping[int, tuple[OwnedPartition, Save]], deadline: Deadline) -> None:
+        """The group has these saves. A copy of an older commit may overwrite some: their checkpoints come first.
+
+        Raises:
+            StoreError: these could not be written, and those saves do not count. The others do.
+        """
+        exposed = {number: pair for number, pair in saves.items() if self._consumer.is_exposed(number)}
+        for number in saves.keys() - exposed.keys():
+            self._count(*saves[number], deadline)
+        if not exposed:
+            return
+        copies = [
+            AcceptedSave(owned.identity, save.commit, save.saved.lineage, save.replaces or owned.saves.previous_session)
+            for owned, save in exposed.values()
+        ]
+        self._store.write_checkpoints(copies, self._clock.now_ms(), deadline)
+        for owned, save in exposed.values():
+            self._count(owned, save, deadline)
+            self._checkpointed(owned, deadline)
+
+    def _count(self, owned: OwnedPartition, save: Save, deadline: Deadline) -> None:
+        """Remove what `save` made obsolete."""
+        unneeded = owned.save_accepted(save)
+        size = owned.saves.grown_large()
+        if size is not None:
+            _log.warning(
+                "cursor=%s its holes take %d bytes on Kafka now: %d entries above mark-delete %d are acknowledged",
+                owned.identity, size, len(owned.cursor.deleted), owned.cursor.mark_delete,
+            )  # fmt: skip
+        try:
+            self._store.clean(owned.identity, unneeded, deadline)
+        except errors.StoreError as failure:
+            _log.warning("cursor=%s could not clean up: %s", owned.identity, failure)
+        self.when_saved(owned, save)
+
+    def forget_former(self, owned: OwnedPartition, former: Sequence[CommitMetadata], deadline: Deadline) -> None:
+        try:
+            for metadata in former:
+                self._store.forget_former(owned.identity, metadata, deadline)
+        except errors.StoreError as failure:
+            _log.warning("cursor=%s could not clean up after a former life: %s", owned.identity, failure)
+
+    def checkpoint(self, partitions: list[int], *, forced: bool) -> None:
+        """Write the checkpoints that are due (all of them: `forced`)."""
+        now = self._clock.monotonic()
+        deadline = Deadline.after(STORE_TIMEOUT_S)
+        due: list[OwnedPartition] = []
+        copies: list[AcceptedSave] = []
+        for number in partitions:
+            owned = self._owned.get(number)
+            if owned is None or not owned.saves.checkpoint_dirty or owned.saves.last_commit is None:
+                continue
+            if forced or now - owned.saves.last_checkpoint_s >= _CHECKPOINT_EVERY_S:
+                due.append(owned)
+                former = owned.saves.previous_session
+                copies.append(AcceptedSave(owned.identity, owned.saves.last_commit, owned.saved.lineage, former))
+                owned.saves.last_checkpoint_s = now
+        try:
+            if due:
+                self._store.write_checkpoints(copies, self._clock.now_ms(), deadline)
+        except errors.StoreError as failure:
+            _log.warning("subscription=%s could not write checkpoints: %s", self._name, failure)
+            return
+        for owned in due:
+            self._checkpointed(owned, deadline)
+
+    def _checkpointed(self, owned: OwnedPartition, deadline: Deadline) -> None:
+        unneeded = owned.saves.checkpoint_written()
+        try:
+            self._store.clean(owned.identity, unneeded, deadline)
+        except errors.StoreError as failure:
+            _log.warning("cursor=%s could not clean up: %s", owned.identity, failure)
+
+    def _prepare(self, partitions: list[int]) -> dict[int, Save]:
+        deadline = Deadline.after(STORE_TIMEOUT_S)
+        saves: dict[int, Save] = {}
+        for number in partitions:
+            owned = self._owned.get(number)
+            if owned is None or not owned.dirty:
+                continue
+            owned.lay_down_deliveries()
+            lineage = owned.saves.next_lineage()
+            try:
+                saves[number] = self._save_of(owned, lineage, deadline)
+            except errors.StoreError:
+                self._refused(saves)  # the segments of the others are not to be taken for saved
+                raise
+        return saves
+
+    def _save_of(self, owned: OwnedPartition, lineage: Lineage, deadline: Deadline) -> Save:
+        """All of it; or, for ten seconds after segments could not be written, what fits into the commit."""
+        now = self._clock.monotonic()
+        if self._unwritable is None or now >= self._try_again_s:
+            try:
+                save = self._store.prepare(owned.identity, owned.cursor, owned.saves.saved, lineage, deadline)
+            except errors.StoreError as failure:
+                self._unwritable, self._try_again_s = failure, self._clock.monotonic() + _SEGMENTS_AGAIN_S
+            else:
+                self._unwritable = None
+                return save
+        without = self._store.prepare_without_segments(
+            owned.identity, owned.cursor, owned.saves.saved, lineage, deadline
+        )
+        if without is None:
+            raise self._unwritable
+        self._meter.saves_without_segments += 1
+        _log.warning(
+            "cursor=%s its segments cannot be written (%s): up to %d acknowledgements are not durable yet",
+            owned.identity, self._unwritable, without.left_out,
+        )  # fmt: skip
+        return without
+
+    def _answered(self) -> None:
+        self._meter.saves.add(self._clock.monotonic() - self._sent_s)
+
+    def _accepted(self, saves: Mapping[int, Save]) -> None:
+        """Raises StoreError: not all of them count. The outcome of those is not known until `settle`."""
+        owned = {number: (self._owned[number], save) for number, save in saves.items() if number in self._owned}
+        try:
+            self.accept(owned, Deadline.after(STORE_TIMEOUT_S))
+        except errors.StoreError:
+            self._meter.failed_saves += 1
+            self._unknown = {number: saves[number] for number in owned if self._consumer.is_exposed(number)}
+            raise
+
+    def _refused(self, saves: Mapping[int, Save]) -> None:
+        self._not_before_s = self._clock.monotonic() + _AGAIN_S
+        for number, save in saves.items():
+            owned = self._owned.get(number)
+            if owned is not None:
+                owned.save_refused(save)

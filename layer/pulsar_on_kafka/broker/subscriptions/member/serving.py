@@ -1,0 +1,511 @@
+"""The loop that serves one subscription: it reads, dispatches, folds in acknowledgements and saves.
+
+All of it runs in the member's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from itertools import accumulate, islice
+from math import inf
+from typing import Final, NamedTuple
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.commands import Commands
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.cursor.saved_cursor import UnreadableCursor
+from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.broker.subscriptions.dispatching.subscription_context import SubscriptionHandle
+from pulsar_on_kafka.broker.subscriptions.leases.leasing import Leasing
+from pulsar_on_kafka.broker.subscriptions.member.fetching import PartitionReader
+from pulsar_on_kafka.broker.subscriptions.member.ownership import MemberServices, Ownership
+from pulsar_on_kafka.broker.subscriptions.member.requests import OwnerRequests, life_of
+from pulsar_on_kafka.broker.subscriptions.member.saving import STORE_TIMEOUT_S
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.subscriptions.partition.partition_options import PartitionStats
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
+from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
+from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
+    ConsumersTold,
+    CursorTransactionRequest,
+    TellConsumers,
+    ToldActive,
+    ToldConsumer,
+    ToldHolder,
+    ToldWaiting,
+)
+from pulsar_on_kafka_mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, properties_bytes
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
+
+_log = logging.getLogger(__name__)
+
+WINDOW_S: Final = 5.0
+"""A rate is over as long as this at least, once it is known for so long, and twice that at most."""
+
+
+class _Window(NamedTuple):
+    begun_s: float
+    delivered: int
+
+
+class DeliveryRates:
+    """The number of messages a second that a consumer got lately. Memory: two numbers and two moments for each consumer
+    that is open."""
+
+    def __init__(self) -> None:
+        self._windows: dict[Endpoint, tuple[_Window, _Window]] = {}
+        """The window before, and the one that is open."""
+
+    def note(self, endpoints: Sequence[Endpoint], now_s: float) -> None:
+        noted: dict[Endpoint, tuple[_Window, _Window]] = {}
+        for endpoint in endpoints:
+            now = _Window(now_s, endpoint.delivered)
+            before, current = self._windows.get(endpoint, (now, now))
+            noted[endpoint] = (current, now) if now_s - current.begun_s >= WINDOW_S else (before, current)
+        self._windows = noted
+
+    def of(self, endpoint: Endpoint, now_s: float) -> float:
+        """Messages a second; 0 for a consumer that is not known for a moment yet."""
+        if endpoint not in self._windows:
+            return 0.0
+        since = self._windows[endpoint][0]
+        took_s = now_s - since.begun_s
+        return round((endpoint.delivered - since.delivered) / took_s, 1) if took_s > 0 else 0.0
+
+
+PATIENCE_S: Final = 0.05
+
+
+class NonPersistentDispatch:
+    """Non-persistent messages of one membership are acknowledged when they are handed out, and dropped when they find
+    no room. Memory: none beside a time.
+
+    Nothing is ever delivered again: the cursor stands where reading and handing out stand. Source: Pulsar's
+    NonPersistentDispatcher, which drops what a consumer has no permits for. Differs from Pulsar: a full inbox gets
+    50 ms to be taken from first, since Kafka delivers in batches and a burst is not yet a slow consumer.
+    """
+
+    def __init__(self) -> None:
+        self._full_since_s: float | None = None
+
+    def after_dispatch(self, partitions: Iterable[OwnedPartition], *, handed: bool, stuck: bool, now_s: float) -> None:
+        """`handed`: some inbox took something just now; `stuck`: messages are left that no inbox takes."""
+        if handed or not stuck:
+            self._full_since_s = None
+        elif self._full_since_s is None:
+            self._full_since_s = now_s
+        drop = self._full_since_s is not None and now_s - self._full_since_s > PATIENCE_S
+        for owned in partitions:
+            if drop:
+                owned.drop_waiting()
+            owned.pass_by()
+
+
+_POLL_S: Final = 0.01
+_AWAITING_SAVE_POLL_S: Final = 0.002
+_IDLE_POLL_S: Final = 0.05
+_IDLE_AFTER_S: Final = 5.0
+_MORE_COMMANDS_S: Final = 0.1
+_COMMANDS_POLL_S: Final = 0.002
+"""After a command, for so long: no command ends a poll, and consumers often join or leave one after the other."""
+_POLL_WITH_PLENTY_S: Final = 0.02
+_STARVED_WAIT_S: Final = 0.02
+_PAUSE_AFTER_S: Final = 1.0
+_FINISH_S: Final = 2.0
+_MOST_TOLD: Final = 1000
+
+
+class Serving:
+    """Joins the group when it is made. `owned` and `endpoints` are filled here and seen by the member."""
+
+    def __init__(
+        self,
+        handle: SubscriptionHandle,
+        services: MemberServices,
+        commands: Commands,
+        owned: dict[int, OwnedPartition],
+        endpoints: list[Endpoint],
+        assigned: threading.Event,
+    ) -> None:
+        self._handle = handle
+        self._clock = clock = services.clock
+        self._commands = commands
+        self._owned = owned
+        self._endpoints = endpoints
+        self._assigned = assigned
+        self._persist_every_s = services.ack_persist_interval_s
+        self._last_save_s = 0.0
+        self._last_activity_s = 0.0
+        self._last_handed_s = -inf
+        self._last_poll_s = 0.0
+        self._last_command_s = 0.0
+        self._starved_since_s: float | None = None
+        self._passing_by = NonPersistentDispatch() if handle.transient else None
+        self.stopping = False
+        self._not_ours: errors.LayerError | None = None
+        """Why an assignment was refused; a command that polled may have heard of it instead of the loop."""
+        callbacks = GroupCallbacks(self._on_assigned, self._on_revoked, self._on_lost, self._on_committed, self._begins)
+        self._consumer = consumer = GroupConsumer(
+            services.config, handle.kafka_topic, callbacks, handle.partition, handle.company
+        )
+        self.dispatcher = Dispatcher(handle, services.fetcher, clock, consumer, owned, endpoints)
+        self._reader = PartitionReader(handle, clock, consumer, owned, self.dispatcher.looking, self._has_room)
+        self.ownership = Ownership(handle, services, consumer, self.dispatcher, owned, commands.wake)
+        self.leasing: Leasing | None = None
+        """Where messages may go to other processes' consumers, and come from there."""
+        if services.terms is not None:
+            self.leasing = Leasing(
+                handle, services.terms, clock, self.dispatcher, consumer.seek, owned, endpoints, commands.wake
+            )
+            self.ownership.leasing = self.leasing
+        self.transactions = self.ownership.transactions
+        self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self._save_and_tell)
+        self._over: errors.LayerError | None = None
+        self._rates = DeliveryRates()
+
+    # The loop -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        while not self.stopping:
+            try:
+                self._step()
+            except UnreadableCursor as reason:
+                self.ownership.stop_unreadable(reason)
+            if self._over is not None:
+                raise self._over
+        self._shut_down()
+
+    def _step(self) -> None:
+        if self._commands.execute():
+            self._last_command_s = self._clock.monotonic()
+        if self._not_ours is not None:
+            raise self._not_ours
+        leasing = self.leasing
+        if leasing is not None:
+            leasing.step(joined=self._assigned.is_set())
+        self._drain()
+        self.transactions.step()
+        self.dispatcher.redeliver_due()
+        handed = self.dispatcher.dispatch()
+        if leasing is not None:
+            leasing.send()
+        now = self._clock.monotonic()
+        if self._passing_by is not None:
+            stuck = not handed and self.dispatcher.has_undelivered()
+            self._passing_by.after_dispatch(self._owned.values(), handed=handed, stuck=stuck, now_s=now)
+        self._save_when_due(now)
+        awaits_save = self.dispatcher.counting.wants_save() or (leasing is not None and leasing.lessor.awaits_save)
+        if awaits_save:
+            self.ownership.saver.save_urgently()
+        undelivered = self.dispatcher.has_undelivered()
+        if handed:
+            self._last_handed_s = now
+        elif undelivered:
+            self._wait_for_room(now)
+            return
+        self._starved_since_s = None
+        self._reader.resume_drained()
+        busy = handed or now - self._last_activity_s < _IDLE_AFTER_S
+        if undelivered and self._reader.has_plenty() and not self.dispatcher.other_partition_flows():
+            if now - self._last_poll_s >= _POLL_WITH_PLENTY_S:  # for the group's sake
+                self._last_poll_s = now
+                self._reader.read(0.0, limit=1)
+            return
+        timeout = 0.0 if undelivered else self._poll_timeout(now, busy, awaits_save=awaits_save)
+        timeout = self._wait_beside_polling(timeout)
+        if self._reader.read(timeout):
+            self._last_activity_s = now
+
+    def _save_when_due(self, now: float) -> None:
+        if now - self._last_save_s < self._persist_every_s:
+            return
+        self._last_save_s = now
+        self.dispatcher.counting.end_where_over()
+        self.dispatcher.refusals.sweep()
+        self.dispatcher.counting.tell()
+        self._reader.put_late_on_record()
+        self.ownership.saver.sweep()
+        self.ownership.saver.save_in_background()
+        self.ownership.open_late()
+        self._rates.note(self._endpoints, now)
+
+    def _drain(self) -> None:
+        try:
+            self.dispatcher.drain()
+        except errors.StoreError as failure:  # they wait, and are tried again
+            _log.warning("subscription=%s acknowledgements have to wait: %s", self._handle, failure)
+
+    def _poll_timeout(self, now: float, busy: bool, *, awaits_save: bool) -> float:
+        suspects = self.dispatcher.counting.poll_limit(now - self._last_handed_s)
+        if awaits_save:
+            return min(_AWAITING_SAVE_POLL_S, suspects)
+        timeout = min(_POLL_S if busy else _IDLE_POLL_S, suspects, self.transactions.poll_limit(now))
+        if now - self._last_command_s < _MORE_COMMANDS_S:
+            timeout = min(timeout, _COMMANDS_POLL_S)
+        if self.leasing is not None:
+            timeout = min(timeout, self.leasing.poll_limit())
+        # Beside suspects what is due may have no room for long, and that does not count as a wait for room.
+        next_due = self.dispatcher.next_due() if suspects == inf else None
+        return timeout if next_due is None else min(timeout, max(0.0, next_due - now))
+
+    def _wait_for_room(self, now: float) -> None:
+        """No inbox takes what is at hand: wait for one to drain, and stop reading when that takes long. Where other
+        partitions' consumers have room, these are read on (Failover)."""
+        if self._starved_since_s is None:
+            self._starved_since_s = now
+        self._commands.prepare_to_wait()
+        for endpoint in self._endpoints:
+            endpoint.watch()
+        # A receiver that drained its inbox before it could see the flag is seen here instead.
+        if self.dispatcher.replay_failed or not self.dispatcher.takes_any():
+            self._commands.wait(_STARVED_WAIT_S)
+        self._commands.end_wait()
+        for endpoint in self._endpoints:
+            endpoint.unwatch()
+        waits_long = now - self._starved_since_s > _PAUSE_AFTER_S
+        if self.dispatcher.other_partition_flows():
+            self._reader.resume_drained()
+            if waits_long:
+                self._reader.pause_undelivered()
+            self._reader.read(0.0)
+        elif waits_long:
+            self._reader.pause_all()
+            self._reader.read(0.0)
+        elif self.ownership.saver.under_way:
+            self._reader.read(0.0, limit=1)  # its answer comes out of polling, too
+
+    def _wait_beside_polling(self, timeout_s: float) -> float:
+        """Wait where Kafka sends no records to this membership. Returns how long the next poll is to wait."""
+        if self.leasing is not None and self.leasing.waits_for_owners:
+            self._wait_for_owners(self.leasing, timeout_s)
+        elif self._reader.awaits_consumer and not self.ownership.saver.under_way:
+            self._wait_for_consumer(timeout_s)
+        else:
+            return timeout_s
+        return 0.0
+
+    def _has_room(self) -> bool:
+        return any(endpoint.permits() > 0 for endpoint in self._endpoints)
+
+    def _wait_for_consumer(self, timeout_s: float) -> None:
+        """Nothing is fetched: wait for a consumer that takes something, or for a command."""
+        self._commands.prepare_to_wait()
+        for endpoint in self._endpoints:
+            endpoint.watch()
+        if not self._has_room():
+            self._commands.wait(timeout_s)
+        self._commands.end_wait()
+        for endpoint in self._endpoints:
+            endpoint.unwatch()
+
+    def _wait_for_owners(self, leasing: Leasing, timeout_s: float) -> None:
+        """Nothing comes from Kafka by this membership: wait for what owners write, and for something to tell them."""
+        self._commands.prepare_to_wait()
+        if not leasing.has_heard and leasing.watch_inboxes():
+            self._commands.wait(timeout_s)
+        self._commands.end_wait()
+        leasing.unwatch_inboxes()
+
+    def _shut_down(self) -> None:
+        for endpoint in [endpoint for endpoint in self._endpoints if not endpoint.is_remote]:
+            self.detach(endpoint)
+        self.dispatcher.counting.retire(self._owned, orderly=True)
+        if self.leasing is not None:
+            self.leasing.retire()
+        try:
+            self.save()
+        except (errors.StoreError, UnreadableCursor) as failure:
+            _log.warning("subscription=%s could not save while closing: %s", self._handle, failure)
+        try:
+            self.transactions.finish(Deadline.after(_FINISH_S))
+        except errors.LayerError as failure:
+            _log.info("subscription=%s leaves outcomes of transactions to its next owner: %s", self._handle, failure)
+        if self.leasing is not None:
+            self.leasing.finish()
+        self._consumer.close()
+
+    def abandon(self) -> None:
+        """It cannot go on: leave the group without a save."""
+        self.transactions.close(list(self._owned))
+        self._owned.clear()
+        if self.leasing is not None:
+            self.leasing.stop()
+        try:
+            self._consumer.close()
+        except Exception:  # it has stopped all the same; the group finds out by itself
+            _log.exception("subscription=%s could not leave its group", self._handle)
+
+    # Kafka's group ------------------------------------------------------------------------------------------------
+
+    def _on_assigned(self, partitions: list[int]) -> Mapping[int, int]:
+        self._handle.meter.assigned += 1
+        try:
+            starts = self.ownership.assigned(partitions)
+        except errors.LayerError as failure:
+            self._not_ours = failure
+            raise
+        self._assigned.set()
+        return starts
+
+    def _begins(self, partition: int) -> bool:
+        return self._reader.begins(partition)
+
+    def _on_revoked(self, partitions: list[int]) -> None:
+        self._handle.meter.revoked += 1
+        self.ownership.revoked(partitions)
+        self._reader.forget(partitions)
+
+    def _on_lost(self, partitions: list[int]) -> None:
+        self._handle.meter.lost += 1
+        self.ownership.lost(partitions)
+        self._reader.forget(partitions)
+
+    def _on_committed(self, failure: errors.LayerError | None) -> None:
+        self.ownership.saver.committed(failure)
+
+    # Commands -----------------------------------------------------------------------------------------------------
+
+    def detach(self, endpoint: Endpoint) -> None:
+        self._drain()
+        if endpoint in self._endpoints:
+            self._handle.meter.delivered += endpoint.delivered
+            self._handle.meter.undecryptable += endpoint.unsealing.failures
+        if self.leasing is not None:
+            self.leasing.detach(endpoint)
+        self.dispatcher.detach(endpoint)
+
+    def stop(self, *, orderly: bool) -> None:
+        """End the loop after this step; not `orderly` when the program ends with consumers open."""
+        self.stopping = True
+        if not orderly:
+            self._drain()
+            self.dispatcher.counting.retire(self._owned, orderly=False)
+
+    def redeliver_all(self, endpoint: Endpoint) -> None:
+        """Everything that this consumer has and has not acknowledged is to come again."""
+        self.dispatcher.redeliver_all(endpoint)
+        if self.leasing is not None:
+            self.leasing.lessee.redeliver_all(endpoint)
+
+    def acknowledge_in(self, txn: TxnId, partition: int, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
+        """Have a transaction acknowledge this; the partition's owner is asked where that is another process."""
+        if partition in self._owned or self.leasing is None:
+            self.transactions.ask(partition, txn, ack, answer)
+        else:
+            self.leasing.ask_owner(partition, txn, ack, answer, deadline)
+
+    def acknowledge_for_others(self, partition: int, request: CursorTransactionRequest, answer: Future[None]) -> None:
+        """The same for a consumer in another process. Raises Fenced where this process does not own the partition in
+        that life."""
+        owned = self._owned.get(partition)
+        if owned is None or life_of(owned.identity) != request.life:
+            raise errors.Fenced(f"subscription {self._handle}: partition {partition} is another process's now")
+        self.transactions.ask(partition, request.txn, request.ack, answer, again=request.again)
+
+    def take_in(self) -> None:
+        """Take out of inboxes what owners are known to have taken back."""
+        if self.leasing is not None:
+            self.leasing.take_in()
+
+    def _save_and_tell(self) -> int:
+        """Whoever hears the answer to a request has heard before it what was taken back from its process."""
+        losses = self.save()
+        if self.leasing is not None:
+            self.leasing.say_all()
+        return losses
+
+    def tell_owners(self) -> Future[None] | None:
+        """Have the owners of other partitions save what was acknowledged of them here; None where nothing was."""
+        return None if self.leasing is None else self.leasing.have_saved()
+
+    def save(self) -> int:
+        """Make everything acknowledged up to now durable; gives how often acknowledgements were lost. Raises
+        StoreError."""
+        patience = Deadline.after(STORE_TIMEOUT_S)
+        self.dispatcher.drain()
+        while True:
+            if not self.ownership.saver.under_way:
+                try:
+                    self.ownership.saver.settle()
+                    self.ownership.saver.save(sorted(self._owned))
+                    break
+                except errors.Fenced:  # a rebalance: polling tells which partitions are ours after it
+                    if patience.passed():
+                        raise
+            self._reader.read(_POLL_S)
+            self.dispatcher.drain()
+        self.ownership.give_up_unowned_acknowledgements()
+        return self.ownership.losses
+
+    def end_with(self, failure: errors.LayerError) -> None:
+        """Leave the group after this step, and let every consumer's `receive` raise `failure`."""
+        self._over = failure
+
+    def tell(self, request_id: bytes, member: str, wish: TellConsumers) -> ConsumersTold:
+        """As operators see them, the first 1,000 of each: this process's consumers, those that messages of its
+        partitions wait for, those that are active; and who holds the entry that is asked about."""
+        return ConsumersTold(
+            request_id, member, self._consumers(), self._waited_for(), self._holder(wish), self._active_consumers()
+        )
+
+    def _active_consumers(self) -> tuple[ToldActive, ...]:
+        found = ((number, owned.active.endpoint) for number, owned in self._owned.items() if owned.active is not None)
+        return tuple(ToldActive(number, _node_of(one), one.name) for number, one in islice(found, _MOST_TOLD))
+
+    def _waited_for(self) -> tuple[ToldWaiting, ...]:
+        """Consumers of any process."""
+        found: dict[tuple[str, str], tuple[int, float]] = {}
+        for owned in self._owned.values():
+            for each in self.dispatcher.waiting(owned):
+                messages, for_s = found.get((each.member, each.consumer), (0, 0.0))
+                found[each.member, each.consumer] = (messages + each.messages, max(for_s, each.for_s))
+        told = (ToldWaiting(*who, messages, for_s) for who, (messages, for_s) in found.items())
+        return tuple(islice(told, _MOST_TOLD))
+
+    def _holder(self, wish: TellConsumers) -> ToldHolder | None:
+        """None: the partition is not this process's, or no consumer of a Shared or Key_Shared subscription has the
+        entry."""
+        owned = self._owned.get(wish.partition)
+        feed = None if owned is None else owned.holders.get(wish.offset)
+        if feed is None:
+            return None
+        return ToldHolder(_node_of(feed.endpoint), feed.endpoint.name)
+
+    def _consumers(self) -> tuple[ToldConsumer, ...]:
+        own = [endpoint for endpoint in self._endpoints if not endpoint.is_remote][:_MOST_TOLD]
+        told_bytes = list(accumulate(properties_bytes(endpoint.metadata) for endpoint in own))
+        now_s = self._clock.monotonic()
+        return tuple(
+            ToldConsumer(
+                endpoint.name,
+                endpoint.priority,
+                endpoint.permits(),
+                endpoint.unacked,
+                endpoint.delivered,
+                self._rates.of(endpoint, now_s),
+                -1.0 if self.leasing is None else self.leasing.lessee.lease_age_s(endpoint),
+                endpoint.traffic(),
+                dict(endpoint.metadata) if upto <= MAX_PROPERTIES_BYTES else None,
+            )
+            for endpoint, upto in zip(own, told_bytes, strict=True)
+        )
+
+    def stats(self) -> list[PartitionStats]:
+        self._drain()
+        ends = self._reader.log_ends()
+        return [
+            owned.stats(ends[number], self.dispatcher.waiting(owned)) for number, owned in sorted(self._owned.items())
+        ] + [
+            PartitionStats(number, -1, 0, 0, 0, 0, 0, 0, reason)
+            for number, reason in sorted(self.ownership.unreadable.items())
+        ]
+
+
+def _node_of(endpoint: Endpoint) -> str:
+    """'': it is of this process."""
+    return endpoint.node if isinstance(endpoint, RemoteEndpoint) else ""

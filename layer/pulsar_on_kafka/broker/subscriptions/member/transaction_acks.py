@@ -1,0 +1,355 @@
+"""Acknowledgements of transactions on the partitions that a member owns: the rounds of `PendingAcks`, on Kafka.
+
+What is asked for is checked in the member's thread, appended and read back by `PendingAckJournal`'s, and answered with
+the turn that finds it read back. While something is held that thread looks for outcomes, at growing intervals.
+
+A partition is taken over here at the first request. Its owner then makes a save that says so (`pending_acks` in the
+commit's metadata) and serves when Kafka's group has accepted it, so a process that has lost its place never does.
+Whoever owns the partition afterwards finds the mark in the commit that it recovers from, and takes over before it
+delivers anything; without the mark there is nothing on record to be missed.
+
+All of it runs in the member's thread. A member whose partitions no transaction acknowledges pays nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from math import inf
+from typing import Final
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.commands import settle
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.cursor.saved_cursor import Save
+from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
+from pulsar_on_kafka.broker.subscriptions.partition import transaction_holds as holding
+from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
+from pulsar_on_kafka.broker.transactions.pending_acks.holdings import has
+from pulsar_on_kafka.broker.transactions.pending_acks.log import CursorAcks
+from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import PendingAckAnswer, PendingAcks, State
+from pulsar_on_kafka.broker.transactions.records.pending_ack_journal import PendingAckJournal, Reading
+from pulsar_on_kafka.statelog.owned import random_session
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
+
+_log = logging.getLogger(__name__)
+
+_LOOK_FIRST_S: Final = 0.004
+_LOOK_AT_MOST_S: Final = 0.2
+_LOOK_SLOWER: Final = 1.5
+_AGAIN_S: Final = 0.2
+_SOON_S: Final = 0.002
+_BUSY_FOR_S: Final = 1.0
+
+
+class _Served:
+    """One partition that transactions acknowledge on."""
+
+    def __init__(self, owned: OwnedPartition) -> None:
+        self.owned = owned
+        self.pending = PendingAcks(owned.identity.name, owned.identity.life, random_session(), owned.version)
+        self.answers: dict[int, Future[None]] = {}
+        """By ticket."""
+        self.asked: dict[int, TxnAck] = {}
+        """What was asked for and not decided, by ticket."""
+        self.errand: Future[Reading] | None = None
+        self.taken_over: Reading | None = None
+        """What was on record after our TAKEOVER, while the group has not confirmed that we own the partition."""
+        self.acks = CursorAcks()
+        """What is on record, as last read."""
+        self.to_settle = False
+        self.to_clean = False
+        self.look_s = inf
+        self.pause_s = _LOOK_FIRST_S
+        self.gone: errors.LayerError | None = None
+        """Why nothing is taken any more."""
+
+    def answer(self, answers: Iterable[PendingAckAnswer]) -> None:
+        for each in answers:
+            self.asked.pop(each.ticket, None)
+            settle(self.answers.pop(each.ticket), each.failure)
+
+    def look_after(self, now_s: float, pause_s: float) -> None:
+        self.look_s, self.pause_s = now_s + pause_s, pause_s
+
+
+class TransactionAcks:
+    """`owned` is the owner's own dictionary, seen from here; `wake` ends the member's wait, from any thread.
+
+    Memory: what PendingAcks says, and one future for each request.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        journal: PendingAckJournal,
+        clock: Clock,
+        owned: Mapping[int, OwnedPartition],
+        saver: CursorSaver,
+        dispatcher: Dispatcher,
+        wake: Callable[[], None],
+    ) -> None:
+        self._name = name
+        self._journal = journal
+        self._clock = clock
+        self._owned = owned
+        self._saver = saver
+        self._dispatcher = dispatcher
+        self._wake = wake
+        self._served: dict[int, _Served] = {}
+        self._asked_s = -inf
+        self.reopen: Callable[[int], None] = lambda partition: None
+        """Another owner's TAKEOVER counts: recover the partition anew, if it is still ours."""
+
+    def ask(self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], *, again: bool = False) -> None:
+        """`answer` is settled when the transaction holds this, durably, or may not have it (TransactionConflict,
+        TransactionNotFound, InvalidCursorPosition), or when nobody knows (StoreError). `again`: a former owner was
+        asked before, and may have taken it.
+
+        Raises:
+            Fenced: this process does not own the partition (any more).
+            InvalidCursorPosition: there is no such entry.
+            StoreError: the log's end, which has to be known for that, cannot be had.
+        """
+        owned = self._owned.get(partition)
+        if owned is None:
+            raise errors.Fenced(f"subscription {self._name}: partition {partition} is another process's now")
+        served = self._served.get(partition)
+        if served is None:
+            served = self._served[partition] = _Served(owned)
+        if served.gone is not None:
+            raise served.gone
+        last = holding.highest(ack)
+        if last >= owned.read_position and last >= self._dispatcher.log_end(partition):
+            raise errors.InvalidCursorPosition(f"cursor {owned.identity}: there is no entry at offset {last}")
+        ack = holding.complete(owned, served.pending.held, txn, ack)
+        if again and served.pending.state is State.READY and has(served.pending.held.of(txn), ack):
+            answer.set_result(None)
+            return
+        ticket = served.pending.ask(txn, ack)
+        served.answers[ticket] = answer
+        served.asked[ticket] = ack
+        self._asked_s = self._clock.monotonic()
+
+    # The member's loop --------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        if not self._served:
+            return
+        now_s = self._clock.monotonic()
+        for served in list(self._served.values()):
+            self._step(served, now_s)
+
+    def poll_limit(self, now_s: float) -> float:
+        """How long the member may wait for records, in seconds."""
+        if not self._served:
+            return inf
+        if now_s - self._asked_s < _BUSY_FOR_S:
+            return _SOON_S
+        limit = inf
+        for served in self._served.values():
+            busy = served.errand is not None or served.taken_over is not None
+            limit = min(limit, _SOON_S if busy else max(0.0, served.look_s - now_s))
+        return limit
+
+    def _step(self, served: _Served, now_s: float) -> None:
+        if served.errand is not None:
+            if not served.errand.done():
+                return
+            errand, served.errand = served.errand, None
+            self._returned(served, errand, now_s)
+        match served.pending.state:
+            case State.NONE:
+                served.owned.cursor.let_transactions_acknowledge()
+                self._send(served, [served.pending.take_over()])
+            case State.INITIALIZING:
+                self._begin(served, now_s)
+            case State.READY:
+                self._go_on(served, now_s)
+            case State.CLOSED if isinstance(served.gone, errors.Fenced):
+                self.reopen(served.owned.number)
+            case State.CLOSED:
+                pass
+
+    def _begin(self, served: _Served, now_s: float) -> None:
+        if served.taken_over is None:
+            if now_s >= served.look_s:
+                self._send(served, [served.pending.take_over()])
+        elif served.owned.saved.pending_acks:  # the group has accepted a save that says so
+            self._replayed(served, served.taken_over, served.owned.saves.saved_revision)
+        else:
+            self._saver.save_urgently()
+
+    def _replayed(self, served: _Served, reading: Reading, saved_revision: int) -> None:
+        served.taken_over = None
+        try:
+            served.pending.replayed(reading.acks, reading.low_waters, saved_revision)
+        except errors.Fenced as fenced:
+            self._give_up(served, fenced)
+            return
+        served.owned.held.holdings = served.pending.held
+        served.acks = reading.acks
+        served.to_settle = served.to_clean = True
+        served.look_after(self._clock.monotonic(), _LOOK_FIRST_S)
+
+    def _go_on(self, served: _Served, now_s: float) -> None:
+        if served.to_settle:
+            self._settle(served)
+        records = self._decide(served)
+        if served.to_clean:
+            served.to_clean = False
+            records += [(key, None) for key in served.pending.to_clean(served.acks)]
+        if records or now_s >= served.look_s:
+            self._send(served, records)
+
+    def _decide(self, served: _Served) -> list[tuple[bytes, bytes | None]]:
+        if not served.asked:
+            return []
+        decision = served.pending.decide(served.owned.cursor)
+        served.answer(decision.answers)
+        for ack in served.asked.values():
+            holding.hold(served.owned, ack)
+        served.asked.clear()
+        served.pause_s = _LOOK_FIRST_S
+        return list(decision.records)
+
+    def _settle(self, served: _Served) -> None:
+        served.to_settle = False
+        try:
+            settled = holding.settle(served.owned, served.pending)
+        except errors.StoreError as failure:
+            _log.warning("cursor=%s outcomes of transactions have to wait: %s", served.owned.identity, failure)
+            served.to_settle = True
+            return
+        if settled:
+            again = BitMap64()
+            for each in settled:
+                again |= each.redeliver
+            served.pause_s = _LOOK_FIRST_S
+            if again:
+                self._dispatcher.deliver_again(served.owned, again)
+
+    def _send(self, served: _Served, records: list[tuple[bytes, bytes | None]] | list[tuple[bytes, bytes]]) -> None:
+        served.look_s = inf
+        served.errand = self._journal.send(served.pending.name, records)
+        served.errand.add_done_callback(lambda _: self._wake())
+
+    def _returned(self, served: _Served, errand: Future[Reading], now_s: float) -> None:
+        failure = errand.exception()
+        if failure is None:
+            self._take(served, errand.result(), now_s)
+            return
+        if not isinstance(failure, errors.LayerError):
+            failure = errors.StoreError(f"{type(failure).__name__}: {failure}")
+        _log.warning("cursor=%s acknowledgements of transactions: %s", served.owned.identity, failure)
+        served.answer(served.pending.failed(failure))
+        if isinstance(failure, (errors.NotAuthorized, errors.Corrupt, errors.Closed)):
+            self._give_up(served, failure)
+        served.to_clean = True
+        served.look_after(now_s, _AGAIN_S)
+
+    def _take(self, served: _Served, reading: Reading, now_s: float) -> None:
+        if served.pending.state is State.INITIALIZING:
+            served.taken_over = reading
+            return
+        served.acks = reading.acks
+        served.answer(served.pending.read_back(reading.acks, reading.low_waters))
+        if served.pending.state is State.CLOSED:
+            self._give_up(served, errors.Fenced(f"cursor {served.owned.identity} was taken over by another owner"))
+            return
+        served.to_settle = served.to_clean = True
+        if served.pending.held:
+            self._journal.hold_up(set(served.pending.held))
+            served.look_after(now_s, min(_LOOK_AT_MOST_S, served.pause_s * _LOOK_SLOWER))
+
+    def _give_up(self, served: _Served, why: errors.LayerError) -> None:
+        """What is held stays so."""
+        _log.warning("cursor=%s takes no acknowledgements of transactions: %s", served.owned.identity, why)
+        served.gone = why
+        served.answer(served.pending.close(why))
+
+    def saved(self, owned: OwnedPartition, save: Save) -> None:
+        served = self._served.get(owned.number)
+        if served is not None and save.left_out is None:
+            served.pending.saved(save.revision)
+            served.to_clean = True
+
+    def take_over(self, opened: Mapping[int, OwnedPartition], deadline: Deadline) -> None:
+        """Before these are served: fence former owners, learn what transactions hold, bring their outcomes to the
+        cursors. For those that the group has given to us by a commit; costs nothing where no transaction acknowledged.
+
+        Raises:
+            StoreError, Corrupt: it could not be done; serve none of them.
+        """
+        marked = {number: _Served(owned) for number, owned in opened.items() if owned.cursor.pending_acks}
+        if not marked:
+            return
+        readings = self._journal.exchange(
+            {served.pending.name: [served.pending.take_over()] for served in marked.values()}, deadline
+        )
+        for served in marked.values():
+            self._replayed(served, readings[served.pending.name], served.owned.cursor.revision)
+            if served.gone is not None:
+                raise served.gone
+            holding.settle(served.owned, served.pending)
+            served.owned.intake.read_position = served.owned.next_unacked
+        self._served.update(marked)
+
+    def close(self, partitions: Iterable[int]) -> None:
+        for number in partitions:
+            served = self._served.pop(number, None)
+            if served is not None:
+                served.answer(
+                    served.pending.close(
+                        errors.Fenced(f"cursor {served.owned.identity} is another process's now, or nobody's")
+                    )
+                )
+
+    def finish(self, deadline: Deadline) -> None:
+        """The member leaves: have outcomes that are known by now saved and removed from the record, so that nothing
+        waits for the next owner. Raises StoreError when it could not be done: then it does."""
+        for served in list(self._served.values()):
+            self.quiesce(served.owned, deadline)
+
+    def quiesce(self, owned: OwnedPartition, deadline: Deadline) -> None:
+        """Before a seek: bring everything that was committed to the cursor, save it, and remove it from the record. A
+        successor would acknowledge it once more behind the seek.
+
+        Raises:
+            StoreError: it could not be done.
+        """
+        served = self._served.get(owned.number)
+        if served is None or served.pending.state is not State.READY:
+            return
+        if served.errand is not None:
+            self._wait_for(served.errand, deadline)
+            self._step(served, self._clock.monotonic())
+        records: list[tuple[bytes, bytes | None]] = []
+        while served.gone is None and (served.pending.held or served.pending.unclean or records):
+            deadline.check(f"transactions of cursor {owned.identity} to be settled")
+            if served.errand is not None:
+                self._wait_for(served.errand, deadline)
+                errand, served.errand = served.errand, None
+                self._returned(served, errand, self._clock.monotonic())
+            reading = self._journal.exchange({served.pending.name: records}, deadline)[served.pending.name]
+            self._take(served, reading, self._clock.monotonic())
+            again = holding.settle(owned, served.pending)
+            for each in again:
+                self._dispatcher.deliver_again(owned, each.redeliver)
+            if not served.pending.unclean:
+                return
+            self._saver.settle()
+            self._saver.save([owned.number])
+            records = [(key, None) for key in served.pending.to_clean(served.acks)]
+
+    def _wait_for(self, errand: Future[Reading], deadline: Deadline) -> None:
+        try:
+            errand.exception(deadline.remaining_s())
+        except TimeoutError as late:
+            raise errors.DeadlineExceeded("time ran out while outcomes of transactions were being read") from late

@@ -1,0 +1,222 @@
+"""Entries become messages for a consumer: batches are unpacked, what is encrypted is opened, what came in chunks is
+checked. No I/O, no threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.subscriptions.partition.in_flight import DeliveriesInFlight
+from pulsar_on_kafka.broker.subscriptions.records.batches import UnreadableMessages, payload_form, unpack
+from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkAssembly, WholeMessage
+from pulsar_on_kafka.broker.subscriptions.records.compressed import uncompressed_size
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import MAX_BYTES_AT_ONCE, Delivery, EntryDelivery, Feed
+from pulsar_on_kafka.broker.subscriptions.records.decryption import is_sealed, uncompressed_record
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.records.record_headers import PayloadFormat
+from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry
+
+
+class EntriesAtHand:
+    """Entries are noted before they are handed out: which are batches, which are in chunks, and whether some are
+    encrypted. Memory: one small entry for each batch entry that was read and not handed out, and what ChunkAssembly
+    says."""
+
+    def __init__(self, chunks: ChunkAssembly) -> None:
+        self.batches: dict[int, int] = {}
+        """Batch entries, and how many messages each has."""
+        self.chunks = chunks
+        self.sealed = False
+        """Some record was encrypted, so that every record is looked at before it is handed out."""
+        self.compressed = False
+        """The same of single messages that were compressed."""
+        self._uncompressed: dict[int, int] = {}
+        """The decompressed sizes of entries that a client compressed."""
+
+    @property
+    def differ(self) -> bool:
+        """Some entries have several messages, or become larger: `fitting` says how many go out."""
+        return bool(self.batches or self._uncompressed)
+
+    @property
+    def are_plain(self) -> bool:
+        """Each entry is one message, and one record."""
+        return not self.batches and not self.sealed and not self.compressed and not self.chunks
+
+    def note(self, offset: int, record: Any) -> None:
+        """Look at the headers of a record that has some beside ours.
+
+        Raises:
+            CorruptRecord: they cannot be read.
+        """
+        self.sealed = self.sealed or is_sealed(record)
+        form = payload_form(record)
+        if form is None:
+            return
+        size = uncompressed_size(record)
+        if size is not None:
+            self._uncompressed[offset] = size
+        if form.format_version == PayloadFormat.PULSAR_MESSAGE:
+            self.compressed = True
+        else:
+            self.batches[offset] = form.messages
+
+    def fitting(self, offsets: Sequence[int], limit: int) -> int:
+        """How many of these entries have `limit` messages together; the last one may exceed it, as in Pulsar. Entries
+        that a client compressed are no more than have `MAX_BYTES_AT_ONCE`, besides the last one."""
+        if not self.differ:
+            return min(limit, len(offsets))
+        messages = size = 0
+        for number, offset in enumerate(offsets, 1):
+            messages += self.batches.get(offset, 1)
+            size += self._uncompressed.get(offset, 0)
+            if messages >= limit or size >= MAX_BYTES_AT_ONCE:
+                return number
+        return len(offsets)
+
+    def forget(self, offsets: Iterable[int]) -> None:
+        if self.differ:
+            for offset in offsets:
+                self.take(offset, None)
+
+    def take(self, offset: int, record: Any | None) -> tuple[int, int]:
+        """The number of messages of an entry that is handed out now (0: it is no batch), and its size after
+        decompression; both are forgotten."""
+        size = self._uncompressed.pop(offset, None)
+        return self.batches.pop(offset, 0), (0 if record is None else len(record)) if size is None else size
+
+    def clear(self) -> None:
+        self.batches.clear()
+        self._uncompressed.clear()
+
+
+class HandingOut:
+    """`acked` says what of a batch entry is not to be handed out; `held_back` is told of an entry of which that is all,
+    since transactions hold the rest, and `unreadable` of one whose value cannot be read, or messages of it."""
+
+    def __init__(
+        self,
+        acked: Callable[[int], BatchAckSet | None],
+        held_back: Callable[[int], None],
+        entries: EntriesAtHand,
+        in_flight: DeliveriesInFlight,
+        redeliveries: Mapping[int, int],
+        unreadable: Callable[[int, CorruptRecord | UnreadableMessages], None],
+    ) -> None:
+        self._acked = acked
+        self._held_back = held_back
+        self._entries = entries
+        self._in_flight = in_flight
+        self._redeliveries = redeliveries
+        self._unreadable = unreadable
+
+    def messages(
+        self, offsets: Sequence[int], records: Sequence[Any], feed: Feed, holder: Feed | None
+    ) -> list[Delivery]:
+        """The messages of these entries, without what cannot be read; `holder` (None: nobody) has them from now on."""
+        make = feed.endpoint.delivery_type
+        entries, in_flight, counts = self._entries, self._in_flight, self._redeliveries
+        if make is EntryDelivery:
+            return self._whole(offsets, records, feed, holder)
+        here = feed.endpoint.bytes_here
+        if entries.are_plain:
+            if holder is not None:
+                in_flight.hold(offsets, holder)
+            here.add(len(offsets), sum(map(len, records)))
+            if not counts:
+                return [make(record, feed, offset, 0) for record, offset in zip(records, offsets, strict=True)]
+            return [
+                make(record, feed, offset, counts.get(offset, 0))
+                for record, offset in zip(records, offsets, strict=True)
+            ]
+        found: list[Delivery] = []
+        total_bytes = 0
+        for offset, record in zip(offsets, records, strict=True):
+            size, plain_bytes = entries.take(offset, record)
+            total_bytes += plain_bytes
+            body, readable = feed.unseal(record) if entries.sealed else (record, True)
+            if body is None:  # it stays with the consumer, which does not get it
+                if holder is not None:
+                    in_flight.hold((offset,), feed)
+            elif type(body) is WholeMessage:
+                found += self._chunked(offset, body, feed, holder, readable=readable)
+            elif size and readable:
+                found += self._batch(offset, body, size, feed, holder)
+            else:
+                try:
+                    plain = uncompressed_record(body) if entries.compressed and readable else body
+                except CorruptRecord as reason:
+                    self._unreadable(offset, reason)
+                    continue
+                if holder is not None:
+                    in_flight.hold((offset,), holder)
+                found.append(make(plain, feed, offset, counts.get(offset, 0)))
+        here.add(len(found), total_bytes)
+        return found
+
+    def _whole(self, offsets: Sequence[int], records: Sequence[Any], feed: Feed, holder: Feed | None) -> list[Delivery]:
+        bodies = dict(zip(offsets, records, strict=True))
+        return [
+            EntryDelivery(bodies[each.offset], feed, each.offset, each.redeliveries, each.messages, each.acked)
+            for each in self.leases(offsets, records, holder)
+        ]
+
+    def leases(self, offsets: Sequence[int], records: Sequence[Any], holder: Feed | None) -> list[LeasedEntry]:
+        """These entries for a consumer in another process, which reads them itself; `holder` (None: nobody) has them
+        from now on."""
+        entries, in_flight, counts = self._entries, self._in_flight, self._redeliveries
+        if entries.are_plain:
+            if holder is not None:
+                in_flight.hold(offsets, holder)
+            return [LeasedEntry(offset, counts.get(offset, 0)) for offset in offsets]
+        found: list[LeasedEntry] = []
+        for offset, record in zip(offsets, records, strict=True):
+            count = counts.get(offset, 0)
+            size, _ = entries.take(offset, record)
+            if type(record) is WholeMessage:
+                chunks = tuple(record.offsets)
+                if holder is not None:
+                    in_flight.hold_batch(offset, holder, len(chunks))
+                found.append(LeasedEntry(offset, count, len(chunks), None, chunks, record.total_bytes))
+            elif size:
+                acked = self._acked(offset)
+                left = size if acked is None else acked.left
+                if not left:
+                    self._held_back(offset)
+                    continue
+                if holder is not None:
+                    in_flight.hold_batch(offset, holder, left)
+                found.append(LeasedEntry(offset, count, left, acked))
+            else:
+                if holder is not None:
+                    in_flight.hold((offset,), holder)
+                found.append(LeasedEntry(offset, count))
+        return found
+
+    def _chunked(
+        self, offset: int, record: WholeMessage, feed: Feed, holder: Feed | None, *, readable: bool
+    ) -> list[Delivery]:
+        if readable:
+            try:
+                record.check()
+            except CorruptRecord as reason:
+                self._unreadable(offset, reason)
+                return []
+        if holder is not None:  # each chunk is one of the unacknowledged messages, as for Pulsar's brokers
+            self._in_flight.hold_batch(offset, holder, len(record.offsets))
+        return [feed.endpoint.delivery_type.in_chunks(record, feed, offset, self._redeliveries.get(offset, 0))]
+
+    def _batch(self, offset: int, record: Any, size: int, feed: Feed, holder: Feed | None) -> list[Delivery]:
+        try:
+            found, lost = unpack(record, size, feed, offset, self._redeliveries.get(offset, 0), self._acked(offset))
+        except CorruptRecord as reason:
+            self._unreadable(offset, reason)
+            return []
+        if lost is not None:
+            self._unreadable(offset, lost)
+        if not found:
+            self._held_back(offset)
+        elif holder is not None:
+            self._in_flight.hold_batch(offset, holder, len(found))
+        return found

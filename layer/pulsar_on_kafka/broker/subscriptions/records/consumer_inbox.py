@@ -1,0 +1,476 @@
+"""One consumer's inbox, filled by the member's thread and emptied by the application's; the messages in it, and where
+their acknowledgements go.
+
+The fast path of `receive` is a bare `popleft`; both sides meet under the lock only when the inbox runs empty (the
+receiver waits) or full (the member waits, `starved`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Final, Protocol
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded
+from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.broker.subscriptions.records.ack_timeouts import AckTimeouts
+from pulsar_on_kafka.broker.subscriptions.records.chunks import ChunkRules
+from pulsar_on_kafka.broker.subscriptions.records.decryption import Unsealing
+from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import KeySharedRule
+from pulsar_on_kafka.kafka.records import KafkaRecord
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.records.batch_entry import Batch
+from pulsar_on_kafka_mapping.records.message_record import RecordHeaders
+from pulsar_on_kafka_mapping.state.traffic import Traffic
+
+DEFAULT_MAX_UNACKED: Final = 50_000
+"""Pulsar's `maxUnackedMessagesPerConsumer`."""
+LONGEST_WAIT_S: Final = 0.5
+"""A signal that comes just before a thread begins to wait is seen only when the wait ends."""
+
+BatchAck = tuple[int, int, int]
+"""(offset of a batch entry, batch index, number of its messages)."""
+
+
+class PartitionSlot:
+    """One partition as the consumers of this process see it; outlives revocation and a later assignment.
+
+    `acks`, `cumulative`, their counterparts for messages of batch entries (which hold `BatchAck`s) and `nacks` are
+    filled by any thread and drained by the member's. They hold offsets; what arrives for a partition that this process
+    does not own any more is dropped, and the message is delivered again by its new owner.
+    Bounded by what was delivered: one offset per acknowledgement not yet drained (at most some milliseconds' worth).
+    """
+
+    __slots__ = (
+        "ack",
+        "ack_in_batch",
+        "ack_sets",
+        "acks",
+        "acks_in_batch",
+        "cumulative",
+        "cumulative_in_batch",
+        "forgotten",
+        "layout",
+        "nacks",
+        "nacks_in_batch",
+        "number",
+        "partition_field",
+        "topic_name",
+    )
+
+    def __init__(self, topic_name: str, number: int, partition_field: int, layout: LedgerLayout) -> None:
+        self.topic_name = topic_name
+        """Full name, with the partition's suffix on a partitioned topic."""
+        self.number = number
+        self.partition_field = partition_field
+        """What `MessageId.partition()` shows: -1 on a non-partitioned topic."""
+        self.layout = layout
+        self.acks: deque[int] = deque()
+        self.ack = self.acks.append
+        self.cumulative: deque[int] = deque()
+        self.nacks: deque[tuple[float, float, int, Endpoint]] = deque()
+        """(now on the monotonic clock, delay, offset, consumer)."""
+        self.nacks_in_batch: deque[tuple[float, float, int, Endpoint, int, int]] = deque()
+        """The same of messages of batch entries, then batch index and number of messages (Shared, Key_Shared)."""
+        self.acks_in_batch: deque[BatchAck] = deque()
+        self.ack_in_batch = self.acks_in_batch.append
+        self.ack_sets: deque[tuple[int, BatchAckSet]] = deque()
+        """The offset of a batch entry, and which of its messages are acknowledged."""
+        self.cumulative_in_batch: deque[BatchAck] = deque()
+        self.forgotten = 0
+        """How often all that had been handed out was given up (a seek, a rewinding, another owner) and comes again.
+        Written by the member's thread, before the inboxes are emptied."""
+
+    def has_acknowledgements(self) -> bool:
+        waiting = self.acks or self.acks_in_batch or self.ack_sets or self.cumulative or self.cumulative_in_batch
+        return bool(waiting)
+
+    def forget_acknowledgements(self) -> bool:
+        """Drop what was not drained; True when there was something."""
+        lost = self.has_acknowledgements()
+        self.ack_sets.clear()
+        for waiting in (self.acks, self.cumulative, self.acks_in_batch, self.cumulative_in_batch):
+            waiting.clear()
+        return lost
+
+
+class Feed:
+    """One partition's messages for one consumer; every message of it points here."""
+
+    __slots__ = ("endpoint", "slot")
+
+    def __init__(self, slot: PartitionSlot, endpoint: Endpoint) -> None:
+        self.slot = slot
+        self.endpoint = endpoint
+
+    def unseal(self, record: Any) -> tuple[Any | None, bool]:
+        """What this consumer gets of a record (`Unsealing.look`)."""
+        return self.endpoint.unsealing.look(record, self.slot, self.endpoint.name)
+
+
+class Delivery:
+    """One message handed to one consumer. `redeliveries` is 0 the first time."""
+
+    __slots__ = ("feed", "offset", "record", "redeliveries")
+
+    in_batch: ClassVar[Callable[[KafkaRecord, Feed, int, int, int, BatchEntry], Delivery]]
+    """Makes the delivery of one message of a batch entry: the same, then batch index and entry."""
+    in_chunks: ClassVar[Callable[[KafkaRecord, Feed, int, int], Delivery]]
+    """Makes the delivery of a message that came in chunks; its record is a `WholeMessage`."""
+
+    def __init__(self, record: KafkaRecord, feed: Feed, offset: int, redeliveries: int) -> None:
+        self.record = record
+        self.feed = feed
+        self.offset = offset
+        self.redeliveries = redeliveries
+
+
+Delivery.in_chunks = Delivery
+
+
+class EntryDelivery(Delivery):
+    """An entry handed to a consumer that takes it whole: nothing is unpacked, opened, or put together."""
+
+    __slots__ = ("acked", "messages")
+
+    def __init__(
+        self, record: Any, feed: Feed, offset: int, redeliveries: int, messages: int, acked: tuple[int, int] | None
+    ) -> None:
+        super().__init__(record, feed, offset, redeliveries)
+        self.messages = messages
+        """How many of it are handed out, or its chunks."""
+        self.acked = acked
+        """Of a batch entry, what is not: its number of messages, and a bit for each."""
+
+
+class BatchEntry:
+    """A batch entry, as its deliveries share it."""
+
+    __slots__ = ("columns", "headers", "size")
+
+    def __init__(self, columns: Batch, size: int) -> None:
+        self.columns = columns
+        self.size = size
+        self.headers: RecordHeaders | None = None
+        """The record's, once somebody has asked."""
+
+
+class DeadLetters(Protocol):
+    """One consumer's way out for messages that were delivered often enough. Called by the member's thread, which it
+    must not block."""
+
+    @property
+    def max_redeliver_count(self) -> int:
+        """A message is delivered at most one time more than this."""
+
+    def publish_dead_letters(self, letters: Sequence[Delivery], kept: Callable[[Delivery], None]) -> None:
+        """Store the letters, in this order, and acknowledge each once it is durable; `kept`, from any thread, gets
+        those that could not be stored."""
+
+    def take_refused(self, letter_topic: str, offset: int) -> bool:
+        """Whether the letter of the message at an offset was refused for good since this was asked: the message is
+        delivered instead."""
+
+
+class Decoder(Protocol):
+    def decode(self, data: bytes) -> Any: ...
+
+
+class Values(Protocol):
+    def value(self, message: Any) -> Any: ...
+
+
+class _AsTheyAre:
+    def decode(self, data: bytes) -> bytes:
+        return data
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRules:
+    """What a consumer is handed by its subscription, and what becomes of what it does not acknowledge."""
+
+    priority: int = 0
+    max_unacked: int = DEFAULT_MAX_UNACKED
+    ack_timeouts: AckTimeouts | None = None
+    dead_letters: DeadLetters | None = None
+    key_shared: KeySharedRule | None = None
+
+
+MAX_INBOX_BYTES: Final = 60 * 1024 * 1024
+"""Decompressed bytes in an inbox, above which it takes no more; what is handed out at once comes on top."""
+MAX_BYTES_AT_ONCE: Final = 4 * 1024 * 1024
+"""Decompressed bytes of the entries that are handed out at once, besides those of the last of them."""
+
+
+class InboxBytes:
+    """Counts the decompressed bytes in an inbox without a part in `popleft`: by how many messages are left of those
+    that came last.
+
+    Memory: two numbers for each time that something was put into the inbox and is there.
+    """
+
+    def __init__(self) -> None:
+        self._parts: deque[tuple[int, int]] = deque()
+        self._messages = 0
+        self._bytes = 0
+
+    def add(self, messages: int, size: int) -> None:
+        """Count so many messages, which have so many bytes together, and which come behind all others."""
+        self._parts.append((messages, size))
+        self._messages += messages
+        self._bytes += size
+
+    def left(self, messages: int) -> int:
+        """The bytes of the last `messages` messages; a part of which one message is left counts as a whole."""
+        while self._parts and self._messages - self._parts[0][0] >= messages:
+            gone, size = self._parts.popleft()
+            self._messages -= gone
+            self._bytes -= size
+        return self._bytes
+
+
+class Endpoint:
+    """Inbox of at most `capacity` messages; with capacity 0 a message is handed out only to a waiting receiver."""
+
+    is_remote = False
+    """It is a consumer of another process (see `RemoteEndpoint`)."""
+    node = ""
+    """That process; '' for this one."""
+
+    def __init__(
+        self,
+        name: str,
+        capacity: int,
+        *,
+        delivery_type: type[Delivery],
+        schema: Decoder | None = None,
+        values: Values | None = None,
+        rules: DeliveryRules | None = None,
+        unsealing: Unsealing | None = None,
+        chunk_rules: ChunkRules | None = None,
+    ) -> None:
+        rules = rules or DeliveryRules()
+        self.name = name
+        self.capacity = capacity
+        self.metadata: Mapping[str, str] = {}
+        """What the consumer was given as properties."""
+        self.priority = rules.priority
+        self.delivery_type = delivery_type
+        self.schema: Decoder = schema if schema is not None else _AsTheyAre()
+        """How the application wants payloads; carried for the messages, not used here."""
+        self.values = values
+        """The same where a payload alone does not say it."""
+        self.max_unacked = rules.max_unacked
+        self.ack_timeouts = ack_timeouts = rules.ack_timeouts
+        self.dead_letters = rules.dead_letters
+        self.key_shared = rules.key_shared
+        self.unsealing = unsealing if unsealing is not None else Unsealing()
+        self.chunk_rules = chunk_rules if chunk_rules is not None else ChunkRules()
+        self._new_queue: Callable[[], deque[Delivery]] = (
+            deque if ack_timeouts is None else partial(_WatchedInbox, ack_timeouts.received)
+        )
+        self.queue: deque[Delivery] = self._new_queue()
+        self.bytes_here = InboxBytes()
+        """Added to by whoever makes deliveries for this inbox, before they are put into it."""
+        self.max_bytes = MAX_INBOX_BYTES
+        self.delivered = 0
+        """Messages put into the inbox so far, redeliveries included."""
+        self.starved = False
+        """The member waits for room in this inbox (see `watch`)."""
+        self.unacked = 0
+        """Messages of shared subscriptions handed out and not acknowledged; touched by the member's thread only."""
+        self.failure: Exception | None = None
+        self.on_available: Callable[[], None] | None = None
+        self.wake_member: Callable[[], None] = lambda: None
+        self._level = capacity // 2
+        self._waiting = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        self._feeds: dict[int, Feed] = {}
+
+    def feed(self, slot: PartitionSlot) -> Feed:
+        """The feed of this consumer for a partition (always the same object)."""
+        feed = self._feeds.get(slot.number)
+        if feed is None or feed.slot is not slot:
+            feed = self._feeds[slot.number] = Feed(slot, self)
+        return feed
+
+    def traffic(self) -> Traffic | None:
+        """What a gateway counts of its clients' consumers; of others nobody does."""
+        return None
+
+    # The member's side --------------------------------------------------------------------------------------------
+
+    def permits(self) -> int:
+        if self._closed:
+            return 0
+        here = len(self.queue)
+        if self.bytes_here.left(here) >= self.max_bytes:
+            return 0
+        return max(0, (self.capacity or self._waiting) - here)
+
+    def shared_permits(self) -> int:
+        """`permits`, or 0 while the limit of unacknowledged messages is reached."""
+        permits = self.permits()
+        return min(permits, self.max_unacked - self.unacked) if permits else 0
+
+    def resize(self, capacity: int) -> None:
+        """Take another number of messages, above 0, from now on; what is in the inbox stays."""
+        self.capacity = capacity
+        self._level = capacity // 2
+
+    def watch(self, left: int | None = None) -> None:
+        """Wake the member when at most `left` messages are here (None: half of what it takes; below 0: never)."""
+        if left is not None:
+            self._level = left
+        self.starved = True
+
+    def unwatch(self) -> None:
+        self.starved = False
+        self._level = self.capacity // 2
+
+    def has_room_again(self) -> bool:
+        """At most half full, or what the member watches for: time for it to refill."""
+        return len(self.queue) <= self._level
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        self.queue.extend(deliveries)
+        self.delivered += len(deliveries)
+        if self._waiting:
+            with self._changed:
+                self._changed.notify_all()
+        if self.on_available is not None:
+            self.on_available()
+
+    def deliver_or_bury(self, deliveries: list[Delivery], kept: Callable[[Delivery], None]) -> None:
+        """The same, but what was delivered often enough goes the way of its dead letters instead (`kept` as there)."""
+        policy = self.dead_letters
+        if policy is not None:
+            most = policy.max_redeliver_count
+            letters = [
+                each
+                for each in deliveries
+                if each.redeliveries > most and not policy.take_refused(each.feed.slot.topic_name, each.offset)
+            ]
+            if letters:
+                policy.publish_dead_letters(letters, kept)
+                buried = set(map(id, letters))
+                deliveries = [each for each in deliveries if id(each) not in buried]
+        self.deliver(deliveries)
+
+    def discard(self, slot: PartitionSlot | None) -> list[Delivery]:
+        """Take out what was not received yet (of one partition, or all); order of the rest is kept."""
+        waiting, self.queue = self.queue, self._new_queue()
+        taken: list[Delivery] = []
+        kept: list[Delivery] = []
+        while True:
+            try:
+                delivery = deque.popleft(waiting)  # not received
+            except IndexError:
+                break
+            (taken if slot is None or delivery.feed.slot is slot else kept).append(delivery)
+        self.restore(kept)
+        return taken
+
+    def take_back(self, slot: PartitionSlot) -> None:
+        """All of this partition comes again: drop what waits, and mind nobody's time."""
+        self.discard(slot)
+        if self.ack_timeouts is not None:
+            self.ack_timeouts.forget_partition(slot.number)
+
+    def sought(self) -> None:
+        """The subscription goes on from somewhere else: what was handed out before is of no use."""
+
+    def hear_active(self, *, active: bool) -> None:
+        """Whether a partition of an Exclusive or Failover subscription is this consumer's; told again and again."""
+
+    def restore(self, deliveries: Sequence[Delivery]) -> None:
+        """Put back what `discard` gave, before everything that is here."""
+        self.queue.extendleft(reversed(deliveries))
+        if deliveries and self._waiting:
+            with self._changed:
+                self._changed.notify_all()
+        if deliveries and self.on_available is not None:
+            self.on_available()
+
+    def fail(self, failure: Exception) -> None:
+        with self._changed:
+            self.failure = failure
+            self._changed.notify_all()
+        if self.on_available is not None:
+            self.on_available()
+
+    def expect(self, more: int) -> None:
+        """Count `more` receivers that wait without a thread (negative: answered). They matter with capacity 0 only."""
+        with self._changed:
+            self._waiting += more
+        self.wake_member()
+
+    # The application's side ---------------------------------------------------------------------------------------
+
+    def take_now(self) -> Delivery | None:
+        try:
+            delivery = self.queue.popleft()
+        except IndexError:
+            return None
+        if self.starved and self.has_room_again():
+            self.wake_member()
+        return delivery
+
+    def take(self, deadline: Deadline) -> Delivery:
+        """The next message, waited for.
+
+        Raises:
+            DeadlineExceeded: none came in time.
+            Closed: the consumer was closed.
+        """
+        with self._changed:
+            self._waiting += 1
+            try:
+                while True:
+                    if self._closed:
+                        raise Closed(f"consumer {self.name} is closed")
+                    try:
+                        delivery = self.queue.popleft()
+                    except IndexError:
+                        pass
+                    else:
+                        if self.starved and self.has_room_again():
+                            self.wake_member()
+                        return delivery
+                    if self.failure is not None:
+                        raise self.failure
+                    if self.capacity == 0 or (self.starved and self.has_room_again()):
+                        self.wake_member()
+                    if deadline.passed():
+                        raise DeadlineExceeded(f"no message for consumer {self.name} in time")
+                    self._changed.wait(min(LONGEST_WAIT_S, deadline.remaining_s()))
+            finally:
+                self._waiting -= 1
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self.queue = deque()
+            self._changed.notify_all()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+
+class _WatchedInbox(deque[Delivery]):
+    """Every `popleft` of it, by whichever thread, counts as a receipt."""
+
+    def __init__(self, received: deque[tuple[int, int]]) -> None:
+        super().__init__()
+        self._received = received
+
+    def popleft(self) -> Delivery:
+        delivery = super().popleft()
+        self._received.append((delivery.feed.slot.number, delivery.offset))
+        return delivery

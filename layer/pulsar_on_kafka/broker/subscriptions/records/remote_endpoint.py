@@ -1,0 +1,89 @@
+"""A consumer in another process, as the owner's dispatcher sees it: it has permits, and its messages become leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import (
+    Delivery,
+    DeliveryRules,
+    Endpoint,
+    Feed,
+    PartitionSlot,
+)
+from pulsar_on_kafka.broker.subscriptions.records.hash_ranges import KeySharedRule
+from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry, RemoteConsumer
+
+_PLENTY: Final = 200
+"""Messages; a consumer that has so many can wait some milliseconds for more."""
+
+
+class Lend(Protocol):
+    def __call__(self, partition: int, consumer: int, entries: Sequence[LeasedEntry], *, needed: bool) -> None:
+        """`needed`: the consumer has not much else."""
+
+
+class RemoteEndpoint(Endpoint):
+    """A remote consumer may get what its process allows (`RemoteConsumer.limits`) less what was leased to it so far."""
+
+    is_remote = True
+
+    def __init__(
+        self,
+        said: RemoteConsumer,
+        node: str,
+        lend: Lend,
+        recall: Callable[[int], None],
+        may_lease: Callable[[], bool],
+    ) -> None:
+        rule = KeySharedRule(said.sticky_ranges, said.allow_out_of_order)
+        super().__init__(
+            said.name,
+            0,
+            delivery_type=Delivery,
+            rules=DeliveryRules(said.priority, said.max_unacked, key_shared=rule),
+        )
+        self.max_redeliver_count = said.max_redeliver_count
+        """Of its dead letter policy: its process dead-letters what was delivered more often."""
+        self.number = said.number
+        self.node = node
+        self._lend = lend
+        self._recall = recall
+        self._may_lease = may_lease
+        self._limit = 0
+        self.leased = 0
+        """Messages, in all."""
+
+    def allow(self, limit: int) -> None:
+        """From now on it may get this many messages in all."""
+        self._limit = limit
+
+    def permits(self) -> int:
+        if self.closed or self._limit <= self.leased or not self._may_lease():
+            return 0
+        return self._limit - self.leased
+
+    def has_room_again(self) -> bool:
+        return True
+
+    def lend(self, feed: Feed, entries: Sequence[LeasedEntry]) -> None:
+        if not entries:
+            return
+        messages = sum(entry.messages for entry in entries)
+        self.leased += messages
+        self.delivered += messages
+        self._lend(feed.slot.number, self.number, entries, needed=self.unacked - messages < _PLENTY)
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        """Not this way: it gets entries (`lend`)."""
+        raise TypeError(f"consumer {self.name} of {self.node} is leased entries")
+
+    def discard(self, slot: PartitionSlot | None) -> list[Delivery]:
+        """Have its process drop what was not received of a partition; nobody here knows what that is."""
+        if slot is not None:
+            self._recall(slot.number)
+        return []
+
+    def fail(self, failure: Exception) -> None:
+        """Nothing: it hears from its own process."""

@@ -1,0 +1,206 @@
+"""The records in `deliveries` that concern this process: one thread of the node reads them (`PartitionTail`).
+
+It reads only the partitions of topics that somebody wants to hear of. What was written before somebody did is not seen:
+whoever asks asks again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.reading.assigned_reader import AssignedReader
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.statelog.tail import PartitionTail
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
+    Answer,
+    ConsumersTold,
+    CursorTransactionRequest,
+    Request,
+    decode,
+)
+from pulsar_on_kafka_mapping.state.state_keys import DeliveryKey, decode_key, encode_key
+from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES
+
+_log = logging.getLogger(__name__)
+
+Said = tuple[DeliveryKey, bytes]
+"""A record to be written."""
+
+
+class Heard(NamedTuple):
+    """A record at its offset in its partition of `deliveries`."""
+
+    offset: int
+    key: DeliveryKey
+    value: bytes
+
+
+Listener = Callable[[Sequence[Heard]], None]
+"""Called by the channel's thread with what a topic's records say, in the order of the log. Returns at once."""
+Patience = Callable[[], bool]
+"""Whether a listener can do without hearing anything for a moment; called by the channel's thread."""
+
+REST_S: Final = 0.03
+
+
+def never() -> bool:
+    """The patience of those who wait for something."""
+    return False
+
+
+class DeliveryChannel:
+    """Thread-safe. Memory: an entry for each listener, and what `PartitionTail` says.
+
+    While all listeners are patient it fetches some thirty times a second: where hundreds of processes hear each other,
+    being told everything at once is most of what they cost, each other and the brokers.
+    """
+
+    def __init__(self, log: StateLog, reader: AssignedReader) -> None:
+        self._log = log
+        self._lock = threading.Lock()
+        self._listeners: dict[str, dict[Listener, Patience]] = {}
+        self._tail = PartitionTail(
+            log, DELIVERIES, reader, self._wanted, self._hand_on, name="pok-deliveries",
+            without="other processes cannot seek, skip or delete by force this one's live subscriptions",
+            rest_s=self._rest_s,
+        )  # fmt: skip
+        self._closed = False
+        self.corrupt_records = 0
+        """Records that could not be read and were skipped."""
+        self.written_records = 0
+        self.writes = 0
+        """Requests that these records went with."""
+        self._counting = threading.Lock()
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def listen(self, topic: str, listener: Listener, start: int | None = None, *, patience: Patience = never) -> None:
+        """From now on `listener` hears of what concerns a topic; from `start` on, if the topic's partition is not being
+        read already, else from where that stands."""
+        with self._lock:
+            if self._closed:
+                return
+            self._listeners.setdefault(topic, {})[listener] = patience
+        self._tail.look(DELIVERIES.partition_for(topic), start)
+
+    def unlisten(self, topic: str, listener: Listener) -> None:
+        """It hears no more, but perhaps of what is being told just now; a second call does nothing."""
+        with self._lock:
+            listeners = self._listeners.get(topic, {})
+            listeners.pop(listener, None)
+            if not listeners:
+                self._listeners.pop(topic, None)
+        self._tail.look()
+
+    def hear_from(self, topic: str, start: int) -> None:
+        """Whoever listens hears of what concerns a topic from here on, if its partition is not being read already."""
+        self._tail.look(DELIVERIES.partition_for(topic), start)
+
+    def start(self, topic: str, deadline: Deadline) -> int:
+        """From where on what was said about a topic is there still. Raises StoreError."""
+        return self._log.start_offset(DELIVERIES, DELIVERIES.partition_for(topic), deadline)
+
+    def end(self, topic: str, deadline: Deadline) -> int:
+        """Where the next record about a topic will lie, or behind that. Raises StoreError."""
+        return self._log.end_offset(DELIVERIES, DELIVERIES.partition_for(topic), deadline)
+
+    def written(self, topic: str, start: int, end: int, deadline: Deadline) -> Iterator[Heard]:
+        """What stands in [start, end) of the partition of a topic, and is about that; what retention took is passed
+        over. Raises StoreError."""
+        partition = DELIVERIES.partition_for(topic)
+        start = max(start, self._log.start_offset(DELIVERIES, partition, deadline))
+        for batch in self._log.read(DELIVERIES, partition, start, end, deadline):
+            for record in batch:
+                found = self._about(partition, record)
+                if found is not None and found.key.topic == topic:
+                    yield found
+
+    def write(self, records: Sequence[Said], deadline: Deadline) -> list[int]:
+        """Append records about one topic, wait until they are durable, and give their offsets. Raises StoreError."""
+        partition = DELIVERIES.partition_for(records[0][0].topic)
+        with self._counting:
+            self.writes += 1
+            self.written_records += len(records)
+        return self._log.append_many(
+            DELIVERIES, partition, [(encode_key(key), value) for key, value in records], deadline
+        )
+
+    @contextmanager
+    def listening(self, topic: str, listener: Listener, deadline: Deadline) -> Iterator[None]:
+        """`listen` to what is written from now on, while the block runs. Raises StoreError."""
+        self.listen(topic, listener, self.end(topic, deadline))
+        try:
+            yield
+        finally:
+            self.unlisten(topic, listener)
+
+    def decoded(
+        self, records: Sequence[Heard], subscription: str | None = None
+    ) -> Iterator[tuple[DeliveryKey, Request | CursorTransactionRequest | Answer | ConsumersTold]]:
+        """The requests and answers among these that are about this subscription (None: any). For listeners."""
+        for _, key, value in records:
+            try:
+                found = decode(value) if subscription in (None, key.subscription) else None
+            except CorruptRecord as reason:
+                self.skipped(key, reason)
+                continue
+            if found is not None:
+                yield key, found
+
+    def skipped(self, key: DeliveryKey, reason: CorruptRecord) -> None:
+        """A value cannot be read. For listeners."""
+        self.corrupt_records += 1
+        _log.warning("topic=%s subscription=%s skipped a record: %s", key.topic, key.subscription, reason)
+
+    def close(self, deadline: Deadline) -> None:
+        """End the thread; a second call does nothing."""
+        with self._lock:
+            self._closed = True
+            self._listeners.clear()
+        self._tail.close(deadline)
+
+    # The tail's thread --------------------------------------------------------------------------------------------
+
+    def _wanted(self) -> set[int]:
+        with self._lock:
+            return {DELIVERIES.partition_for(topic) for topic in self._listeners}
+
+    def _rest_s(self) -> float:
+        with self._lock:
+            patience = [each for listeners in self._listeners.values() for each in listeners.values()]
+        return REST_S if all(each() for each in patience) else 0.0
+
+    def _hand_on(self, records: Sequence[tuple[int, LogRecord]]) -> None:
+        by_topic: dict[str, list[Heard]] = {}
+        for partition, record in records:
+            found = self._about(partition, record)
+            if found is not None:
+                by_topic.setdefault(found.key.topic, []).append(found)
+        for topic, heard in by_topic.items():
+            with self._lock:
+                listeners = list(self._listeners.get(topic, ()))
+            for listener in listeners:
+                try:
+                    listener(heard)
+                except Exception:  # one listener's trouble is no reason for the others to hear nothing
+                    self.corrupt_records += 1
+                    _log.exception("topic=%s a listener did not take %d records", topic, len(heard))
+
+    def _about(self, partition: int, record: LogRecord) -> Heard | None:
+        try:
+            key = decode_key(record.key)
+        except CorruptRecord as reason:
+            self.corrupt_records += 1
+            _log.warning(
+                "%s-%d offset %d skipped: %s", self._log.kafka_name(DELIVERIES), partition, record.offset, reason
+            )
+            return None
+        if isinstance(key, DeliveryKey) and record.value is not None:
+            return Heard(record.offset, key, record.value)
+        return None

@@ -1,0 +1,180 @@
+"""The way of one subscription's lease records to `deliveries` and from there (`LeaseTraffic`)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor, Future
+from typing import Final, TypeVar
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.subscriptions.leases import lease_options
+from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, Heard
+from pulsar_on_kafka_mapping.errors import CorruptRecord
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY
+from pulsar_on_kafka_mapping.state.cursors.lease_records import (
+    Lease,
+    LeaseRecord,
+    Recall,
+    Report,
+    TakeOver,
+    concerns_all,
+    decode,
+    encode,
+    is_lease_record,
+)
+from pulsar_on_kafka_mapping.state.state_keys import DeliveryKey
+
+_log = logging.getLogger(__name__)
+
+_WRITE_S: Final = 10.0
+_READ_S: Final = 10.0
+_GROUP_S: Final = 5.0
+
+_T = TypeVar("_T")
+
+
+class LeaseChannel:
+    """Appends and questions to the group run in the threads of `errands`, one append at a time. Memory: nothing of its
+    own."""
+
+    def __init__(
+        self,
+        channel: DeliveryChannel,
+        topic: str,
+        subscription: str,
+        seat: int | None,
+        live_members: Callable[[Deadline], Collection[str]],
+        saved_version: Callable[[int, Deadline], int],
+        errands: Executor,
+    ) -> None:
+        """`seat`: the partition that the subscription is served on by itself; None: it is served as a whole.
+        `live_members` asks Kafka's group for the client ids of those who are not known to be gone, `saved_version`
+        for the version of a partition's cursor that it has committed."""
+        self._channel = channel
+        self._topic = topic
+        self._subscription = subscription
+        self._seat = seat
+        self._live_members = live_members
+        self._saved_version = saved_version
+        self._errands = errands
+        self._hear: Callable[[Sequence[lease_options.Heard]], None] = lambda records: None
+        self._listener: Callable[[Sequence[Heard]], None] = self._heard
+        self._hears_all = False
+        """Nothing that stands behind what this process writes is missed."""
+
+    def listen(self, hear: Callable[[Sequence[lease_options.Heard]], None], patience: Callable[[], bool]) -> None:
+        """From here on nothing is missed: who is in the group and does not hear an owner's question holds it up."""
+        self._hear = hear
+        start: int | None = None
+        try:
+            start = self._channel.end(self._topic, Deadline.after(_READ_S))
+            self._hears_all = True
+        except errors.StoreError as failure:
+            _log.info("subscription=%s cannot hear other processes yet: %s", self._subscription, failure)
+        self._channel.listen(self._topic, self._listener, start, patience=patience)
+
+    def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
+        said = [(self._key(partition), encode(record)) for partition, record in records]
+
+        def append() -> list[int]:
+            deadline = Deadline.after(_WRITE_S)
+            self._hear_all(deadline)
+            return self._channel.write(said, deadline)
+
+        return self._run(append)
+
+    def read(self, start: int, most: int) -> Future[lease_options.HeardAgain]:
+        def read_again() -> lease_options.HeardAgain:
+            deadline = Deadline.after(_READ_S)
+            found: list[lease_options.Heard] = []
+            upto = self._channel.end(self._topic, deadline)
+            for record in self._channel.written(self._topic, start, upto, deadline):
+                found += self._ours([record])
+                if len(found) >= most:
+                    upto = record.offset + 1
+                    break
+            # Asked last: retention may take some while it is read.
+            is_whole = self._channel.start(self._topic, deadline) <= start
+            return lease_options.HeardAgain(found, upto, is_whole)
+
+        return self._run(read_again)
+
+    def end(self, deadline: Deadline) -> int:
+        return self._channel.end(self._topic, deadline)
+
+    def take_over(
+        self, partition: int, record: TakeOver, since: int, deadline: Deadline
+    ) -> tuple[int, list[Lease | Recall | Report]]:
+        self._hear_all(deadline)
+        at = self._channel.write([(self._key(partition), encode(record))], deadline)[0]
+        said: list[Lease | Recall | Report] = []
+        for _, key, value in self._channel.written(self._topic, since, at, deadline):
+            # What was said when it was served in the other way may acknowledge something, too.
+            if (
+                key.partition not in (EVERYBODY, partition, _key_of_seat(partition))
+                or key.subscription != self._subscription
+            ):
+                continue
+            try:
+                found = decode(value)
+            except CorruptRecord as reason:
+                self._channel.skipped(key, reason)
+                continue
+            if isinstance(found, Lease | Recall | Report):
+                said.append(found)
+        return at, said
+
+    def group(self) -> Future[Collection[str]]:
+        return self._run(lambda: self._live_members(Deadline.after(_GROUP_S)))
+
+    def saved_version(self, partition: int) -> Future[int]:
+        return self._run(lambda: self._saved_version(partition, Deadline.after(_GROUP_S)))
+
+    def stop(self) -> None:
+        self._hear = lambda records: None
+        self._channel.unlisten(self._topic, self._listener)
+
+    # Inside -------------------------------------------------------------------------------------------------------
+
+    def _key(self, partition: int) -> DeliveryKey:
+        about = partition if self._seat is None else _key_of_seat(self._seat)
+        return DeliveryKey(self._topic, about, self._subscription)
+
+    def _hear_all(self, deadline: Deadline) -> None:
+        if not self._hears_all:
+            self._channel.hear_from(self._topic, self._channel.end(self._topic, deadline))
+            self._hears_all = True
+
+    def _run(self, errand: Callable[[], _T]) -> Future[_T]:
+        try:
+            return self._errands.submit(errand)
+        except RuntimeError:
+            closed: Future[_T] = Future()
+            closed.set_exception(errors.Closed("this process leaves the cluster"))
+            return closed
+
+    def _heard(self, records: Sequence[Heard]) -> None:
+        """In the channel's thread."""
+        ours = self._ours(records)
+        if ours:
+            self._hear(ours)
+
+    def _ours(self, records: Sequence[Heard]) -> list[lease_options.Heard]:
+        ours = [each for each in records if each.key.subscription == self._subscription and is_lease_record(each.value)]
+        seat = self._seat
+        if seat is None:
+            return [(offset, key.partition, value) for offset, key, value in ours if key.partition >= EVERYBODY]
+        about = _key_of_seat(seat)
+        return [
+            (offset, EVERYBODY if concerns_all(value) else seat, value)
+            for offset, key, value in ours
+            if key.partition == about
+        ]
+
+
+def _key_of_seat(partition: int) -> int:
+    """The partition in the keys of all that is written by those who serve a partition by itself, so that nobody else
+    hears it but who takes it over: below EVERYBODY."""
+    return EVERYBODY - 1 - partition

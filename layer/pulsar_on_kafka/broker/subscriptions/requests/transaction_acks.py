@@ -1,0 +1,180 @@
+"""Acknowledgements in transactions of messages whose partition another process owns: its owner is asked to hold them.
+
+A request is a record in `deliveries`, written again until it is answered, because the owner may change or may not have
+heard it. Each has an id, and says when it is written again: an owner that took over meanwhile finds on record that the
+transaction has it already.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.commands import settle
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.worker import Retry, Worker
+from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, Heard, Said
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
+    Answer,
+    CursorLife,
+    CursorTransactionRequest,
+    encode_transaction,
+)
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import REQUEST_ID_BYTES
+from pulsar_on_kafka_mapping.state.state_keys import DeliveryKey
+from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
+
+_log = logging.getLogger(__name__)
+
+MOST_WAITING: Final = 10_000
+_AGAIN_S: Final = 0.5
+_WRITE_S: Final = 5.0
+
+_REASONS: Final[dict[str, type[errors.LayerError]]] = {
+    kind.__name__: kind
+    for kind in (
+        errors.TransactionConflict,
+        errors.TransactionNotFound,
+        errors.InvalidCursorPosition,
+        errors.NotAuthorized,
+        errors.AppendOutcomeUnknown,
+        errors.StoreError,
+    )
+}
+
+
+def refusal(request: CursorTransactionRequest, failure: BaseException) -> Answer | None:
+    """What to answer to a request that failed; None where the next owner is to be asked."""
+    if not isinstance(failure, errors.LayerError) or isinstance(failure, (errors.Fenced, errors.Closed)):
+        return None
+    kind = next((name for name, known in _REASONS.items() if isinstance(failure, known)), "Refused")
+    return Answer(request.id, refused=str(failure), reason=kind)
+
+
+@dataclass(slots=True)
+class _Asked:
+    key: DeliveryKey
+    request: CursorTransactionRequest
+    answer: Future[None]
+    deadline: Deadline
+    again: Deadline
+    """When it is to be written, if it is not answered by then."""
+
+
+class TransactionAcksElsewhere:
+    """One for each process. Thread-safe; its thread is there from the first request on.
+
+    Memory: at most 10,000 requests that are not answered. Topics that were asked about once are listened to from then
+    on.
+    """
+
+    def __init__(self, channel: DeliveryChannel) -> None:
+        self._channel = channel
+        self._lock = threading.Lock()
+        self._new: deque[_Asked] = deque()
+        self._asked: dict[bytes, _Asked] = {}
+        self._topics: set[str] = set()
+        self._look = Deadline.after(0)
+        """When all that wait are looked at next."""
+        failing = "acknowledgements of transactions have to wait"
+        self._worker = Worker("pok-transaction-acks", self._say, failing, retry=Retry(_AGAIN_S))
+        self._listener: Callable[[Sequence[Heard]], None] = self._heard
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def ask(
+        self, key: DeliveryKey, life: CursorLife, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline
+    ) -> None:
+        """`answer` is settled when the transaction holds this, durably, or may not have it, or the time is over
+        (DeadlineExceeded: perhaps it has). Who cancels it gives up.
+
+        Raises:
+            Refused: 10,000 requests wait already.
+            Closed: this process leaves the cluster.
+        """
+        request = CursorTransactionRequest(secrets.token_bytes(REQUEST_ID_BYTES), life, txn, ack)
+        with self._lock:
+            if self._worker.ended:
+                raise errors.Closed("this process leaves the cluster")
+            if len(self._asked) >= MOST_WAITING:
+                raise errors.Refused(f"{MOST_WAITING} acknowledgements of transactions wait already, try again later")
+            asked = self._asked[request.id] = _Asked(key, request, answer, deadline, Deadline.after(0))
+            self._new.append(asked)
+        self._worker.start()
+        self._worker.wake()
+
+    def close(self) -> None:
+        """What is not answered fails with Closed; a second call does nothing."""
+        with self._lock:
+            self._worker.end()
+            left, self._asked = self._asked, {}
+        for topic in self._topics:
+            self._channel.unlisten(topic, self._listener)
+        for asked in left.values():
+            settle(asked.answer, errors.Closed("this process leaves the cluster"))
+
+    # The channel's thread -----------------------------------------------------------------------------------------
+
+    def _heard(self, records: Sequence[Heard]) -> None:
+        for _, found in self._channel.decoded(records):
+            if not isinstance(found, Answer):
+                continue
+            with self._lock:
+                asked = self._asked.pop(found.id, None)
+            if asked is not None:
+                kind = _REASONS.get(found.reason, errors.Refused)
+                settle(asked.answer, kind(found.refused) if found.refused else None)
+
+    # Its own thread -----------------------------------------------------------------------------------------------
+
+    def _say(self) -> float:
+        with self._lock:
+            due: Sequence[_Asked] = list(self._new)
+            self._new.clear()
+            if self._look.passed():
+                self._look = Deadline.after(_AGAIN_S)
+                due = self._due()
+        for topic in {asked.key.topic for asked in due}:
+            self._write(topic, [asked for asked in due if asked.key.topic == topic])
+        with self._lock:
+            return self._look.remaining_s() if self._asked else math.inf
+
+    def _due(self) -> list[_Asked]:
+        """What is to be written, without what nobody waits for any more. Under the lock."""
+        for id_, asked in list(self._asked.items()):
+            if asked.answer.done():
+                del self._asked[id_]
+            elif asked.deadline.passed():
+                del self._asked[id_]
+                what = f"the owner of partition {asked.key.partition} of {asked.key.topic} to hold an acknowledgement"
+                settle(asked.answer, errors.DeadlineExceeded(f"time ran out while waiting for {what}"))
+        return [asked for asked in self._asked.values() if asked.again.passed()]
+
+    def _write(self, topic: str, due: Sequence[_Asked]) -> None:
+        deadline = Deadline.after(_WRITE_S)
+        records: list[Said] = [(asked.key, encode_transaction(asked.request)) for asked in due]
+        try:
+            if topic not in self._topics:
+                self._channel.listen(topic, self._listener, self._channel.end(topic, deadline))
+                self._topics.add(topic)
+            self._channel.write(records, deadline)
+        except errors.NotAuthorized as failure:
+            for asked in due:
+                with self._lock:
+                    self._asked.pop(asked.request.id, None)
+                settle(asked.answer, failure)
+            return
+        except errors.LayerError as failure:
+            _log.warning("topic=%s acknowledgements of transactions have to wait: %s", topic, failure)
+        for asked in due:
+            asked.again = Deadline.after(_AGAIN_S)
+            asked.request = replace(asked.request, again=True)

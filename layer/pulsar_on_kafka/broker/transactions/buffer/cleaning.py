@@ -1,0 +1,110 @@
+"""Cleaning finds the entries of a transaction buffer that nobody needs any more. Pure.
+
+* An OPEN that is void (see `entries`).
+* What speaks of a former life of the topic: a VOID at once; an OPEN when it is void, since its transaction may go on to
+  write to the topic of the present; an ABORTED when it is sealed, and of a topic that is gone when no record comes late
+  any more (as long as it is there `Sealing` looks through it first).
+* An ABORTED or VOID an hour after the log start passed the last record that it speaks of: by then no reader holds such
+  a record any more, and none comes late. One that is not sealed stays for a day: a late record may wait in its producer
+  for the end of an outage. The last record may lie behind what such an entry names. So the log start has to pass the
+  end that the log has when the time for late ones is over, too. An ABORTED only at or below its coordinator's low-water
+  mark and after the OPENs beside it: what makes an OPEN void must not go before it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.state_keys import TransactionBufferKey
+from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import (
+    AbortedEntry,
+    BufferEntry,
+    OpenEntry,
+    VoidEntry,
+)
+
+KEPT_FOR_MS: Final = 3_600_000
+UNSEALED_KEPT_FOR_MS: Final = 24 * 3_600_000
+"""A record of an aborted transaction may wait in its producer for the end of an outage: so long its ABORTED stays."""
+
+
+class BufferCleaning:
+    """Entries of one data partition that are due; belongs to whoever cleans it. Memory: a number for each entry that
+    was passed."""
+
+    def __init__(self, where: DataPartition) -> None:
+        """`where` has the present life, or of a topic that is gone the last one."""
+        self._where = where
+        self._passed_ms: dict[TransactionBufferKey, int] = {}
+        self._last_ends: dict[TransactionBufferKey, int] = {}
+        """Of unsealed entries: where the log ended when nothing came late any more."""
+
+    def due(
+        self, entries: BufferEntries, log_start: int | None, now_ms: int, log_end: int = 0
+    ) -> list[TransactionBufferKey]:
+        """What may be tombstoned now. `entries` at the end; `log_start` is the data partition's first offset, None when
+        the partition is gone; `log_end` its end, asked for after `now_ms`."""
+        found: list[TransactionBufferKey] = []
+        last_ends: dict[TransactionBufferKey, int] = {}
+        passed: dict[TransactionBufferKey, int] = {}
+        open_ones = entries.open_bounds(self._where)
+        for txn in entries.transactions(self._where):
+            has_open = False
+            for key, entry in entries.entries(self._where, txn):
+                if isinstance(entry, OpenEntry):
+                    has_open = True
+                    if txn not in open_ones:
+                        found.append(key)
+                elif entry.incarnation > self._where.incarnation:
+                    continue  # of a life that began after ours was looked up
+                elif log_start is None or entry.incarnation < self._where.incarnation:
+                    over = isinstance(entry, VoidEntry) or self._is_over(entry, txn, entries, log_start, now_ms)
+                    if over and _may_go(entry, txn, entries, has_open=has_open):
+                        found.append(key)
+                elif isinstance(entry, AbortedEntry) and not entry.sealed and now_ms <= entry.late_until_ms:
+                    continue
+                elif self._last_record(key, entry, last_ends, log_end) <= log_start:
+                    passed[key] = self._passed_ms.get(key, now_ms)
+                    if now_ms - passed[key] >= _kept_for_ms(entry) and _may_go(entry, txn, entries, has_open=has_open):
+                        found.append(key)
+        self._passed_ms, self._last_ends = passed, last_ends
+        return found
+
+    def _last_record(
+        self, key: TransactionBufferKey, entry: BufferEntry, last_ends: dict[TransactionBufferKey, int], log_end: int
+    ) -> int:
+        if not isinstance(entry, AbortedEntry) or entry.sealed:
+            return _end(entry)
+        last_ends[key] = self._last_ends.get(key, log_end)
+        return max(_end(entry), last_ends[key])
+
+    def _is_over(
+        self, entry: AbortedEntry, txn: TxnId, entries: BufferEntries, log_start: int | None, now_ms: int
+    ) -> bool:
+        """Whether an entry of a former life is over: no record that it must leave out can be in the partition, or come
+        there."""
+        here = entries.aborted(self._where, txn)
+        sealed = entry.sealed or (here is not None and here.sealed)
+        return sealed or (log_start is None and entry.late_until_ms < now_ms)
+
+
+def _kept_for_ms(entry: AbortedEntry | VoidEntry) -> int:
+    return UNSEALED_KEPT_FOR_MS if isinstance(entry, AbortedEntry) and not entry.sealed else KEPT_FOR_MS
+
+
+def _end(entry: BufferEntry) -> int:
+    """Behind the last record that an entry speaks of."""
+    match entry:
+        case OpenEntry(_, lower_bound):
+            return lower_bound
+        case AbortedEntry(offsets=offsets, end=end):
+            return max(end, int(offsets.max()) + 1 if offsets else 0)
+        case VoidEntry(offsets=offsets):
+            return int(offsets.max()) + 1 if offsets else 0
+
+
+def _may_go(entry: BufferEntry, txn: TxnId, entries: BufferEntries, *, has_open: bool) -> bool:
+    return isinstance(entry, VoidEntry) or (not has_open and entries.is_over(txn))

@@ -1,0 +1,197 @@
+"""Wishes to a coordinator, decided twice: what is to be written for them, and what they are told.
+
+The owner writes by what it read last: it is the only one who decides in its log, and if it is not any more then what it
+writes is void. It answers by what it reads after that (`judge`), where its own records stand back to be read, and with
+them whatever stands before them: so nobody who was replaced in the meantime ever answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, InvalidOption, Refused, TooManyTransactions
+from pulsar_on_kafka.broker.transactions.coordinator import coordinator_machine
+from pulsar_on_kafka.broker.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.broker.transactions.coordinator.state import NO_ID, CoordinatorState, Transaction, txn_id
+from pulsar_on_kafka.broker.transactions.effects.batched_effects import Effects
+from pulsar_on_kafka.broker.transactions.serving.commands import Waiting, Wishes
+from pulsar_on_kafka.broker.transactions.serving.log_writer import Writing
+from pulsar_on_kafka_mapping.errors import MappingError
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
+
+
+class Deciding:
+    """For the coordinator's thread. Memory: ids of what was written for in this turn."""
+
+    def __init__(
+        self, wishes: Wishes, writing: Writing, effects: Effects, settings: CoordinatorSettings, clock: Clock
+    ) -> None:
+        self._wishes = wishes
+        self._writing = writing
+        self._effects = effects
+        self._settings = settings
+        self._clock = clock
+        self.begin(NO_ID)
+
+    def begin(self, highest_id: int) -> None:
+        """A session begins, with the log's highest id."""
+        self._last_id = highest_id
+        self._answers: list[tuple[Waiting, TxnId]] = []
+        self._new_turn()
+
+    def _new_turn(self) -> None:
+        self._begun = 0
+        self.added: set[int] = set()
+        """Transactions that something is registered with in this turn."""
+        self.ended: set[int] = set()
+
+    def propose(self, state: CoordinatorState) -> None:
+        """Write for every wish that needs it. What needs nothing, or is refused, is said by `judge`."""
+        self._new_turn()
+        for waiting in self._wishes:
+            if waiting.request and (state.begun_by(waiting.request) or state.answer(waiting.request)):
+                continue
+            try:
+                self._propose(state, waiting)
+            except (Refused, MappingError):
+                continue
+
+    def _propose(self, state: CoordinatorState, waiting: Waiting) -> None:
+        wish = waiting.wish
+        if waiting.refusal is not None or wish is None:
+            return
+        if isinstance(wish, Begin):
+            # What was perhaps written may still arrive, under its id, which is not given again.
+            if waiting.new_key is None or not (waiting.written or self._is_begun(state, waiting)):
+                self._write_begin(state, waiting, wish)
+            return
+        local_id = wish.txn.least_bits
+        if local_id in self.ended or (isinstance(wish, End) and local_id in self.added):
+            return  # what was written first is to be read back first
+        decision = self._decision(state, wish)
+        if isinstance(decision, coordinator_machine.Write):
+            self._writing.write(decision, waiting)
+            (self.ended if isinstance(wish, End) else self.added).add(local_id)
+
+    def _write_begin(self, state: CoordinatorState, waiting: Waiting, wish: Begin) -> None:
+        next_id = max(state.highest_id, self._last_id) + 1
+        waiting.new_key = None
+        write = self._new(state, waiting, wish, next_id)
+        self._begun += 1
+        self._last_id = waiting.local_id = next_id
+        waiting.new_key = self._writing.write(write, waiting)[0]
+
+    def _new(self, state: CoordinatorState, waiting: Waiting, wish: Begin, next_id: int) -> coordinator_machine.Write:
+        if next_id > state.highest_id + self._settings.most_ids_ahead:
+            unread = next_id - 1 - state.highest_id
+            raise TooManyTransactions(
+                f"coordinator {state.coordinator} has begun {unread} transactions of which it has not read"
+                " that they are open"
+            )
+        return coordinator_machine.begin(
+            state, wish, self._writing.by, waiting.request, next_id, self._clock.now_ms(), self._settings, self._begun
+        )
+
+    def _decision(
+        self, state: CoordinatorState, wish: End | AddPartitions | AddSubscriptions
+    ) -> coordinator_machine.Decision:
+        if isinstance(wish, End):
+            return coordinator_machine.end(state, wish, self._writing.by)
+        announced = self._effects.announced(wish.txn.least_bits)
+        return coordinator_machine.register(state, wish, self._writing.by, announced, self._settings)
+
+    @staticmethod
+    def _is_begun(state: CoordinatorState, waiting: Waiting) -> bool:
+        transaction = state.transaction(txn_id(state.coordinator, waiting.local_id))
+        return transaction is not None and transaction.new_key == waiting.new_key
+
+    def judge(self, state: CoordinatorState) -> tuple[list[coordinator_machine.Announce], bool]:
+        """Say what those wishes are to be told, by `tell`; `state` was read to an end that was asked for after they
+        came, and what was written for them.
+
+        Gives what is to be announced before it can be told, and whether there is more to write.
+        """
+        self._begun = 0
+        announce: list[coordinator_machine.Announce] = []
+        more = False
+        for waiting in self._wishes:
+            if waiting.request and (state.begun_by(waiting.request) or state.answer(waiting.request)):
+                self._wishes.drop(waiting)  # the log is the answer
+                continue
+            try:
+                left = self._judge(state, waiting)
+                if isinstance(left, coordinator_machine.Announce):
+                    refusal = self._effects.refusal(left)
+                    if refusal is not None:
+                        raise refusal
+                    announce.append(left)
+                more = more or isinstance(left, coordinator_machine.Write)
+            except (Refused, MappingError) as refusal:
+                known = refusal if isinstance(refusal, Refused) else InvalidOption(str(refusal))
+                self._answer(waiting, known)
+        return announce, more or bool(self._writing)
+
+    def _judge(self, state: CoordinatorState, waiting: Waiting) -> coordinator_machine.Decision | None:
+        wish = waiting.wish
+        if waiting.refusal is not None:
+            raise waiting.refusal
+        if wish is None:
+            return None
+        if isinstance(wish, Begin):
+            return self._judge_begin(state, waiting, wish)
+        decision = self._decision(state, wish)
+        if not isinstance(decision, coordinator_machine.Done):
+            return decision
+        if waiting.request and not isinstance(wish, End):
+            self._writing.answer(waiting, None)
+        else:
+            self._settle_soon(waiting, wish.txn)
+        return None
+
+    def _judge_begin(
+        self, state: CoordinatorState, waiting: Waiting, wish: Begin
+    ) -> coordinator_machine.Decision | None:
+        txn = txn_id(state.coordinator, waiting.local_id)
+        if waiting.new_key is not None and self._is_begun(state, waiting):
+            self._settle_soon(waiting, txn)
+            return None
+        if waiting.written:  # a request is not executed twice
+            if not waiting.request:
+                waiting.fail(
+                    AppendOutcomeUnknown(f"coordinator {state.coordinator}: perhaps transaction {txn} was opened")
+                )
+                self._wishes.drop(waiting)
+            return None
+        return self._new(state, waiting, wish, max(state.highest_id, self._last_id) + 1)
+
+    def _answer(self, waiting: Waiting, refusal: Refused) -> None:
+        """Tell a refusal; a request's is written, since its answer is what the log says."""
+        if waiting.request:
+            self._writing.answer(waiting, refusal)
+        else:
+            waiting.fail(refusal)
+            self._wishes.drop(waiting)
+
+    def in_place(self, transactions: Iterable[Transaction]) -> bool:
+        """Their outcome is everywhere: who wished for it is told. True when somebody waits for the log to say so."""
+        over = {transaction.id for transaction in transactions}
+        asked = False
+        for waiting in self._wishes if over else ():
+            if isinstance(waiting.wish, End) and waiting.wish.txn in over:
+                asked = asked or bool(waiting.request)
+                waiting.settle(waiting.wish.txn)
+                self._wishes.drop(waiting)  # a request, too: the log's own records are its answer
+        return asked
+
+    def _settle_soon(self, waiting: Waiting, txn: TxnId) -> None:
+        self._answers.append((waiting, txn))
+        self._wishes.drop(waiting)
+
+    def tell(self) -> None:
+        """Answer what was judged. To be called when what ends is everywhere: who goes on with a transaction takes
+        processor time from those whose transaction waits for its last step."""
+        answers, self._answers = self._answers, []
+        for waiting, txn in answers:
+            waiting.settle(txn)

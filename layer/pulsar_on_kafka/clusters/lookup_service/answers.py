@@ -1,0 +1,145 @@
+"""The lookup service answers over HTTP where tenants are, and gives metadata of their clusters. Never data.
+
+    GET /lookup/v1/tenants/TENANT[?unless=VERSION&wait_s=30]           the tenant's place, see `TenantPlace`
+    GET /lookup/v2/topic/persistent/TENANT/NAMESPACE/TOPIC             {"brokerUrl": "kafka://..."}
+    GET /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/partitions         {"partitions": 4}
+    GET /admin/v2/persistent/TENANT/NAMESPACE/TOPIC/state              offsets, cursors, who owns them
+    GET /admin/v2/schemas/TENANT/NAMESPACE/TOPIC/schema[/VERSION]      type, data, properties ...
+    GET /health/live, /health/ready
+
+Pulsar's own paths and answers are the second, the third and the fifth. A topic that is not there is not made.
+
+A cluster may have several addresses (`listeners.py`): who names one by `?listener=NAME`, as clients do that have a
+`listener_name`, is told that one, others that of their network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qs
+
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.base.http_server import answered
+from pulsar_on_kafka.broker.lookup.http_directory import TENANTS_PATH
+from pulsar_on_kafka.broker.lookup.listeners import ANYBODY, Asker
+from pulsar_on_kafka.broker.lookup.tenant_locations import LookupFailed, TenantPlace
+from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
+from pulsar_on_kafka.clusters.lookup_service.followed_map import FollowedMap
+from pulsar_on_kafka.exceptions import PulsarException, TopicNotFound
+from pulsar_on_kafka_mapping.encoding.decimals import decimal_or_none
+
+_TOPIC: Final = "/lookup/v2/topic/"
+_ADMIN: Final = "/admin/v2/"
+_SCHEMAS: Final = "/admin/v2/schemas/"
+
+
+class Metadata(Protocol):
+    """Metadata of a tenant's cluster, as `ClusterMetadata` gives it. Raises PulsarException."""
+
+    def partitions(self, place: TenantPlace, topic: str) -> int: ...
+    def schema(self, place: TenantPlace, topic: str, version: int | None) -> StoredSchema: ...
+    def state(self, place: TenantPlace, topic: str) -> dict[str, Any]: ...
+
+
+class _Refusal(Exception):
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class LookupAnswers:
+    """A WSGI application. Thread-safe."""
+
+    def __init__(self, places: FollowedMap, metadata: Metadata) -> None:
+        self._map = places
+        self._metadata = metadata
+
+    def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        status, said = HTTPStatus.OK, None
+        try:
+            if environ.get("REQUEST_METHOD") != "GET":
+                raise _Refusal(
+                    HTTPStatus.METHOD_NOT_ALLOWED, "only GET is answered: the map is changed with pok tenants"
+                )
+            # PEP 3333: the bytes of the path, one character each
+            path = str(environ.get("PATH_INFO", "")).encode("latin-1").decode("utf-8", "replace")
+            query = parse_qs(str(environ.get("QUERY_STRING", "")))
+            asker = Asker(str(environ.get("REMOTE_ADDR", "")), query.get("listener", [""])[0])
+            said = self._answer(path, query, asker)
+        except _Refusal as refused:
+            status, said = refused.status, {"reason": str(refused)}
+        except TopicNotFound as missing:
+            status, said = HTTPStatus.NOT_FOUND, {"reason": str(missing)}
+        except (LayerError, PulsarException) as failure:
+            status, said = HTTPStatus.SERVICE_UNAVAILABLE, {"reason": str(failure)}
+        return answered(f"{status.value} {status.phrase}", said, start_response)
+
+    def _answer(self, path: str, query: dict[str, list[str]], asker: Asker) -> dict[str, Any]:
+        if path.startswith(TENANTS_PATH):
+            return self._tenant(path.removeprefix(TENANTS_PATH), query, asker)
+        if path.startswith(_TOPIC):
+            place, _ = self._topic(path.removeprefix(_TOPIC).split("/"), asker)
+            return {"brokerUrl": place.service_url, "cluster": place.cluster}
+        if path.startswith(_SCHEMAS):
+            return self._schema(path.removeprefix(_SCHEMAS).split("/"))
+        if path.startswith(_ADMIN) and path.endswith("/partitions"):
+            place, topic = self._topic(path.removeprefix(_ADMIN).removesuffix("/partitions").split("/"))
+            return {"partitions": self._metadata.partitions(place, topic)}
+        if path.startswith(_ADMIN) and path.endswith("/state"):
+            return self._state(*self._topic(path.removeprefix(_ADMIN).removesuffix("/state").split("/")))
+        if path == "/health/live":
+            return {"status": "ok"}
+        if path == "/health/ready":
+            if failure := self._map.failure():
+                raise LookupFailed(failure)
+            return {"status": "ok"}
+        raise _Refusal(HTTPStatus.NOT_FOUND, f"there is no {path}; see docs/migration.md")
+
+    def _tenant(self, tenant: str, query: dict[str, list[str]], asker: Asker) -> dict[str, str]:
+        if "unless" not in query:
+            return self._map.place(tenant, asker).as_json()
+        try:
+            wait_s = float(query.get("wait_s", ["0"])[0])
+        except ValueError as error:
+            raise _Refusal(HTTPStatus.BAD_REQUEST, f"wait_s is a number of seconds: {error}") from error
+        return self._map.changed(tenant, query["unless"][0], max(0.0, wait_s), asker).as_json()
+
+    def _topic(self, parts: list[str], asker: Asker = ANYBODY) -> tuple[TenantPlace, str]:
+        """Where the topic is, for who asks; for this service itself that is the cluster's own address."""
+        if len(parts) != 4 or parts[0] not in ("persistent", "non-persistent") or not all(parts):
+            raise _Refusal(
+                HTTPStatus.BAD_REQUEST, f"expected persistent/TENANT/NAMESPACE/TOPIC, got {'/'.join(parts)!r:.200}"
+            )
+        domain, tenant, namespace, topic = parts
+        return self._map.place(tenant, asker), f"{domain}://{tenant}/{namespace}/{topic}"
+
+    def _state(self, place: TenantPlace, topic: str) -> dict[str, Any]:
+        """The state of the topic in each cluster that has something of it: while its tenant moves, both."""
+        told: dict[str, Any] = {}
+        missing: list[TopicNotFound] = []
+        places = [place] if place.reached is None else [place, place.reached]
+        for each in places:
+            try:
+                told[each.cluster] = self._metadata.state(each, topic)
+            except TopicNotFound as failure:
+                missing.append(failure)
+                told[each.cluster] = {"failure": str(failure)}
+            except (LayerError, PulsarException) as failure:
+                if len(places) == 1:
+                    raise
+                told[each.cluster] = {"failure": str(failure)}  # one of the two may be away
+        if len(missing) == len(places):
+            raise missing[0]
+        found = {"tenant": place.tenant, "state": place.state.value, "cluster": place.cluster, "target": place.target}
+        return {"topic": topic, **found, "clusters": told}
+
+    def _schema(self, parts: list[str]) -> dict[str, Any]:
+        if len(parts) not in (4, 5) or parts[3] != "schema" or (len(parts) == 5 and decimal_or_none(parts[4]) is None):
+            raise _Refusal(
+                HTTPStatus.BAD_REQUEST,
+                f"expected TENANT/NAMESPACE/TOPIC/schema[/VERSION], got {'/'.join(parts)!r:.200}",
+            )
+        place, topic = self._topic(["persistent", *parts[:3]])
+        return self._metadata.schema(place, topic, int(parts[4]) if len(parts) == 5 else None).rest()

@@ -1,0 +1,84 @@
+"""Metadata of whichever cluster has a tenant, for the lookup service."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.admin.stats import SubscriptionStats
+from pulsar_on_kafka.broker.lookup.tenant_locations import TenantPlace
+from pulsar_on_kafka.broker.schema_registry.model import StoredSchema
+
+_TIMEOUT_S: Final = 10.0
+
+
+class ClusterMetadata:
+    """Thread-safe. One connection for each cluster that was asked about, kept until `close`."""
+
+    def __init__(self, kafka_config: Mapping[str, str], instance: str) -> None:
+        """`instance`: whose state is asked, in each cluster; that of the clients who follow."""
+        self._kafka_config = kafka_config
+        self._instance = instance
+        self._admins: dict[str, AdminClient] = {}
+        self._lock = threading.Lock()
+
+    def partitions(self, place: TenantPlace, topic: str) -> int:
+        """0 for a topic that is not partitioned, as in Pulsar. Raises TopicNotFound and others, as AdminClient."""
+        names = self._admin(place).list_partitions(topic)
+        return 0 if names == [topic] else len(names)
+
+    def schema(self, place: TenantPlace, topic: str, version: int | None) -> StoredSchema:
+        """That version, or the latest. Raises TopicNotFound: there is none."""
+        return self._admin(place).get_schema_info_with_version(topic, version)
+
+    def state(self, place: TenantPlace, topic: str) -> dict[str, Any]:
+        """The topic's partitions with their offsets, and of each subscription where its cursor is in each of them, as
+        saved last, which process owns it, and whether a consumer is served there. Raises TopicNotFound and others."""
+        admin = self._admin(place)
+        stats = admin.topic_stats(topic)
+        return {
+            "partitions": [
+                {"partition": number, "start": start, "end": stats.end_offsets[number]}
+                for number, start in sorted(stats.start_offsets.items())
+            ],
+            "subscriptions": {
+                name: self._cursors(admin.subscription_stats(topic, name)) for name in sorted(stats.subscriptions)
+            },
+        }
+
+    def _cursors(self, stats: SubscriptionStats) -> dict[str, Any]:
+        return {
+            "type": stats.type,
+            "consumers": list(stats.consumers),
+            "partitions": [
+                {
+                    "partition": each.partition,
+                    "mark_delete": each.mark_delete,
+                    "individually_deleted": each.individually_deleted,
+                    "backlog": each.backlog,
+                    "owner": each.owner,
+                    "served": bool(each.owner),
+                }
+                for each in stats.partitions
+            ],
+        }
+
+    def close(self) -> None:
+        with self._lock:
+            admins, self._admins = list(self._admins.values()), {}
+        for admin in admins:
+            admin.close()
+
+    def _admin(self, place: TenantPlace) -> AdminClient:
+        with self._lock:
+            admin = self._admins.get(place.service_url)
+            if admin is None:
+                admin = self._admins[place.service_url] = AdminClient(
+                    place.service_url,
+                    operation_timeout_seconds=_TIMEOUT_S,
+                    kafka_config=self._kafka_config,
+                    instance=self._instance,
+                )
+            return admin

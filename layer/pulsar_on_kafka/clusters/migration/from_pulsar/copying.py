@@ -1,0 +1,144 @@
+"""Copies one partition of a Pulsar topic into its partition here, each entry once, whoever is killed when.
+
+What is there already of it is on record as a replicator has it (`node.sides.target`, decision 0018): the
+entry's place stands for the original's offset, and the number of the run for the epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline, wait_until
+from pulsar_on_kafka.broker.node.cross_cluster.copies_in_flight import CopiesUnderWay, raise_ours
+from pulsar_on_kafka.broker.node.cross_cluster.target_topic import Copied, Target
+from pulsar_on_kafka.clusters.migration.from_pulsar.entries import Entry, Origin, copies
+from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import place_of
+from pulsar_on_kafka.clusters.migration.from_pulsar.schemas import SchemasHere
+from pulsar_on_kafka.kafka.errors import translate
+from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka_mapping.errors import MappingError
+
+_log: Final = logging.getLogger(__name__)
+
+MOST_RECORDS: Final = 20_000
+MOST_BYTES: Final = 32 * 1024 * 1024
+_SAVE_EVERY_S: Final = 5.0
+_ANSWER_S: Final = 120.0
+_ROOM_S: Final = 0.02
+
+
+@dataclass(slots=True)
+class CopiedCounts:
+    """Counts of one partition, by this run; `records` are more than `entries` where messages are cut."""
+
+    entries: int = 0
+    messages: int = 0
+    records: int = 0
+    bytes: int = 0
+
+
+class PartitionCopy:
+    """For one thread. Memory: `MOST_BYTES` of records under way, and `Copied.present`."""
+
+    def __init__(self, target: Target, partition: int, origin: Origin, schemas: SchemasHere, most_bytes: int) -> None:
+        self._target = target
+        self._partition = partition
+        self._origin = origin
+        self._schemas = schemas
+        self._most_bytes = most_bytes
+        self._copied = Copied(-1, 0)
+        self._highest = -1
+        self._under_way = CopiesUnderWay(target.topic.kafka_topic, partition, _ANSWER_S)
+        self._save_due = Deadline.after(_SAVE_EVERY_S)
+        self.counts = CopiedCounts()
+
+    def take_over(self, still_mine: Callable[[], None], deadline: Deadline) -> int:
+        """Know what is there; gives the highest place below which all of it is, -1 for none.
+
+        `still_mine` raises once a later run has begun. It is asked after it is on record that this run may write: so a
+        later one knows of it.
+        """
+        self._copied = self._target.take_over(self._partition, self._origin.epoch, deadline)
+        still_mine()
+        self._highest = self._copied.highest
+        self._under_way.next_offset = self._copied.upto
+        return self._highest
+
+    def copy(self, entries: Iterable[Entry]) -> None:
+        """Append what is not there yet, in order, and have it on record that it is.
+
+        Raises:
+            Corrupt: an entry cannot be a record here; names it.
+            StoreError: the cluster does not take it. A later run goes on behind what it took.
+        """
+        producer = self._target.producer()
+        for entry in entries:
+            place = place_of(entry.position)
+            if place <= self._highest:
+                continue
+            if place not in self._copied.present:
+                self._send(producer, entry)
+            self._highest = place
+            self._keep_bounds(producer)
+            if self._save_due.passed():
+                self._drain(producer)
+                self._save(final=False)
+        self._drain(producer)
+        self._save(final=True)
+
+    def _send(self, producer: KafkaProducer, entry: Entry) -> None:
+        topic = self._target.topic
+        header, base64_keys = self._schemas.of(entry.schema_version)
+        uuid = f"import-{entry.position.ledger_id}-{entry.position.entry_id}-{secrets.token_hex(4)}"
+        try:
+            records = copies(entry, self._origin, header, base64_keys, self._most_bytes, uuid)
+        except MappingError as failure:
+            raise errors.Corrupt(f"{topic.name} message at {entry.position} of Pulsar: {failure}") from failure
+        if len(records) > 1:
+            self._target.node.producers.more_than_plain(topic, Deadline.after(_ANSWER_S), chunks=True)
+        size = sum(record.size for record in records)
+        step = [(record.value, record.key, record.headers) for record in records]
+        refused = self._under_way.send(producer, place_of(entry.position), step, size)
+        if refused is not None:
+            raise_ours(refused.why, f"appending to {self._under_way}")
+        self.counts.records += len(records)
+        self.counts.bytes += size
+        self.counts.entries += 1
+        self.counts.messages += len(entry.messages)
+
+    def _keep_bounds(self, producer: KafkaProducer) -> None:
+        if producer.asleep:
+            producer.wake()
+        producer.poll_inline()
+        if self._under_way.records >= MOST_RECORDS or self._under_way.bytes >= MOST_BYTES:
+            self._drain(producer)
+
+    def _drain(self, producer: KafkaProducer) -> None:
+        """Until everything that was sent is answered. Raises StoreError."""
+
+        def answered() -> bool:
+            producer.wake()
+            producer.wait_for_reports(_ROOM_S)
+            return self._under_way.records == 0 or self._under_way.failure is not None
+
+        what = f"copying to {self._under_way}"
+        if not wait_until(answered, Deadline.after(_ANSWER_S)):
+            raise errors.AppendOutcomeUnknown(f"{what} was not answered in {_ANSWER_S:.0f} s")
+        if self._under_way.failure is not None:
+            raise translate(self._under_way.failure, what)
+
+    def _save(self, *, final: bool) -> None:
+        self._save_due = Deadline.after(_SAVE_EVERY_S)
+        present = self._copied.present
+        if present and present.max() <= self._highest:  # all of a former run's are passed
+            present.clear()
+        upto = self._copied.upto if present else self._under_way.next_offset
+        snapshot = Copied(self._highest, upto)
+        self._target.save(
+            self._partition, self._origin.epoch, snapshot, Deadline.after(_ANSWER_S), final=final and not present
+        )

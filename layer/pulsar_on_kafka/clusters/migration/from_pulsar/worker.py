@@ -1,0 +1,410 @@
+"""Whoever imports a tenant: it compares Pulsar with what is here, and does what is left.
+
+It may be killed at any instant, and run as often as one likes: each run brings what came since. Programs go on in
+Pulsar meanwhile; the last run comes when they have ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Any, Final
+
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.text import counted
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.cross_cluster.target_topic import Target
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.broker.publishing.chunking import record_limit
+from pulsar_on_kafka.broker.replication_state.progress import SubscriptionSide, without_acknowledged, without_message
+from pulsar_on_kafka.broker.subscriptions.requests.cursor_admin import acknowledge_ledgers
+from pulsar_on_kafka.clusters.migration.from_pulsar.admin import (
+    EntryKind,
+    NotTold,
+    PulsarAdmin,
+    PulsarPartition,
+    PulsarTopic,
+)
+from pulsar_on_kafka.clusters.migration.from_pulsar.comparing import (
+    ComparedEntries,
+    ComparedMessages,
+    ComparedSubscription,
+    compared_subscription,
+)
+from pulsar_on_kafka.clusters.migration.from_pulsar.copying import CopiedCounts, PartitionCopy
+from pulsar_on_kafka.clusters.migration.from_pulsar.entries import INCARNATION, Entry, Origin, copies, digest_of
+from pulsar_on_kafka.clusters.migration.from_pulsar.entry_positions import Position, place_of, position_at
+from pulsar_on_kafka.clusters.migration.from_pulsar.existing_copies import CopiesHere, read_copies
+from pulsar_on_kafka.clusters.migration.from_pulsar.reading import GivenUp, PulsarAddress, PulsarReading
+from pulsar_on_kafka.clusters.migration.from_pulsar.schemas import SchemasHere
+from pulsar_on_kafka_mapping.names.subscription_group import copied_name
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin as CopyOrigin
+from pulsar_on_kafka_mapping.state.clusters.tenant_records import ImportRecord, ImportStep
+from pulsar_on_kafka_mapping.state.cursors.cursor_requests import SaveNow
+
+_log: Final = logging.getLogger(__name__)
+
+_CALL_S: Final = 60.0
+_READ_S: Final = 24 * 3_600.0
+_BACK_ENTRIES: Final = 10_000
+"""A run begins to read so many entries before the last one that is here: the chunks of a message that was not complete
+then lie there."""
+_COMPRESSION: Final = "lz4"
+_MOST_ASKED: Final = 2_000
+"""Entries behind the last message of which Pulsar is asked what they are, one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedPartition:
+    topic: str
+    partition: int
+    messages: ComparedMessages
+    subscriptions: tuple[ComparedSubscription, ...]
+    given_up: tuple[GivenUp, ...] = ()
+    """What Pulsar has, and its client does not give: it cannot be copied."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportReport:
+    lacking: tuple[str, ...]
+    partitions: tuple[ImportedPartition, ...]
+
+    @property
+    def good(self) -> bool:
+        return not self.problems()
+
+    def problems(self) -> list[str]:
+        """One sentence each."""
+        found = list(self.lacking)
+        for each in self.partitions:
+            place, messages = f"{each.topic} partition {each.partition}", each.messages
+            if not messages.good:
+                found.append(
+                    f"{place}: {messages.missing} entries are missing, {messages.changed} differ, the first at "
+                    f"{messages.first} of Pulsar"
+                )
+            if each.given_up:
+                found.append(f"{place}: {_told_of(each.given_up)}")
+            found += [
+                f"{place}: subscription {one.name} has {one.only_there} entries left in Pulsar alone, {one.only_here} "
+                "here alone"
+                for one in each.subscriptions
+                if not one.good
+            ]
+        return found
+
+
+class ImportWorker:
+    """For one thread. Memory: see `PartitionCopy`, and of one partition `CopiesHere`."""
+
+    def __init__(
+        self,
+        here: AdminClient,
+        pulsar: PulsarAdmin,
+        address: PulsarAddress,
+        record: ImportRecord,
+        told: Callable[[str], None],
+        *,
+        delivery_times: bool = False,
+    ) -> None:
+        """`told` hears what is being done, a line each. `delivery_times`: ask when messages are due, which takes a
+        request for each that came alone and is not acknowledged."""
+        self._delivery_times = delivery_times
+        self._node = here.node
+        self._pulsar = pulsar
+        self._address = address
+        self.record = record
+        self._told = told
+
+    def run(self) -> ImportRecord:
+        """Bring everything that Pulsar has now.
+
+        Raises:
+            Refused: a later run has begun; or something has to be put right first.
+            Corrupt: a message cannot be taken over; names it.
+            StoreError: one of the clusters cannot be read or written.
+        """
+        try:
+            self._told("metadata ...")
+            topics = self._bring_metadata()
+            self._advance(ImportStep.MESSAGES)
+            with closing(PulsarReading(self._address)) as reading:
+                for topic, schemas in topics:
+                    self._bring_messages(topic, schemas, reading)
+            self._advance(ImportStep.PROGRESS)
+            for topic, _ in topics:
+                self._bring_progress(topic)
+            self._advance(ImportStep.IMPORTED)
+        except errors.LayerError as failure:
+            self._note(failure)
+            raise
+        return self.record
+
+    def _bring_metadata(self) -> list[tuple[PulsarTopic, SchemasHere]]:
+        node, found = self._node, []
+        known = set(node.namespaces.list(self.record.tenant, self._call()))
+        for name, namespace in self._pulsar.namespaces(self.record.tenant).items():
+            if name not in known:
+                node.namespaces.find_or_create(name, self._call())
+            node.namespaces.change_policies(name, partial(_with, wanted=namespace.policies), self._call())
+            for topic in self._pulsar.topics(name):
+                found.append((topic, self._bring_topic(topic)))
+        return found
+
+    def _bring_topic(self, topic: PulsarTopic) -> SchemasHere:
+        node = self._node
+        sides = "here", "in Pulsar: delete it here"
+        here = node.topics.find_or_create_like(topic.name, topic.partitions, self._call(), sides=sides)
+        schemas = self._schemas(topic)
+        for name, told in topic.subscriptions.items():
+            found = node.subscriptions.find_or_create(here, name, self._call())
+            if told.properties or told.replicated:
+                node.subscriptions.remember(found, told.properties, told.replicated, self._call())
+        return schemas
+
+    def _bring_messages(self, topic: PulsarTopic, schemas: SchemasHere, reading: PulsarReading) -> None:
+        here = self._open(topic)
+        most_bytes = record_limit(self._node.admin, here.kafka_topic, self._call())
+        self._node.producers.more_than_plain(here, self._call())
+        for number, name in enumerate(topic.partition_names()):
+            there = self._pulsar.partition(name, topic.subscriptions)
+            if there.last.entry_id < 0:
+                continue
+            origin = Origin(self.record.origin, number, self.record.run)
+            target = Target(self._node, here, origin.cluster, INCARNATION, _COMPRESSION)
+            copy = PartitionCopy(target, number, origin, schemas, most_bytes)
+            highest = copy.take_over(self._still_mine, Deadline.after(_READ_S))
+            start = None if highest < 0 else there.before(position_at(highest), _BACK_ENTRIES)
+            more_comes = partial(self._more_comes, name, there)
+            entries = reading.entries(name, start, there.last, more_comes, Deadline.after(_READ_S))
+            copy.copy(self._with_times(name, there, entries) if self._delivery_times else entries)
+            self._tell_copied(name, there, copy.counts)
+            given_up = [each for each in _given_up(reading, there) if place_of(each.position) > highest]
+            if given_up:
+                self._told(f"{name}: {_told_of(given_up)}")
+
+    def _with_times(self, name: str, there: PulsarPartition, entries: Iterator[Entry]) -> Iterator[Entry]:
+        """With when they are due, of those that some subscription has left and that may be delayed."""
+        of_chunks = True
+        for entry in entries:
+            place = place_of(entry.position)
+            left = not there.cursors or any(place not in done for done in there.cursors.values())
+            if left and len(entry.messages) == 1 and (of_chunks or not entry.in_chunks):
+                try:
+                    entry = replace(entry, deliver_at_ms=self._pulsar.deliver_at_ms(name, entry.position))
+                except NotTold:
+                    if not entry.in_chunks:
+                        raise
+                    of_chunks = False
+                    self._told(
+                        f"{name}: Pulsar does not say when messages in chunks are due (at {entry.position}): they come "
+                        "at once"
+                    )
+            yield entry
+
+    def _more_comes(self, name: str, there: PulsarPartition, behind: Position | None) -> bool:
+        """Whether readers get anything of what follows; True where that would take too many questions."""
+        for position in islice(there.behind(behind), _MOST_ASKED):
+            kind = self._pulsar.kind_of(name, position)
+            if kind is not EntryKind.NOTHING:
+                return kind is EntryKind.MESSAGE
+        return next(islice(there.behind(behind), _MOST_ASKED, None), None) is not None
+
+    def _tell_copied(self, name: str, there: PulsarPartition, counts: CopiedCounts) -> None:
+        self._told(
+            f"{name}: {counts.entries} entries copied with {counts.messages} messages, {counts.bytes} bytes; Pulsar "
+            f"has {there.entries}, up to {there.last}"
+        )
+
+    def _bring_progress(self, topic: PulsarTopic) -> None:
+        """Acknowledge here what is acknowledged there, of what is here."""
+        here = self._open(topic)
+        for number, name in enumerate(topic.partition_names()):
+            # First what is acknowledged, then what is here: nothing is passed over that has no copy yet.
+            cursors = self._pulsar.partition(name, topic.subscriptions).cursors
+            if not cursors:
+                continue
+            copied = self._copies(here, number, digests=False)
+            for subscription, done in cursors.items():
+                found = self._node.subscriptions.find(here, subscription, self._call())
+                if found is not None:
+                    self._acknowledge(found, number, copied, copied.acknowledged(done, here.layout.entries_per_ledger))
+
+    def _acknowledge(self, subscription: Subscription, number: int, copied: CopiesHere, acks: Any) -> None:
+        node, deadline = self._node, Deadline.after(_READ_S)
+        self._still_mine()
+        cursor = node.memberships.cursors.read(subscription, deadline)[number].state
+        side = SubscriptionSide(CopyOrigin("", 0), cursor, copied.index, copied.index.end)
+        acks.join(without_message(side))
+        left = without_acknowledged(acks, cursor)
+        if left:
+            live = node.memberships.live_cursors
+            acknowledge_ledgers(live, node.admin, subscription, {number: left.blocks()}, deadline)
+
+    def lacking(self) -> list[str]:
+        """Pulsar's metadata that are not here, or otherwise, one sentence each."""
+        node, found = self._node, []
+        known = set(node.namespaces.list(self.record.tenant, self._call()))
+        for name, namespace in self._pulsar.namespaces(self.record.tenant).items():
+            if name not in known:
+                found.append(f"namespace {name} is not here")
+            else:
+                policies = node.namespaces.policies(name, self._call())
+                found += [
+                    f"policy {policy} of namespace {name} is {policies.get(policy)!r} here, {value!r} in Pulsar"
+                    for policy, value in namespace.policies.items()
+                    if policies.get(policy) != value
+                ]
+            for topic in self._pulsar.topics(name):
+                found += self._lacking_of(topic)
+        return found
+
+    def left_out(self) -> list[str]:
+        """Settings of Pulsar that have no counterpart here, one sentence each."""
+        namespaces = self._pulsar.namespaces(self.record.tenant).items()
+        return [
+            f"{what} of namespace {name} has no counterpart here" for name, ns in namespaces for what in ns.left_out
+        ]
+
+    def _lacking_of(self, topic: PulsarTopic) -> list[str]:
+        node = self._node
+        here = node.topics.find(topic.name, self._call())
+        if here is None:
+            return [f"topic {topic.name} is not here"]
+        found = []
+        partitions = here.partitions if here.partitioned else 0
+        if partitions != topic.partitions:
+            found.append(f"topic {topic.name} has {partitions} partitions here, {topic.partitions} in Pulsar (0: none)")
+        schemas = {stored.info.schema for stored in node.schemas.versions(topic.name, self._call())}
+        if gone := [version for version, info in topic.schemas.items() if info.schema not in schemas]:
+            found.append(f"topic {topic.name} lacks the schema versions {', '.join(map(str, gone))} of Pulsar")
+        for name in topic.subscriptions:
+            if node.subscriptions.find(here, name, self._call()) is None:
+                found.append(f"subscription {name} of {topic.name} is not here")
+        return found
+
+    def verify(self) -> ImportReport:
+        """Both sides beside each other. Reads every message of both."""
+        lacking = self.lacking()
+        reports: list[ImportedPartition] = []
+        with closing(PulsarReading(self._address)) as reading:
+            for topic in self._topics():
+                here = self._node.topics.find(topic.name, self._call())
+                if here is not None:
+                    reports += self._verify(topic, here, reading)
+        return ImportReport(tuple(lacking), tuple(reports))
+
+    def _verify(self, topic: PulsarTopic, here: Topic, reading: PulsarReading) -> Iterator[ImportedPartition]:
+        most_bytes = record_limit(self._node.admin, here.kafka_topic, self._call())
+        schemas = self._schemas(topic)
+        for number, name in enumerate(topic.partition_names()[: here.partitions]):
+            there = self._pulsar.partition(name, topic.subscriptions)
+            copied = self._copies(here, number, digests=True)
+            entries = ComparedEntries(copied)
+            origin = Origin(self.record.origin, number, self.record.run)
+            more_comes = partial(self._more_comes, name, there)
+            for entry in reading.entries(name, None, there.last, more_comes, Deadline.after(_READ_S)):
+                records = copies(entry, origin, *schemas.of(entry.schema_version), most_bytes, "any")
+                entries.add(place_of(entry.position), digest_of(records), len(entry.messages))
+            given_up = tuple(_given_up(reading, there))
+            subscriptions = tuple(self._verify_subscriptions(here, number, there, copied, entries))
+            yield ImportedPartition(str(here.name), number, entries.result(), subscriptions, given_up)
+
+    def _verify_subscriptions(
+        self, here: Topic, number: int, there: PulsarPartition, copied: CopiesHere, entries: ComparedEntries
+    ) -> Iterator[ComparedSubscription]:
+        node = self._node
+        for name, done in there.cursors.items():
+            found = node.subscriptions.find(here, name, self._call())
+            if found is not None:
+                node.memberships.live_cursors.change(found, {number: SaveNow()}, self._call())
+                cursor = node.memberships.cursors.read(found, self._call())[number].state
+                yield compared_subscription(name, done, cursor, copied, entries.places)
+
+    def _topics(self) -> list[PulsarTopic]:
+        return [each for name in self._pulsar.namespaces(self.record.tenant) for each in self._pulsar.topics(name)]
+
+    def _open(self, topic: PulsarTopic) -> Topic:
+        return self._node.topics.open(topic.name, self._call())
+
+    def _schemas(self, topic: PulsarTopic) -> SchemasHere:
+        schemas = SchemasHere(self._node, topic.name, partial(self._pulsar.schemas, str(topic.name)))
+        schemas.register(topic.schemas)
+        return schemas
+
+    def _copies(self, here: Topic, partition: int, *, digests: bool) -> CopiesHere:
+        node, deadline = self._node, Deadline.after(_READ_S)
+        low, end = node.fetcher.watermarks(here.kafka_topic, partition, deadline)
+        fences = node.producers.fences(here, partition, deadline)
+        batches = node.fetcher.read(here.kafka_topic, partition, low, end, deadline)
+        return read_copies(batches, low, end, self.record.origin, partition, fences, digests=digests)
+
+    def _still_mine(self) -> None:
+        self._node.imports.check(self.record, self._call())
+
+    def _advance(self, step: ImportStep) -> None:
+        self.record = self._node.imports.advance(self.record, step, self._call())
+        self._told(f"{step.value} ...")
+
+    def _note(self, failure: Exception) -> None:
+        try:
+            self._node.imports.note(self.record, str(failure), self._call())
+        except errors.LayerError as unnoted:
+            _log.warning("tenant=%s its problem is not on record: %s", self.record.tenant, unnoted)
+
+    @staticmethod
+    def _call() -> Deadline:
+        return Deadline.after(_CALL_S)
+
+
+def _given_up(reading: PulsarReading, there: PulsarPartition) -> list[GivenUp]:
+    """Of what was just read, without those whose beginning cannot be there any more."""
+    return [each for each in reading.given_up() if there.index_of(each.position) >= each.chunks_before]
+
+
+def _told_of(given_up: Sequence[GivenUp]) -> str:
+    return (
+        f"{counted(len(given_up), 'message')} in chunks cannot be read, the first with a chunk at "
+        f"{given_up[0].position} of Pulsar: its client puts ten together at a time, each from its first chunk on"
+    )
+
+
+def _with(now: Mapping[str, Any], wanted: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**now, **wanted}
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedUpTo:
+    """Progress of a partition: Pulsar's position of the last entry that is here for certain, None for none. `final`:
+    whoever copied it has ended in good order."""
+
+    topic: str
+    partition: int
+    position: Position | None
+    final: bool
+
+
+def imported_upto(node: Node, record: ImportRecord, deadline: Deadline) -> list[ImportedUpTo]:
+    """The progress of each partition that was ever copied, from what is on record here. Raises StoreError."""
+    found = []
+    for namespace in node.namespaces.list(record.tenant, deadline):
+        for each in node.topics.list(namespace, deadline):
+            topic = node.topics.find(TopicName.parse(each.name), deadline)
+            if topic is None:
+                continue
+            newest = {}
+            known = node.sequences.known(topic, copied_name(record.origin, INCARNATION), deadline)
+            for (_, partition), snapshot in sorted(known.items()):
+                newest[partition] = snapshot
+            for partition, snapshot in sorted(newest.items()):
+                position = None if snapshot.highest < 0 else position_at(snapshot.highest)
+                found.append(ImportedUpTo(each.name, partition, position, snapshot.final))
+    return found

@@ -1,0 +1,264 @@
+"""The site has what the console's pages show: an overview that one thread gathers, and answers to further questions,
+which are asked one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from pulsar_on_kafka.admin import (
+    AdminClient,
+    ConsumerStats,
+    EntryHolder,
+    LedgerInfo,
+    PartitionCursor,
+    SubscriptionStats,
+    TransactionInfo,
+    TransactionInPendingAck,
+)
+from pulsar_on_kafka.admin.letters import DeadLetter, DeadLetterTopic, LetterFilter, Redriven
+from pulsar_on_kafka.admin.overview.records import Overview
+from pulsar_on_kafka.admin.overview.shared import SharedGatherer
+from pulsar_on_kafka.admin.shown_messages import ShownMessage
+from pulsar_on_kafka.base.clock import Clock, SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.base.role_state import RoleName
+from pulsar_on_kafka.base.worker import Worker
+from pulsar_on_kafka.broker.metadata.policies import RETENTION_SIZE_IN_MB, RETENTION_TIME_IN_MINUTES
+from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
+from pulsar_on_kafka.console.commands import Commands
+from pulsar_on_kafka.console.response_cache import Answer, Answers, Turn, Unanswered
+from pulsar_on_kafka.console.rows import Row, rows_of
+from pulsar_on_kafka.service.role_owners import RoleOwner, role_owners
+from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
+
+T = TypeVar("T")
+
+EVERY_S: Final = 5.0
+_IDLE_S: Final = 60.0
+"""Between two passes while nobody does; and how long somebody looks who asked once."""
+_PASS_S: Final = 60.0
+MOST_CURSORS: Final = 4
+"""Subscriptions whose holes are kept in memory."""
+MOST_ANSWERS: Final = 64
+MOST_LETTERS: Final = 100
+MOST_OF_AN_ENTRY: Final = 20
+"""Messages of a batch that are shown."""
+_MOST_TRANSACTIONS: Final = 200
+_READ_MS: Final = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was gathered last, and why nothing newer was; '' where the last pass went well."""
+
+    overview: Overview | None
+    rows: Sequence[Row]
+    failure: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retained:
+    """A topic's ledgers, and how long and how much of what is acknowledged is kept; -1 sets no bound."""
+
+    ledgers: Sequence[LedgerInfo]
+    minutes: int
+    megabytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """One that is not finished, and the subscriptions that it keeps from getting what its topics have above its first
+    message: all of a partition where it has messages, and those where it acknowledged. `left_ms`: until it is aborted,
+    of an open one."""
+
+    info: TransactionInfo
+    left_ms: int | None
+    blocks: Sequence[tuple[str, str, str]]
+    """(topic, subscription, why)."""
+
+
+class Site:
+    """Thread-safe. Memory: an overview, the cursors of `MOST_CURSORS` subscriptions, `MOST_ANSWERS` other answers of
+    hundreds of rows each at most, and what a `Gatherer` says."""
+
+    def __init__(self, where: str, commands: Commands, clock: Clock | None = None, *, every_s: float = EVERY_S) -> None:
+        """`where` is how people call the cluster. `every_s`: between two passes while somebody looks."""
+        self.where = where
+        self.every_s = every_s
+        self.commands = commands
+        self._tell_time_by(clock or SystemClock())
+        self._seen = Seen(None, (), "not connected yet")
+        self._looked_s = self._passed_s = float("-inf")
+        self._admin: AdminClient | None = None
+        self._gatherer: SharedGatherer | None = None
+        self._worker = Worker("pok-console-gatherer", self._gather, "console=overview could not be gathered")
+
+    def _tell_time_by(self, clock: Clock) -> None:
+        """What is shown was gathered, or stands in the cluster, by the brokers' clock; this machine's until one is
+        reached."""
+        self.clock = clock
+        self._turn = turn = Turn(clock)
+        self._cursors = Answers(clock, MOST_CURSORS, turn)
+        self._answers = Answers(clock, MOST_ANSWERS, turn)
+
+    def waits_for(self, failure: str) -> None:
+        """Why the cluster was not reached when that was last tried."""
+        self._seen = Seen(None, (), failure)
+
+    def connect(self, admin: AdminClient, gatherer: SharedGatherer) -> None:
+        """Look at what is gathered from now on, until `close`."""
+        self._admin = admin
+        self._tell_time_by(admin.node.clock)
+        self._seen = Seen(None, (), "")
+        self._gatherer = gatherer
+        self._worker.start()
+
+    def show(self, overview: Overview, failure: str = "") -> None:
+        """Show this one, which was gathered elsewhere."""
+        self._seen = Seen(overview, rows_of(overview.subscriptions), failure)
+
+    def close(self, deadline: Deadline) -> None:
+        """Ask the cluster nothing more; a second call does nothing."""
+        self._turn.end()
+        self._worker.close(deadline)
+        if self._gatherer is not None:
+            self._gatherer.let_go(self, deadline)
+
+    # The overview -------------------------------------------------------------------------------------------------
+
+    def look(self) -> Seen:
+        """What is known; asking for it makes sure that it is gathered anew soon."""
+        self._looked_s = self.clock.monotonic()
+        if self._looked_s - self._passed_s > self.every_s:
+            self._worker.wake()
+        return self._seen
+
+    def _gather(self) -> float:
+        if self._gatherer is None:
+            return _IDLE_S
+        try:
+            within_s = self.every_s if self._is_looked_at() else _IDLE_S
+            self.show(self._gatherer.latest(self, Deadline.after(_PASS_S), within_s=within_s / 2))
+            self._turn.back()
+        except Exception as failure:
+            seen = self._seen
+            self._seen = Seen(seen.overview, seen.rows, str(failure) or type(failure).__name__)
+            if isinstance(failure, StoreError):
+                self._turn.away(self._seen.failure, _PASS_S)  # until the next pass
+            raise
+        finally:
+            self._passed_s = self.clock.monotonic()
+        return self.every_s if self._is_looked_at() else _IDLE_S
+
+    def _is_looked_at(self) -> bool:
+        return self.clock.monotonic() - self._looked_s < _IDLE_S
+
+    # Questions: each raises Unanswered ----------------------------------------------------------------------------
+
+    def stats(self, topic: str, name: str) -> Answer[SubscriptionStats]:
+        return self._asked(("stats", topic, name), lambda admin: admin.subscription_stats(topic, name))
+
+    def cursors(self, topic: str, name: str) -> Answer[Sequence[PartitionCursor]]:
+        return self._cursors.to(("cursors", topic, name), lambda: self._connected().subscription_cursors(topic, name))
+
+    def consumers(self, topic: str, name: str) -> Answer[Sequence[ConsumerStats]]:
+        return self._asked(("consumers", topic, name), lambda admin: admin.subscription_consumers(topic, name))
+
+    def holder(self, topic: str, name: str, partition: int, offset: int) -> Answer[EntryHolder | None]:
+        return self._asked(
+            ("holder", topic, name, partition, offset), lambda admin: admin.entry_holder(topic, name, partition, offset)
+        )
+
+    def held(self, topic: str, name: str) -> Answer[Sequence[TransactionInPendingAck]]:
+        """What transactions hold of a subscription."""
+        return self._asked(("held", topic, name), lambda admin: admin.list_transactions_in_pending_ack(topic, name))
+
+    def retained(self, topic: str) -> Answer[Retained]:
+        def ask(admin: AdminClient) -> Retained:
+            minutes, megabytes = (
+                admin.get_policy(topic, policy.name, applied_value=True)
+                for policy in (RETENTION_TIME_IN_MINUTES, RETENTION_SIZE_IN_MB)
+            )
+            return Retained(admin.list_ledgers(topic), minutes, megabytes)
+
+        return self._asked(("ledgers", topic), ask)
+
+    def message(self, topic: str, wanted: NativeMessageId) -> Answer[Sequence[ShownMessage]]:
+        """The messages of one entry, `MOST_OF_AN_ENTRY` at most; none where readers see none there."""
+
+        def ask(admin: AdminClient) -> Sequence[ShownMessage]:
+            found: list[ShownMessage] = []
+            with admin.read_messages(topic, start=wanted) as reading:
+                while len(found) < MOST_OF_AN_ENTRY and reading.is_more():
+                    message = reading.next(_READ_MS)
+                    if message is None or not _is_of(message.message_id, wanted):
+                        break
+                    found.append(message)
+            return found
+
+        return self._asked(("message", topic, wanted.ledger_id(), wanted.entry_id()), ask)
+
+    def dead_letter_topics(self) -> Answer[Sequence[DeadLetterTopic]]:
+        overview = self._seen.overview
+        tenants = overview.tenants if overview is not None else ("public",)
+        return self._asked(
+            ("dead letter topics",),
+            lambda admin: [found for tenant in tenants for found in admin.dead_letter_topics(tenant)],
+        )
+
+    def dead_letters(self, topic: str) -> Answer[Sequence[DeadLetter]]:
+        """The oldest ones that are left, `MOST_LETTERS` at most."""
+        return self._asked(("dead letters", topic), lambda admin: admin.dead_letters(topic, MOST_LETTERS))
+
+    def transactions(self) -> Answer[Sequence[OpenTransaction]]:
+        """Those that are not finished, the oldest first, `_MOST_TRANSACTIONS` at most."""
+
+        def ask(admin: AdminClient) -> Sequence[OpenTransaction]:
+            by_topic: dict[str, list[str]] = {}
+            for row in self._seen.rows:
+                by_topic.setdefault(row.topic, []).append(row.subscription)
+            now_ms = self.clock.now_ms()
+            return [_blocking(each, by_topic, now_ms) for each in admin.list_transactions()[:_MOST_TRANSACTIONS]]
+
+        return self._asked(("transactions",), ask)
+
+    def roles(self) -> Answer[Mapping[RoleName, Sequence[RoleOwner]]]:
+        def ask(admin: AdminClient) -> Mapping[RoleName, Sequence[RoleOwner]]:
+            with pulsar_errors():
+                return role_owners(admin.node.admin, admin.node.settings.instance, Deadline.after(10.0))
+
+        return self._asked(("roles",), ask)
+
+    # Deeds: each raises Unanswered and official exceptions --------------------------------------------------------
+
+    def redrive(self, topic: str, ids: Iterable[NativeMessageId]) -> Redriven:
+        """Put these letters back to where they came from; all that are left, without any."""
+        done = self._connected().redrive_dead_letters(topic, LetterFilter.of(tuple(ids)))
+        self._answers.forget()
+        return done
+
+    def _asked(self, key: tuple[object, ...], ask: Callable[[AdminClient], T]) -> Answer[T]:
+        return self._answers.to(key, lambda: ask(self._connected()))
+
+    def _connected(self) -> AdminClient:
+        if self._admin is None:
+            raise Unanswered(self._seen.failure or "there is no cluster")
+        return self._admin
+
+
+def _is_of(found: NativeMessageId, wanted: NativeMessageId) -> bool:
+    return (found.ledger_id(), found.entry_id()) == (wanted.ledger_id(), wanted.entry_id())
+
+
+def _blocking(info: TransactionInfo, by_topic: Mapping[str, Sequence[str]], now_ms: int) -> OpenTransaction:
+    blocks = [
+        (topic, name, "waits behind its messages")
+        for topic in dict.fromkeys(each.topic for each in info.partitions)
+        for name in by_topic.get(topic, ())
+    ]
+    blocks += [(each.topic, each.subscription, "it holds acknowledgements") for each in info.subscriptions]
+    left_ms = info.timeout_at_ms - now_ms if info.status.value == "OPEN" else None
+    return OpenTransaction(info, left_ms, blocks)

@@ -1,0 +1,202 @@
+"""A gateway's membership in its fleet: which bundles are its own, and where clients of the others are to go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
+from pulsar_on_kafka.base.processes import is_over, process_of, this_process
+from pulsar_on_kafka.base.worker import Retry, Worker
+from pulsar_on_kafka.broker.node.node import Node
+from pulsar_on_kafka.gateway.bundles import Bundles, Member, member_name, url_of
+from pulsar_on_kafka.gateway.peers import Peers
+from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
+from pulsar_on_kafka.kafka.groups.work_assignment import Assignment, SharedWork
+from pulsar_on_kafka_mapping.state.instances import Instance
+from pulsar_on_kafka_mapping.state.state_topics import DELIVERIES
+
+_log: Final = logging.getLogger(__name__)
+
+PATIENCE_S: Final = 8.0
+"""How long a client waits for a bundle that is between owners, or whose owner does not answer, before it is told so: a
+session of Kafka's, and a rebalance."""
+_AGAIN_S: Final = 0.2
+_ANSWER_S: Final = 2.0
+
+
+def fleets_group(instance: Instance, fleet: str) -> str:
+    """Raises InvalidSubscriptionName: the fleet's name has control characters, or is too long."""
+    return instance.group(DELIVERIES, f"gateways-{fleet}" if fleet else "gateways")
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    bundle: int
+    until_s: float
+    then: Callable[[str | None], None]
+
+
+class Sharing:
+    """`ask`, `elsewhere` and `cut_off` are for the event loop; `leave` and `close` are not. It begins with its
+    construction. Memory: what `Bundles` says, and the questions that wait, which connections bound.
+
+    One thread is a member of the group, another one looks at it while something is to be known.
+    """
+
+    def __init__(
+        self, node: Node, loop: asyncio.AbstractEventLoop, url: str, fleet: str, changed: Callable[[], None]
+    ) -> None:
+        """`changed` is called by the loop when bundles may have gone elsewhere."""
+        self._node = node
+        self._loop = loop
+        self._url = url
+        self._changed = changed
+        self._lock = threading.Lock()
+        self._bundles = Bundles(url)
+        self._peers = Peers(loop, node.clock, self._tell)
+        self._waiting: list[_Waiting] = []
+        self._again: asyncio.TimerHandle | None = None
+        self._handed_over = threading.Event()
+        self._group_id = fleets_group(node.settings.instance, fleet)
+        self._worker = Worker(
+            "pok-gateway-bundles", self._look, "looking who serves which topics", retry=Retry(_AGAIN_S)
+        )
+        self._group = SharedWork(
+            self._group_id, self._open_member, Assignment(self._on_assigned, self._on_revoked),
+            name="pok-gateway-group", without="this gateway serves every topic by itself, beside others of its fleet",
+        )  # fmt: skip
+        self._worker.start()
+
+    def ask(self, bundle: int, then: Callable[[str | None], None]) -> None:
+        """Call `then` with the address of who serves the bundle, at once where it is known; None: nobody within 8 s."""
+        found = self._known(bundle)
+        if found is not None or self.cut_off():
+            then(found)
+            return
+        self._waiting.append(_Waiting(bundle, self._node.clock.monotonic() + PATIENCE_S, then))
+        self._worker.wake()
+
+    def elsewhere(self, bundle: int) -> str | None:
+        """Another gateway that serves it."""
+        with self._lock:
+            return self._bundles.elsewhere(bundle)
+
+    def is_new(self, bundle: int) -> bool:
+        """Another gateway had it just now."""
+        with self._lock:
+            return self._bundles.is_new(bundle, self._node.clock.monotonic())
+
+    def cut_off(self) -> bool:
+        with self._lock:
+            return self._bundles.cut_off(self._node.clock.monotonic())
+
+    def leave(self, deadline: Deadline) -> bool:
+        """Belong to the fleet no more. Returns when others serve everything (True), or when there are none, or
+        nobody did before the deadline."""
+        with self._lock:
+            self._bundles.leave()
+        self._group.close(deadline)
+        self._worker.wake()
+        self._handed_over.wait(deadline.remaining_s())
+        with self._lock:
+            return self._bundles.elsewhere(0) is not None
+
+    async def end(self) -> None:
+        """Ask other gateways nothing any more; in the loop, before `close`."""
+        await self._peers.end()
+
+    def close(self, deadline: Deadline) -> None:
+        """End both threads; a second call does nothing."""
+        self._group.close(deadline)
+        self._worker.close(deadline)
+
+    # The group's thread -------------------------------------------------------------------------------------------
+
+    def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
+        return self._node.member_sharing(DELIVERIES, self._group_id, callbacks, member_name(self._url))
+
+    def _on_assigned(self, partitions: list[int]) -> None:
+        with self._lock:
+            self._bundles.assigned(partitions, self._node.clock.monotonic())
+        self._worker.wake()
+
+    def _on_revoked(self, partitions: list[int]) -> None:
+        with self._lock:
+            self._bundles.revoked(partitions, self._node.clock.monotonic())
+        self._worker.wake()
+
+    # The worker's thread ------------------------------------------------------------------------------------------
+
+    def _look(self) -> float:
+        try:
+            members, stable = self._describe()
+        except LayerError:
+            self._tell_loop()  # that it may be cut off
+            raise
+        with self._lock:
+            self._bundles.described(members, self._node.clock.monotonic(), stable=stable)
+            settled = self._bundles.settled
+            if self._bundles.handed_over:
+                self._handed_over.set()
+        self._tell_loop()
+        return math.inf if settled else _AGAIN_S
+
+    def _describe(self) -> tuple[list[Member], bool]:
+        try:
+            found = self._node.admin.describe_group(self._group_id, Deadline.after(_ANSWER_S))
+        except NotAuthorized:  # nor may it be a member, and has said so: it knows of no others
+            return [], True
+        members = [
+            Member(url, [bundle for _, bundle in each.assigned], self._is_own(url, each.client_id))
+            for each in found.members
+            if (url := url_of(each.client_id)) and not is_over(each.client_id)
+        ]
+        return members, found.state == "STABLE"
+
+    def _is_own(self, url: str, client_id: str) -> bool:
+        return url == self._url and process_of(client_id) == this_process()
+
+    def _tell_loop(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._tell)
+        except RuntimeError:  # the gateway has ended
+            _log.debug("fleet=%s was looked at after the gateway's end", self._group_id)
+
+    # The loop -----------------------------------------------------------------------------------------------------
+
+    def _known(self, bundle: int) -> str | None:
+        """None: that has to be asked, or the gateway that serves it does not answer."""
+        with self._lock:
+            found = self._bundles.known(bundle, self._node.clock.monotonic())
+        return found if found is None or found == self._url or self._peers.is_there(found) else None
+
+    def _tell(self) -> None:
+        now_s = self._node.clock.monotonic()
+        with self._lock:
+            others = self._bundles.others()
+        self._peers.are(others)
+        waiting, self._waiting = self._waiting, []
+        cut_off = self.cut_off()  # it will not know soon: clients ask another gateway
+        for each in waiting:
+            found = self._known(each.bundle)
+            if found is None and now_s < each.until_s and not cut_off:
+                self._waiting.append(each)
+                continue
+            if found is None:
+                with self._lock:
+                    found = self._bundles.owner(each.bundle, now_s)
+            each.then(found)
+        self._changed()
+        if self._waiting and self._again is None:
+            self._again = self._loop.call_later(_AGAIN_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._again = None
+        self._worker.wake()

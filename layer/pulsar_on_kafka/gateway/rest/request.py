@@ -1,0 +1,154 @@
+"""A request is what a handler is asked for; what it refuses becomes Pulsar's JSON with a status."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.publishing.official_errors import as_pulsar
+from pulsar_on_kafka_mapping.errors import MappingError
+
+_log: Final = logging.getLogger(__name__)
+
+OPERATION_S: Final = 30.0
+_PERSISTENT: Final = "persistent"
+
+
+class RestError(Exception):
+    """An answer that is an error: Pulsar's `{"reason": ...}`."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Text(str):
+    """An answer that is plain text, no JSON."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """What handlers ask, and what they tell of themselves."""
+
+    admin: AdminClient
+    serving: Callable[[str, Deadline], str | None]
+    """As `Gateway.serving`."""
+    unload: Callable[[AbstractSet[str], Deadline], None]
+    """As `Gateway.unload`."""
+    web_url: Callable[[], str]
+    """Of this REST."""
+
+    @property
+    def name(self) -> str:
+        """Pulsar's name of a cluster that has none."""
+        return self.admin.local_cluster() or "standalone"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, in the words of its route."""
+
+    cluster: Cluster
+    names: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes
+
+    @property
+    def admin(self) -> AdminClient:
+        return self.cluster.admin
+
+    @property
+    def namespace(self) -> str:
+        return f"{self.names['tenant']}/{self.names['namespace']}"
+
+    @property
+    def domain(self) -> str:
+        """`persistent` or `non-persistent`."""
+        return self.names.get("domain", _PERSISTENT)
+
+    @property
+    def topic(self) -> str:
+        return f"{self.domain}://{self.namespace}/{self.names['topic']}"
+
+    @property
+    def is_persistent(self) -> bool:
+        return self.domain == _PERSISTENT
+
+    def deadline(self) -> Deadline:
+        return Deadline.after(OPERATION_S)
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """Raises RestError: it is neither true nor false."""
+        said = self.query.get(name, str(default)).lower()
+        if said not in ("true", "false"):
+            raise RestError(400, f"{name} is {said!r:.60}, expected true or false")
+        return said == "true"
+
+    def json(self) -> Any:
+        """The body; None where there is none. Raises RestError: it is no JSON."""
+        try:
+            return json.loads(self.body) if self.body.strip() else None
+        except (ValueError, RecursionError) as failure:
+            raise RestError(400, f"the body is no JSON: {failure}") from failure
+
+    def names_in(self, where: str, value: object) -> frozenset[str]:
+        """The names of a list; none where there is no list. Raises RestError: it is no list of names."""
+        if value is None:
+            return frozenset()
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            raise RestError(400, f"{where} is {value!r:.120}, expected a list of names")
+        return frozenset(value)
+
+    def nothing_in(self, where: str, value: object) -> None:
+        """Raises RestError, where `value` says what is not kept here."""
+        if _says_something(value):
+            raise RestError(501, f"{where} is not kept by this gateway, got {value!r:.200} (docs/gateway.md)")
+
+
+def _says_something(value: object) -> bool:
+    """Whether it is more than a default of Pulsar's."""
+    if isinstance(value, Mapping):
+        return any(_says_something(each) for each in value.values())
+    return value not in (None, False, 0, -1, "", "UNDEFINED", "None", [])
+
+
+_STATUSES: Final[tuple[tuple[type[Exception], int], ...]] = (
+    (errors.AlreadyExists, 409),
+    (errors.NotSupportedYet, 501),
+    (errors.InvalidOption, 400),
+    (errors.SubscriptionBusy, 412),
+    (exceptions.InvalidTopicName, 412),
+    (exceptions.TopicNotFound, 404),
+    (exceptions.SubscriptionNotFound, 404),
+    (exceptions.InvalidConfiguration, 400),
+    (exceptions.InvalidMessage, 400),
+    (exceptions.IncompatibleSchema, 409),
+    (exceptions.NotAllowedError, 412),
+    (exceptions.AuthorizationError, 403),
+    (exceptions.Timeout, 503),
+    (exceptions.ConnectError, 503),
+    (exceptions.NotConnected, 503),
+    (exceptions.AlreadyClosed, 503),
+)
+"""The first one that fits counts; 500 for all others."""
+
+
+def refusal(failure: Exception) -> RestError:
+    """What a client is told of a failure; what nobody foresaw is logged with its traceback."""
+    if isinstance(failure, RestError):
+        return failure
+    if not isinstance(failure, (errors.LayerError, MappingError, exceptions.PulsarException)):
+        _log.error("a request failed", exc_info=failure)
+    ours, official = failure.__cause__ or failure, as_pulsar(failure)
+    status = next((status for kind, status in _STATUSES if isinstance(ours, kind) or isinstance(official, kind)), 500)
+    return RestError(status, str(failure) or type(failure).__name__)

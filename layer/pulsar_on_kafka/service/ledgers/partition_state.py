@@ -1,0 +1,98 @@
+"""A partition as a deletion finds it, and the deletion itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import NoLeaderNow
+from pulsar_on_kafka.broker.managed_ledger.deletion import (
+    PartitionDoomed,
+    PartitionGone,
+    PartitionNow,
+    PartitionState,
+    goes_by_ledgers,
+)
+from pulsar_on_kafka.broker.managed_ledger.ledger_list_update import LogRange
+from pulsar_on_kafka.broker.managed_ledger.model import Ledger, LedgerPlace
+from pulsar_on_kafka.broker.metadata.topics import Topic
+from pulsar_on_kafka.broker.node.services import Services
+from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse
+from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion
+from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka_mapping.names.topic_name import TopicName
+from pulsar_on_kafka_mapping.state.metadata.metadata_records import TopicRecord
+
+
+class Found(NamedTuple):
+    """`topic`: with a `PartitionNow`. `doomed`: the topic is being deleted. `former`: see `judge`."""
+
+    now: PartitionState
+    topic: Topic | None = None
+    doomed: TopicRecord | None = None
+    former: int = 0
+
+    @property
+    def whose(self) -> Topic | TopicRecord | None:
+        return self.topic or self.doomed
+
+
+class PartitionLook:
+    """Thread-safe."""
+
+    def __init__(self, services: Services, use: KafkaLogUse, topic_deletion: TopicDeletion) -> None:
+        self._services = services
+        self._use = use
+        self._topic_deletion = topic_deletion
+
+    def at(self, name: TopicName, partition: int, deadline: Deadline, *, with_list: bool) -> Found:
+        """What `judge` wants to know, read in the order that it wants; of `listed` nothing without `with_list`.
+
+        Raises:
+            NoLeaderNow: for now nobody knows what its log has. And other LayerErrors.
+        """
+        life = self._services.topics.last_life(name, deadline)
+        if life is None:
+            return Found(None)
+        if life.doomed is not None:
+            return self._doomed(life.doomed, partition, deadline)
+        topic = life.topic
+        if topic is None:
+            return Found(PartitionGone(life.incarnation), former=life.former)
+        if topic.bound or not 0 <= partition < topic.partitions:
+            return Found(None, former=life.former)
+        place = LedgerPlace(str(name), topic.layout.incarnation, partition)
+        listed: Sequence[Ledger] = ()
+        if with_list:
+            listed = self._services.ledger_views.ask(str(name), lambda lists: lists.ledgers(place), deadline)
+        log = self._use.log_of(topic, partition, deadline)
+        if log is None:
+            raise NoLeaderNow(f"{topic.kafka_topic}-{partition} has no leader now")
+        needs = self._use.needs_of(topic, [partition], deadline)[partition]
+        return Found(PartitionNow(place, topic.layout, listed, log, needs), topic, former=life.former)
+
+    def _doomed(self, doomed: TopicRecord, partition: int, deadline: Deadline) -> Found:
+        if not goes_by_ledgers(doomed):
+            return Found(None, former=doomed.former)
+        described = self._services.admin.describe_topic(doomed.kafka_topic, deadline)
+        if described is None or described.topic_id != doomed.kafka_topic_id:
+            return Found(PartitionGone(doomed.incarnation), doomed=doomed, former=doomed.former)
+        if not 0 <= partition < described.partitions:
+            return Found(None, former=doomed.former)
+        log = self._services.admin.log_ranges([(doomed.kafka_topic, partition)], deadline)
+        if not log:
+            raise NoLeaderNow(f"{doomed.kafka_topic}-{partition} has no leader now")
+        layout = LedgerLayout(doomed.incarnation, doomed.entries_per_ledger)
+        place = LedgerPlace(doomed.name, doomed.incarnation, partition)
+        now = PartitionDoomed(place, layout, LogRange(*log[doomed.kafka_topic, partition]))
+        return Found(now, doomed=doomed, former=doomed.former)
+
+    def end(self, doomed: TopicRecord, deadline: Deadline) -> None:
+        """Data of a topic that is being deleted went: the Kafka topic follows the last of it."""
+        life = self._services.topics.last_life(TopicName.parse(doomed.name), deadline)
+        if life is not None and life.doomed is not None and life.incarnation == doomed.incarnation:
+            self._topic_deletion.end(life.doomed, deadline)
+
+    def delete(self, topic: Topic | TopicRecord, partition: int, before: int, deadline: Deadline) -> None:
+        self._services.topics.removals.delete_records(topic, {partition: before}, deadline)

@@ -1,0 +1,119 @@
+"""A process writes and reads progress here, with one writer for each subject, wherever that is written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from operator import add
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.broker.replication_state.progress import Progress
+from pulsar_on_kafka.broker.replication_state.progress_heads import Subject
+from pulsar_on_kafka.broker.replication_state.progress_log import ProgressLog, ProgressWriter
+from pulsar_on_kafka_mapping.state.clusters.subscription_progress import BEGINS, KNOWS, Origin
+from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
+from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTION_PROGRESS
+
+STALE_S: Final = 5.0
+"""Who was stopped for longer between looking and asking does nothing: there may have been a seek."""
+
+
+class SyncRound(NamedTuple):
+    """`subscriptions`: partitions of subscriptions that were looked at; `behind`: records that were not read yet."""
+
+    subscriptions: int
+    told: int
+    taken_over: int
+    behind: int
+
+    def plus(self, other: SyncRound) -> SyncRound:
+        return SyncRound(*map(add, self, other))
+
+
+NOTHING_DONE: Final = SyncRound(0, 0, 0, 0)
+
+
+class Part(NamedTuple):
+    """One partition of a replicated subscription."""
+
+    subscription: Subscription
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.subscription.topic.name}/{self.subscription.name}[{self.partition}]"
+
+    @property
+    def life(self) -> tuple[int, int]:
+        return self.subscription.topic.layout.incarnation, self.subscription.life(self.partition)
+
+    def subject(self, cluster: str, about: str) -> Subject:
+        return Subject(str(self.subscription.topic.name), self.partition, self.subscription.name, cluster, about)
+
+
+class ProgressWords:
+    """For one thread. Memory: `ProgressWriter`'s, for each partition of a replicated subscription and other cluster."""
+
+    def __init__(self, here: ProgressLog) -> None:
+        self._here = here
+        self._writers: dict[tuple[str, Subject], ProgressWriter] = {}
+        """By where they write ('' here), and what."""
+
+    def known(self, part: Part, cluster: str, deadline: Deadline) -> Progress:
+        """What is no news from this cluster; nothing for a subscription that was made anew since. Raises as
+        `ProgressLog.head`."""
+        return self._own(part, KNOWS, cluster, deadline)
+
+    def know(self, part: Part, cluster: str, progress: Progress, deadline: Deadline) -> None:
+        """From now on this is no news from that cluster. Raises as `ProgressWriter.write`."""
+        self.say("", self._here, part, part.subject(cluster, KNOWS), progress, deadline)
+
+    def followed(self, part: Part, local: str, deadline: Deadline) -> Progress:
+        """What is not wanted here because it lies below other sides' beginnings. Raises as `ProgressLog.head`."""
+        return self._own(part, BEGINS, local, deadline)
+
+    def follow(self, part: Part, local: str, progress: Progress, deadline: Deadline) -> None:
+        """All that is not wanted from now on. Raises as `ProgressWriter.write`."""
+        self.say("", self._here, part, part.subject(local, BEGINS), progress, deadline)
+
+    def leave(self, subject: Subject, life: tuple[int, int], deadline: Deadline) -> None:
+        """This life of a subscription elsewhere is not heard from now on. Raises as `ProgressWriter.write`."""
+        ProgressWriter(self._here, subject).write(life, {}, {}, deadline)
+
+    def say(
+        self,
+        to: str,
+        log: ProgressLog,
+        part: Part,
+        said: Subject,
+        progress: Progress,
+        deadline: Deadline,
+        deliveries: Mapping[Origin, Deliveries] = MappingProxyType({}),
+    ) -> None:
+        """Tell the cluster `to` ('': this one), whose state topic this is. What says the same as the last time is not
+        written again. Raises as `ProgressWriter.write`."""
+        writer = self._writers.get((to, said))
+        if writer is None or writer.log is not log:
+            writer = self._writers[to, said] = ProgressWriter(log, said)
+        writer.write(part.life, progress, deliveries, deadline)
+
+    def unsaid(self, to: str, said: Subject) -> None:
+        """The cluster `to` was made to forget it."""
+        self._writers.pop((to, said), None)
+
+    def forget(self, state_partitions: Sequence[int]) -> None:
+        """Somebody else sees to these now."""
+        lost = frozenset(state_partitions)
+        self._writers = {
+            each: writer
+            for each, writer in self._writers.items()
+            if SUBSCRIPTION_PROGRESS.partition_for(each[1].topic) not in lost
+        }
+
+    def _own(self, part: Part, about: str, cluster: str, deadline: Deadline) -> Progress:
+        subject = part.subject(cluster, about)
+        found = self._here.newest(subject, deadline)
+        if found is None or found[1].life != part.life:
+            return {}
+        return self._here.all_of(subject, found[1], deadline)

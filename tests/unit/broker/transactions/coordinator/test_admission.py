@@ -1,0 +1,68 @@
+"""Admission of transactions in a turn, and the order of those that wait."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import DeadlineExceeded, TransactionCoordinatorNotFound
+from pulsar_on_kafka.broker.transactions.coordinator.rules import Admission
+from pulsar_on_kafka.broker.transactions.serving.commands import Waiting, Wishes
+from pulsar_on_kafka_mapping.ids.txn_id import TxnId
+from pulsar_on_kafka_mapping.state.transactions.transaction_requests import Begin, End
+
+
+def test_beside_a_broker_nearby_few_are_begun_at_once_and_more_where_a_turn_takes_long_anyway() -> None:
+    admission = Admission()
+    assert admission.begins == 4
+    admission.appended(0.0007, 1000.0)
+    assert admission.begins == 4
+    far = Admission()
+    far.appended(0.010, 1000.0)
+    assert far.begins == 40
+
+
+def test_one_slow_append_says_nothing_and_a_network_that_became_slower_is_noticed() -> None:
+    admission = Admission()
+    for second in range(20):
+        admission.appended(0.5 if second % 2 else 0.001, 1000.0 + second)
+    assert admission.begins == 4
+    for second in range(20, 100):
+        admission.appended(0.010, 1000.0 + second)
+    assert admission.begins == 40
+    admission.appended(0.001, 1100.0)
+    assert admission.begins == 4, "and one that became faster at once"
+
+
+def waiting(wish: Begin | End, deadline: Deadline | None = None) -> Waiting:
+    return Waiting(wish, future=Future[TxnId](), deadline=deadline or Deadline.never())
+
+
+def test_whoever_is_in_the_middle_of_a_transaction_comes_first() -> None:
+    wishes = Wishes(0, 100, 60_000, SystemClock())
+    begins = [waiting(Begin(1000)) for _ in range(5)]
+    end = waiting(End(TxnId(0, 1), commit=True))
+    for each in (*begins, end):
+        wishes.add(each)
+    assert list(wishes) == [end]
+    assert len(wishes) == 6
+    assert wishes.let_in(2)
+    assert list(wishes) == [end, *begins[:2]]
+    wishes.drop(begins[2])
+    assert not wishes.let_in(4)
+    assert list(wishes) == [end, *begins[:2], *begins[3:]]
+
+
+def test_who_was_not_let_in_is_told_when_its_time_is_over_and_when_the_coordinator_moves() -> None:
+    wishes = Wishes(0, 100, 60_000, SystemClock())
+    late, other = waiting(Begin(1000), Deadline.after(0.0)), waiting(Begin(1000))
+    wishes.add(late)
+    wishes.add(other)
+    wishes.drop_late()
+    assert late.future is not None
+    assert other.future is not None
+    assert isinstance(late.future.exception(0), DeadlineExceeded)
+    wishes.resign()
+    assert isinstance(other.future.exception(0), TransactionCoordinatorNotFound)
+    assert len(wishes) == 0
