@@ -31,22 +31,33 @@ FOR_USERS = ("schema_compat.py", "spark.py")
 """Modules of the root that give a package its name for users."""
 
 FLOORS = (
-    "base", "mapping", "schema_compat", "kafka", "statelog", "cursor", "metadata", "registry", "schema", "crypto",
-    "transactions", "deduplication", "replicated", "ledgers", "subscriptions", "node", "lookup", "sending", "client",
-    "asyncio", "functions", "admin", "metrics", "service", "migration", "lookup_service", "gateway", "embedded",
-    "testing", "spark", "console", "cli",
+    "base", "mapping", "schema_compat", "kafka", "statelog", "schema", "crypto", "broker", "client", "asyncio",
+    "functions", "admin", "metrics", "service", "clusters", "gateway", "embedded", "testing", "spark", "console", "cli",
 )  # fmt: skip
 """A module imports from its own floor and from those before it."""
 ROOMS = {
-    "subscriptions": ("records", "partition", "dispatching", "leases", "member", "requests"),
-    "client": ("values", "connection", "producer", "receiving", "consumer", "reader", "following"),
+    "broker": (
+        "cursor",
+        "metadata",
+        "schema_registry",
+        "transactions",
+        "deduplication",
+        "replication_state",
+        "managed_ledger",
+        "subscriptions",
+        "node",
+        "lookup",
+        "publishing",
+    ),
+    "broker.subscriptions": ("records", "partition", "dispatching", "leases", "member", "requests"),
+    "client": ("values", "connection", "producer", "receiving", "consumer", "reader", "failover"),
 }
 """Folders of a floor, in their order; what lies beside them on the floor comes behind them."""
 EVERYBODYS = f"{NAME}.exceptions"
 """The one module of the root that the floors import: users know the exceptions by that name."""
 MOST_MODULES = 20
 
-PURE_FOLDERS = ("mapping", "schema_compat", "transactions.coordinator", "subscriptions.partition")
+PURE_FOLDERS = ("mapping", "schema_compat", "broker.transactions.coordinator", "broker.subscriptions.partition")
 PURE = re.compile(r"\bNo I/O\b|\bPure\b")
 """A module outside of these folders is pure when its docstring says so."""
 SUBSCRIPTED = re.compile(r"(collections\.abc|typing)\.\w+|collections\.(Counter|deque)")
@@ -62,18 +73,18 @@ MACHINE_TIME: Mapping[str, tuple[str, ...]] = {
 """What reads a machine's wall clock, by its owner."""
 READS_MACHINE_TIME: Mapping[str, str] = {
     "base.clock": "has the machine's clock, beneath that of the brokers",
-    "node.services": "makes the brokers' clock over it",
+    "broker.node.services": "makes the brokers' clock over it",
     "kafka.security": "librdkafka compares a login's end with this machine's clock",
     "client.values.authentication": "a login that lasts so long ends by this machine's clock, as librdkafka takes it",
     "client.tracing": "spans have this machine's time, as those of the program around them",
-    "sending.chunking": "chunks are published now: a record's time is its producer's, as librdkafka's own",
+    "broker.publishing.chunking": "chunks are published now: a record's time is its producer's, as librdkafka's own",
     "cli.doctor.probe": "compares the machine's clock with a broker's, which is what it is for",
     "cli.commands.spark": "a person says 'two hours ago' beside this machine",
-    "console.site": "shows this machine's time until a cluster is reached",
+    "console.view_model": "shows this machine's time until a cluster is reached",
     "kafka.consumer_groups": "monotonic time alone",
     "service.health": "monotonic time alone",
     "statelog.compare_and_set": "monotonic time alone, and the steps of the machine's clock",
-    "transactions.serving.owner": "the default of a test; a node gives its own",
+    "broker.transactions.serving.coordinator": "the default of a test; a node gives its own",
 }
 """Modules that may, with the reason. All others have a clock given, and a node gives that of the brokers."""
 
@@ -229,7 +240,7 @@ def test_every_module_is_on_a_floor() -> None:
 
 def test_the_page_of_architecture_has_these_floors_in_this_order() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert tuple(re.findall(r"^\| \[(\w+)\]\(", page, re.MULTILINE)) == FLOORS
+    assert tuple(re.findall(r"^\| \[(\w+)\]\(", page, re.MULTILINE)) == (*FLOORS, *ROOMS["broker"])
 
 
 def test_floors_import_downwards() -> None:
@@ -252,14 +263,19 @@ def test_nobody_imports_the_root_but_for_its_exceptions() -> None:
 @pytest.mark.parametrize("floor", ROOMS)
 def test_rooms_of_a_floor_import_downwards(floor: str) -> None:
     level = {f"{NAME}.{floor}.{room}": number for number, room in enumerate(ROOMS[floor])}
-    there = {_folder(module) for module in _files() if _within(module, f"{NAME}.{floor}")} - {f"{NAME}.{floor}"}
+    depth = len(floor.split(".")) + 2
+
+    def room(module: str) -> str:
+        return ".".join(_folder(module).split(".")[:depth])
+
+    there = {room(module) for module in _files() if _within(module, f"{NAME}.{floor}")} - {f"{NAME}.{floor}"}
     assert there == level.keys()
     last = len(level)
     _none(
         each
         for each in _ours()
         if _within(each.module, f"{NAME}.{floor}") and _within(each.of, f"{NAME}.{floor}")
-        if level.get(_folder(each.of), last) > level.get(_folder(each.module), last)
+        if level.get(room(each.of), last) > level.get(room(each.module), last)
     )
 
 

@@ -68,7 +68,12 @@ def _ours(modules: set[str]) -> set[str]:
 
 def test_an_import_loads_the_exceptions_alone() -> None:
     _, modules = _loaded("import pulsar_on_kafka" + LOADED)
-    assert _ours(modules) == {"pulsar_on_kafka", "pulsar_on_kafka.exceptions", "pulsar_on_kafka.broker.node"}
+    assert _ours(modules) == {
+        "pulsar_on_kafka",
+        "pulsar_on_kafka.exceptions",
+        "pulsar_on_kafka.broker",
+        "pulsar_on_kafka.broker.node",
+    }
     assert not _heavy(modules)
 
 
