@@ -33,7 +33,6 @@ from flights.publish import Published, publish
 from flights.spark_view import SparkView
 from flights.verdict import Observed, Row, verdict
 from flights.worker import CONSUMERS
-from pulsar_on_kafka.spark import SparkNotReady
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -50,6 +49,7 @@ from rich.text import Text
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.embedded import BrokerKind, EmbeddedBrokerError, ExternalBroker, open_broker
+from pulsar_on_kafka.spark import SparkNotReady
 
 PARTITIONS = 4
 SHORTEST_RUN_S = 4.0

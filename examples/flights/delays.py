@@ -14,10 +14,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import pulsar_on_kafka.spark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+import pulsar_on_kafka.spark
 from flights.spark_view import started
 from pulsar_on_kafka.schema import AvroSchema, Integer, Record, String
 

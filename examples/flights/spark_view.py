@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pulsar_on_kafka.spark
 from pyspark.sql import SparkSession
 
+import pulsar_on_kafka.spark
 from flights.data import FlightId
 
 _SETTINGS = {

@@ -14,8 +14,9 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from pulsar_on_kafka.spark import session, stream_pulsar
 from pyspark.sql import DataFrame, SparkSession
+
+from pulsar_on_kafka.spark import session, stream_pulsar
 
 TABLES = """
 create table if not exists orders (message_id text primary key, customer text, cents bigint);

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import sys
 
-from pulsar_on_kafka.spark import acknowledge, read_pulsar, session
 from pyspark.sql import functions as F  # noqa: N812
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.schema import AvroSchema, Integer, Record, String
+from pulsar_on_kafka.spark import acknowledge, read_pulsar, session
 
 service_url = sys.argv[1] if len(sys.argv) > 1 else "kafka://localhost:9092"
 topic = sys.argv[2] if len(sys.argv) > 2 else "orders-of-a-notebook"

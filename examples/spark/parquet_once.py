@@ -16,8 +16,9 @@ import sys
 import uuid
 from pathlib import Path
 
-from pulsar_on_kafka.spark import session, stream_pulsar
 from pyspark.sql import DataFrame, SparkSession
+
+from pulsar_on_kafka.spark import session, stream_pulsar
 
 
 def load(spark: SparkSession, service_url: str, topic: str, lake: Path, *, most: int = 100_000) -> None:

@@ -13,9 +13,10 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from pulsar_on_kafka.spark import BatchContext, session, stream_pulsar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+
+from pulsar_on_kafka.spark import BatchContext, session, stream_pulsar
 
 
 def load(spark: SparkSession, service_url: str, topic: str, lake: Path, customers: Collection[str]) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pulsar_on_kafka.schema_compat import SchemaInfo
-
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.schema import AvroSchema, Integer, Record, Schema, String
+from pulsar_on_kafka.schema_compat import SchemaInfo
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 

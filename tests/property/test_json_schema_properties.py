@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema.validators import Draft4Validator, Draft7Validator, Draft201909Validator, Draft202012Validator
-from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from pulsar_on_kafka_schema_compat.base.schema_model import UnreadableSchema
 from pulsar_on_kafka_schema_compat.json_schema.json_schema_checker import JsonSchemaChecker
 from tests.property.json_schema_generator import Documents

@@ -17,6 +17,7 @@ import pytest
 from fastavro.read import SchemaResolutionError
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+
 from pulsar_on_kafka.schema_compat import (
     CompatibilityResult,
     CompatibilityStrategy,
@@ -25,7 +26,6 @@ from pulsar_on_kafka.schema_compat import (
     SchemaType,
     check_compatibility,
 )
-
 from tests.property.avro_schemas import Examples, pairs
 from tests.seeds import examples, first_of
 

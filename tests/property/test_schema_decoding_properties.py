@@ -10,10 +10,10 @@ import fastavro
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 
 import pulsar_on_kafka.schema
 from pulsar_on_kafka.schema import AvroSchema, JsonSchema, KeyValue, KeyValueEncodingType, KeyValueSchema, Schema
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 from tests.property.avro_schemas import Examples, pairs
 from tests.seeds import examples
 from tests.unit.schema.record_pairs import NAMES, FieldSpec, Maker, RecordSpec, field_specs, record_specs, record_values

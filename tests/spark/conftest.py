@@ -6,12 +6,12 @@ import gc
 from collections.abc import Iterator
 from pathlib import Path
 
-import pulsar_on_kafka.spark
 import pytest
-from pulsar_on_kafka.spark import SparkNotReady
 from pyspark.sql import SparkSession
 
 import pulsar_on_kafka as pulsar
+import pulsar_on_kafka.spark
+from pulsar_on_kafka.spark import SparkNotReady
 from tests.steps import Missing
 
 SETTINGS = {

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
-import pulsar_on_kafka.spark
-from pulsar_on_kafka.spark import acknowledge, read_pulsar, stream_pulsar, write_pulsar
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+import pulsar_on_kafka.spark
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.spark import acknowledge, read_pulsar, stream_pulsar, write_pulsar
 from pulsar_on_kafka_spark.base.errors import SparkConnectorError
 
 _COMES_UP_S: Final = 480.0

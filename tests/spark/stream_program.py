@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-import pulsar_on_kafka.spark
-from pulsar_on_kafka.spark import BatchContext, stream_pulsar
 from pyspark.sql import DataFrame
 
+import pulsar_on_kafka.spark
+from pulsar_on_kafka.spark import BatchContext, stream_pulsar
 from pulsar_on_kafka_spark.streaming import stream
 from pulsar_on_kafka_spark.streaming.stream import CheckpointFiles
 from tests.spark.conftest import MASTER, SETTINGS

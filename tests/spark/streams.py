@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pulsar_on_kafka.spark import stream_pulsar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.spark import stream_pulsar
 from tests.steps import SHARED
 
 SILENCE_MS = 1_500

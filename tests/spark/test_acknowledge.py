@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from pulsar_on_kafka.spark import acknowledge, read_pulsar
 from pyspark.sql import DataFrame, SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.spark import acknowledge, read_pulsar
 from pulsar_on_kafka_spark.base.errors import InvalidReadOption, NotReadable
 from tests.spark.streams import produce, rest
 from tests.steps import Unique

@@ -11,13 +11,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient as KafkaTool
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from pulsar_on_kafka.spark import acknowledge, read_pulsar
 from pyspark.errors import SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.spark import acknowledge, read_pulsar
 from pulsar_on_kafka_spark.streaming.stream import BatchContext
 from tests.integration.client.test_encryption import key_pair
 from tests.spark.streams import Stream, receive_all

@@ -15,13 +15,13 @@ from typing import Any
 
 import pyspark
 import pytest
-from pulsar_on_kafka.spark import read_pulsar
 from pyspark.sql import SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.embedded.settings import free_port
 from pulsar_on_kafka.schema import AvroSchema, Integer, Record, String
+from pulsar_on_kafka.spark import read_pulsar
 from pulsar_on_kafka_spark.base.spark_java import java_home
 from tests.programs import ROOT
 from tests.spark.conftest import MASTER, SETTINGS

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pulsar_on_kafka.spark import acknowledge, read_pulsar
 from pyspark.sql import SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError, SecureListeners
 from pulsar_on_kafka.schema import AvroSchema, Integer, Record, String
+from pulsar_on_kafka.spark import acknowledge, read_pulsar
 from pulsar_on_kafka_spark.planning.offset_ranges import MOST_RANGES
 from pulsar_on_kafka_spark.reading import message_frame as frame
 from tests.certificates import Authority

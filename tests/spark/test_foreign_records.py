@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.spark import read_pulsar
 from pyspark.sql import SparkSession
 
 import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.spark import read_pulsar
 from tests.foreign_records import ForeignProducer, absurd_records
 from tests.steps import Unique
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pulsar_on_kafka.spark import read_pulsar
 from pyspark.sql import DataFrame, SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.spark import read_pulsar
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.state_topics import TOPICS
 from tests.steps import EARLIEST, SHARED, Unique, receive

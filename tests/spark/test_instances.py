@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from pulsar_on_kafka.spark import NotReadable, read_pulsar, write_pulsar
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.spark import NotReadable, read_pulsar, write_pulsar
 from tests.steps import Unique
 
 

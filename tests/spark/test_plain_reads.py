@@ -6,11 +6,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient as KafkaTool
 from confluent_kafka.admin import NewTopic
-from pulsar_on_kafka.spark import InvalidReadOption, NotReadable, PulsarReader, read_pulsar
 from pyspark.sql import DataFrame, SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.spark import InvalidReadOption, NotReadable, PulsarReader, read_pulsar
 from pulsar_on_kafka_spark.options.read_options import HEADER_COLUMNS
 from tests.steps import Unique
 

@@ -13,13 +13,13 @@ from typing import Any
 import cramjam
 import psutil
 import pytest
-from pulsar_on_kafka.spark import acknowledge, read_pulsar
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.spark import acknowledge, read_pulsar
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.records.message_record import key_text

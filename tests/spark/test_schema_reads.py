@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from google.protobuf.descriptor_pb2 import DescriptorProto
-from pulsar_on_kafka.spark import InvalidReadOption, NotReadable, SparkNotReady, read_pulsar
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +24,7 @@ from pulsar_on_kafka.schema import (
     Schema,
     StringSchema,
 )
+from pulsar_on_kafka.spark import InvalidReadOption, NotReadable, SparkNotReady, read_pulsar
 from pulsar_on_kafka_spark.base.connector_jars import package
 from pulsar_on_kafka_spark.values.protobuf_values import has_protobuf_functions
 from tests.integration.schema_support import set_policies

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient as KafkaTool
-from pulsar_on_kafka.spark import DataLoss, InvalidReadOption, NotReadable, acknowledge, read_pulsar, stream_pulsar
 from pyspark.sql import DataFrame, SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.spark import DataLoss, InvalidReadOption, NotReadable, acknowledge, read_pulsar, stream_pulsar
 from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.records.message_record import key_text
 from pulsar_on_kafka_spark.planning import read_bounds as bounds

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient as KafkaTool
 from confluent_kafka.admin import NewPartitions, NewTopic
-from pulsar_on_kafka.spark import InvalidWriteOption, write_pulsar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -31,6 +30,7 @@ from pulsar_on_kafka.schema import (
     String,
     StringSchema,
 )
+from pulsar_on_kafka.spark import InvalidWriteOption, write_pulsar
 from pulsar_on_kafka_mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka_schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka_spark.values.value_encoding import encoded

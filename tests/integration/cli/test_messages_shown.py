@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from typer.testing import CliRunner
 
 import pulsar_on_kafka as pulsar
@@ -29,6 +28,7 @@ from pulsar_on_kafka.schema import (
     String,
     StringSchema,
 )
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from tests.integration.client.test_encryption import key_pair
 from tests.integration.command_line import CommandLine
 from tests.steps import Unique

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import pytest
 from confluent_kafka import KafkaError
-from pulsar_on_kafka.schema_compat import SchemaType
 
 import pulsar_on_kafka as sdk
 from pulsar_on_kafka.admin import AdminClient
@@ -19,6 +18,7 @@ from pulsar_on_kafka.base.errors import StoreError
 from pulsar_on_kafka.gateway import connection, consumers
 from pulsar_on_kafka.gateway.producers import USE, WireProducer
 from pulsar_on_kafka.gateway.server import Gateway
+from pulsar_on_kafka.schema_compat import SchemaType
 from pulsar_on_kafka_mapping.routing.sticky_hash import sticky_key_hash
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type, command
 from pulsar_on_kafka_mapping.wire.entries import read_entry

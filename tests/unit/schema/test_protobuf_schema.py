@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from google.protobuf import duration_pb2, struct_pb2
 from google.protobuf.message import DecodeError
-from pulsar_on_kafka.schema_compat import check_compatibility
 
 from pulsar_on_kafka.schema import ProtobufSchema
+from pulsar_on_kafka.schema_compat import check_compatibility
 from pulsar_on_kafka_schema_compat.base.schema_model import CompatibilityStrategy, SchemaType
 from tests.unit.schema.protobuf_messages import made
 

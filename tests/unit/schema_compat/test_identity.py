@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy as Strategy
 from pulsar_on_kafka.schema_compat import (
     SchemaInfo,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pulsar_on_kafka.schema_compat import SchemaType
 
+from pulsar_on_kafka.schema_compat import SchemaType
 from pulsar_on_kafka_schema_compat.json_forms import Form, definition_of
 from tests.unit.schema_compat.avro_text import array, avro, enum, field, fixed, found, mapping, record
 

@@ -6,8 +6,8 @@ import json
 import struct
 
 import pytest
-from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType, UnreadableSchema
 
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType, UnreadableSchema
 from pulsar_on_kafka_schema_compat.key_value import rest_form
 from tests.unit.schema_compat.avro_text import avro, field, found, record
 

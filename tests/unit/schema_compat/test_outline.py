@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from google.protobuf import struct_pb2, type_pb2
 from hypothesis import given
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 
 from pulsar_on_kafka.schema import ProtobufNativeSchema
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 from pulsar_on_kafka_schema_compat.base.schema_model import UnreadableSchema
 from pulsar_on_kafka_schema_compat.outline import WHOLE, Change, changes, outline
 from tests.property.avro_schemas import pairs

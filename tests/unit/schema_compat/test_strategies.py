@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, Direction, SchemaInfo, SchemaType, check_compatibility
 
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, Direction, SchemaInfo, SchemaType, check_compatibility
 from tests.unit.schema_compat.avro_text import avro, field, found, record
 
 PLAIN = [

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType, check_readable
 
 from pulsar_on_kafka.cli.schemas import files as schema_files
 from pulsar_on_kafka.cli.schemas.files import read_schema
 from pulsar_on_kafka.cli.shared.output import CommandFailed
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType, check_readable
 
 
 def descriptor_set(*messages: str, nested: str | None = None) -> bytes:

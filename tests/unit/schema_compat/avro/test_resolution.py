@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import permutations
 
 import pytest
-from pulsar_on_kafka.schema_compat import SchemaType
 
+from pulsar_on_kafka.schema_compat import SchemaType
 from tests.unit.schema_compat.avro_text import Json, array, avro, enum, field, fixed, found, mapping, record
 
 PRIMITIVES = ["null", "boolean", "int", "long", "float", "double", "bytes", "string"]

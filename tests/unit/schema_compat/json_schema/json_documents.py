@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
-
 from pulsar_on_kafka_schema_compat.json_schema.json_schema_checker import JsonSchemaChecker
 
 Json = Any

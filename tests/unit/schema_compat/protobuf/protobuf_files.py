@@ -16,8 +16,8 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorProto,
     FileDescriptorSet,
 )
-from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from pulsar_on_kafka_schema_compat.protobuf.protobuf_checker import protobuf_native_checker
 
 OK: list[tuple[str, str]] = []

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 from pulsar_on_kafka_schema_compat.base.schema_model import UnreadableSchema
 from pulsar_on_kafka_schema_compat.protobuf.protobuf_checker import read_protobuf_native
 from tests.unit.schema_compat.protobuf.protobuf_files import F, definition, enum, file, found, message, native

@@ -7,8 +7,8 @@ from itertools import permutations, product
 from typing import Any, Final
 
 import pytest
-from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, check_compatibility
 
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, check_compatibility
 from tests.unit.schema_compat.protobuf.protobuf_files import OK, F, M, enum, file, found, message, native
 
 GROUPS: Final = [

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyspark
 import pytest
-from pulsar_on_kafka.spark import SparkNotReady
 
+from pulsar_on_kafka.spark import SparkNotReady
 from pulsar_on_kafka_spark.base.connector_jars import CONNECTORS, connector_jars, connector_of, packages
 
 
