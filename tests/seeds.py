@@ -1,4 +1,4 @@
-"""How many random histories and examples are played: some in `make test`, all of them in `make chaos`.
+"""How many random histories and examples are played: some in `make test`, more in `make chaos`, all in `make soak`.
 
 Many short ones are one test: pytest takes longer over a test of its own than most of them last."""
 
@@ -43,6 +43,12 @@ def examples(whole: int) -> int:
     return whole // SHORTENED if settings.get_current_profile_name() == SHORT else whole
 
 
-def in_two(now: int, seeds: range) -> list[object]:
-    """For `parametrize`, of a test that plays many seeds: the first ones, and the rest in one more for `make chaos`."""
-    return [seeds[:now], pytest.param(seeds[now:], marks=pytest.mark.long)]
+def in_three(now: int, seeds: range) -> list[object]:
+    """For `parametrize`, of a test that plays many seeds: the first ones, half of the others for `make chaos`, and the
+    rest for `make soak`."""
+    later = now + (len(seeds) - now) // 2
+    return [
+        seeds[:now],
+        pytest.param(seeds[now:later], marks=pytest.mark.long),
+        pytest.param(seeds[later:], marks=[pytest.mark.soak, pytest.mark.timeout(0)]),
+    ]

@@ -14,7 +14,6 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from tests.seeds import first_of
 from tests.steps import Unique
 from tests.waiting import until
 
@@ -55,7 +54,7 @@ class Redrives:
         self.running = self.running[how_many:]
 
 
-@pytest.mark.parametrize("seed", first_of(1, range(4)))
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (2, 3))])
 def test_each_letter_goes_back_once_whatever_dies(
     client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique, tmp_path: Path, seed: int
 ) -> None:

@@ -128,11 +128,11 @@ def test_gateways_hand_over_and_lose_nothing() -> None:
 
 
 @pytest.mark.long
-def test_in_a_thousand_histories_nothing_is_lost() -> None:
-    _play(range(50, 1_050))
+def test_in_hundreds_of_histories_nothing_is_lost() -> None:
+    _play(range(50, 450))
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_in_many_thousand_histories_nothing_is_lost() -> None:
-    _play(range(1_100, 20_000))
+    _play(range(450, 20_000))

@@ -14,7 +14,7 @@ from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Versioned, VersionedEntities, VersionedKey, Won
 from pulsar_on_kafka.statelog.versioned import Keeping
 from pulsar_on_kafka.statelog.view import LogView
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
 
@@ -156,7 +156,7 @@ class History(ActorsHistory):
             assert {str(found.get(version))} == offsets, f"seed {self.seed}: {entity} lost winner {version}: {found}"
 
 
-@pytest.mark.parametrize("seeds", in_two(8, range(120)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(8, range(120)), ids=str)
 def test_histories_agree_and_no_version_is_won_twice(seeds: range) -> None:
     assert sum(History(seed).run() for seed in seeds) > len(seeds)
 

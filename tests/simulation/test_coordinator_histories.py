@@ -40,7 +40,7 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
     Wish,
 )
 from tests.clocks import PacedClock
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.coordinators import TOPIC, SimulatedOutcomes, Truth, WatchedLog
 from tests.simulation.turns import (
@@ -387,7 +387,7 @@ class RepeatingLog(ActorsLog):
         return super().append(topic, partition, key, value, deadline)
 
 
-@pytest.mark.parametrize("seeds", in_two(40, range(1000)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(40, range(1000)), ids=str)
 def test_no_transaction_has_two_outcomes_and_every_one_ends(seeds: range) -> None:
     finished = sum(History(seed).run() for seed in seeds)
     assert finished > len(seeds)

@@ -376,7 +376,7 @@ TestCursorBesideASet.settings = settings(
 
 @pytest.mark.long
 class TestMoreOfTheSame(CursorBesideASet.TestCase):  # type: ignore[valid-type, misc]
-    settings = settings(max_examples=800, stateful_step_count=40, derandomize=True, print_blob=True, **_LIMITLESS)
+    settings = settings(max_examples=400, stateful_step_count=40, derandomize=True, print_blob=True, **_LIMITLESS)
 
 
 @pytest.mark.soak

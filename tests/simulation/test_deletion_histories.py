@@ -30,7 +30,7 @@ from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerState
 from tests.memory_log import MemoryStateLog
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.simulation.history import ActorsHistory
 from tests.simulation.test_ledger_histories import SIZE, SeenTopics, Topics, WatchedLog
 from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
@@ -464,7 +464,7 @@ def _first_kept_of(place: LedgerPlace) -> Callable[[LedgerLists], int]:
     return lambda lists: first_kept(lists.ledgers(place))
 
 
-@pytest.mark.parametrize("seeds", in_two(8, range(110)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(8, range(110)), ids=str)
 def test_data_is_deleted_only_when_nobody_needs_it_and_then_it_is(seeds: range) -> None:
     assert sum(History(seed).run() for seed in seeds) > 9 * len(seeds)
 

@@ -22,7 +22,7 @@ from pulsar_on_kafka_mapping.records.record_headers import FENCE, PRODUCER
 from pulsar_on_kafka_mapping.state.metadata.producer_records import EpochBounds, EpochFence
 from pulsar_on_kafka_mapping.state.state_topics import PRODUCERS
 from tests.memory_log import MemoryStateLog
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.simulation.turns import ManualClock
 
 NEVER = Deadline.never()
@@ -172,7 +172,7 @@ class History:
         return any(epoch > record.epoch and at < record.at for epoch, at in self.firsts().items())
 
 
-@pytest.mark.parametrize("seeds", in_two(250, range(HISTORIES)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(250, range(HISTORIES)), ids=str)
 def test_all_readers_judge_alike(seeds: range) -> None:
     for seed in seeds:
         try:

@@ -31,7 +31,7 @@ from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.instances import Instance
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import LifeState, decode_subscription, decode_topic
 from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTIONS
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog, simulated_topic
 
@@ -300,7 +300,7 @@ def _run(seeds: range) -> Counter[str]:
     return total
 
 
-@pytest.mark.parametrize("seeds", in_two(25, range(300)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(25, range(300)), ids=str)
 def test_a_deletion_without_force_takes_nothing_that_a_consumer_has_open(seeds: range) -> None:
     total = _run(seeds)
     kinds = ("opened", "closed", "subscription goes", "subscription stays", "topic goes", "topic stays")

@@ -22,7 +22,7 @@ from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka_mapping.state.state_topics import CURSOR_CHECKPOINTS, StateTopic
 from tests.memory_log import MemoryStateLog
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.simulation.broker import SimulatedBroker
 from tests.simulation.cursors import an_identity, send_away, taken_over
 from tests.simulation.group import SimulatedGroup
@@ -202,7 +202,7 @@ def _small_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit_metadata, "MAX_METADATA_CHARS", 125)
 
 
-@pytest.mark.parametrize("seeds", in_two(300, range(1500)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(300, range(1500)), ids=str)
 def test_what_a_flush_made_durable_stays_however_late_commits_arrive(seeds: range) -> None:
     set_back = flushes = 0
     for seed in seeds:

@@ -26,7 +26,7 @@ from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka_mapping.state.state_keys import LedgerKey, decode_key
 from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 from tests.memory_log import MemoryStateLog
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import (
     NEVER,
@@ -262,7 +262,7 @@ def _shown(lists: LedgerLists) -> tuple[object, ...]:
     return lists.owner, {place: lists.ledgers(place) for place in lists.places()}
 
 
-@pytest.mark.parametrize("seeds", in_two(12, range(150)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(12, range(150)), ids=str)
 def test_lists_follow_the_topics_whoever_owns_them(seeds: range) -> None:
     assert sum(History(seed).run() for seed in seeds) > 20 * len(seeds)
 

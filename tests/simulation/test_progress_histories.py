@@ -26,7 +26,7 @@ from pulsar_on_kafka.broker.replication_state.progress import (
     without_acknowledged,
 )
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
-from tests.seeds import in_two
+from tests.seeds import in_three
 
 LEDGER = 7
 SEEDS = 300
@@ -255,7 +255,7 @@ def _acknowledge(state: CursorState, found: Acks) -> None:
 
 
 @pytest.mark.parametrize("seeks", [False, True], ids=["no seeks", "seeks"])
-@pytest.mark.parametrize("seeds", in_two(50, range(SEEDS)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(50, range(SEEDS)), ids=str)
 def test_the_union_of_all_sides_is_the_truth_everywhere(seeds: range, seeks: bool) -> None:
     _play(seeds, seeks=seeks)
 

@@ -18,7 +18,7 @@ from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Versioned, V
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 from tests.memory_log import MemoryStateLog
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.simulation.broker import Answer, Request, SimulatedBroker
 from tests.simulation.history import ActorsHistory
 from tests.simulation.test_compare_and_set_histories import Keys
@@ -188,7 +188,7 @@ class RemovalHistory(ActorsHistory):
         self.truth = truth
 
 
-@pytest.mark.parametrize("seeds", in_two(12, range(2000, 2060)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(12, range(2000, 2060)), ids=str)
 def test_what_is_removed_is_begun_anew_by_whoever_comes_first(seeds: range) -> None:
     removed, begun_again = map(sum, zip(*(RemovalHistory(seed).run() for seed in seeds), strict=True))
     assert removed > len(seeds)

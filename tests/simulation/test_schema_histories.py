@@ -29,7 +29,7 @@ from pulsar_on_kafka_mapping.state.metadata.schema_records import decode_schema
 from pulsar_on_kafka_mapping.state.state_keys import SchemaKey, encode_key
 from pulsar_on_kafka_mapping.state.state_topics import SCHEMAS
 from tests.registries import LIFE, life_of
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog
 
@@ -176,7 +176,7 @@ class History(ActorsHistory):
         assert history.newest == (SchemaVersion(count - 1) if count else None)
 
 
-@pytest.mark.parametrize("seeds", in_two(25, range(60)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(25, range(60)), ids=str)
 def test_histories_keep_versions_dense_unique_and_compatible(seeds: range) -> None:
     assert sum(History(seed).run() for seed in seeds) > len(seeds)
 

@@ -32,7 +32,7 @@ from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import Owned
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
 from pulsar_on_kafka_mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.simulation.cursors import every_reference_is_there, prepared, taken_over
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
@@ -262,7 +262,7 @@ def _run(seeds: range) -> dict[str, int]:
     return total
 
 
-@pytest.mark.parametrize("seeds", in_two(8, range(80)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(8, range(80)), ids=str)
 def test_whole_and_single_partitions_hand_over_and_lose_nothing(seeds: range) -> None:
     total = _run(seeds)
     assert min(total.values()) > len(seeds) // 2, total

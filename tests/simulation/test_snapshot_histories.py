@@ -21,7 +21,7 @@ from pulsar_on_kafka_mapping.records.subscription_markers import (
     SubscriptionUpdate,
 )
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
-from tests.seeds import in_two
+from tests.seeds import in_three
 
 LEDGER = 7
 SEEDS = 400
@@ -262,7 +262,7 @@ class _World:
 
 
 @pytest.mark.parametrize("seeks", [False, True], ids=["no seeks", "seeks"])
-@pytest.mark.parametrize("seeds", in_two(60, range(SEEDS)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(60, range(SEEDS)), ids=str)
 def test_no_mark_delete_moves_over_what_the_source_has_not_done_with(seeds: range, seeks: bool) -> None:
     assert _play(seeds, seeks=seeks) > 15 * len(seeds)
 

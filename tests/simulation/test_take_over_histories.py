@@ -11,7 +11,7 @@ from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.take_over import Owner, TakeOverFence
 from pulsar_on_kafka.statelog.view import LogView
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
 
@@ -140,7 +140,7 @@ class History(ActorsHistory):
         assert acted == self.acted, f"seed {self.seed}: acted on {self.acted}, readers see {acted}"
 
 
-@pytest.mark.parametrize("seeds", in_two(25, range(120)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(25, range(120)), ids=str)
 def test_no_paused_owner_decides_and_all_readers_agree(seeds: range) -> None:
     assert sum(History(seed).run() for seed in seeds) > len(seeds)
 

@@ -31,7 +31,7 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_buffer import (
     OpenEntry,
     encode_low_water,
 )
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.simulation.transaction_world import (
     ACKS,
     BUFFER,
@@ -432,7 +432,7 @@ class History:
         return acknowledged(cursor)
 
 
-@pytest.mark.parametrize("seeds", in_two(20, range(40)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(20, range(40)), ids=str)
 def test_each_input_takes_effect_once(seeds: range) -> None:
     assert sum(History(seed).run() for seed in seeds) > 4 * len(seeds)
 

@@ -23,7 +23,7 @@ from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.simulation.coordinators import SimulatedOutcomes, WatchedLog
 from tests.simulation.test_coordinator_histories import PARTITIONS, SETTINGS, History
 from tests.simulation.turns import NEVER, Actor, ActorsLog
@@ -266,12 +266,12 @@ class WideHistory(ReadHistory):
         return set(self.rng.sample(list(partitions), max(0, len(partitions) - self.at_once)))
 
 
-@pytest.mark.parametrize("seeds", in_two(25, range(120)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(25, range(120)), ids=str)
 def test_no_reader_sees_a_record_of_an_open_or_aborted_transaction(seeds: range) -> None:
     assert sum(ReadHistory(seed).run() for seed in seeds) > len(seeds)
 
 
-@pytest.mark.parametrize("seeds", in_two(35, range(100, 300)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(35, range(100, 300)), ids=str)
 def test_a_topic_made_anew_shows_no_record_of_an_open_or_aborted_transaction(seeds: range) -> None:
     assert sum(RemadeHistory(seed).run() for seed in seeds) > len(seeds) // 10
 

@@ -15,7 +15,7 @@ from pulsar_on_kafka.gateway.server import Gateway
 from pulsar_on_kafka_mapping.wire.commands import Type
 from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata
 from tests.integration.gateway.wire import Wire
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.steps import Unique
 from tests.waiting import until
 
@@ -130,7 +130,7 @@ def producer_asked(dice: random.Random, topic: str) -> dict[str, Any]:
     return asked
 
 
-@pytest.mark.parametrize("seeds", in_two(25, range(200)))
+@pytest.mark.parametrize("seeds", in_three(25, range(200)))
 def test_a_consumer_or_producer_that_is_refused_leaves_nothing(stage: Stage, seeds: range) -> None:
     before, refused = stage.counts(), 0
     for seed in seeds:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from pulsar_on_kafka.gateway.handles import Handles, Opening
-from tests.seeds import in_two
+from tests.seeds import in_three
 
 
 def test_a_close_while_an_id_opens_gives_the_handle_back_to_its_opener() -> None:
@@ -129,7 +129,7 @@ class Histories:
             assert self.handles.lost(self.draw.choice(self.openings)) is None
 
 
-@pytest.mark.parametrize("seeds", in_two(300, range(5_000)))
+@pytest.mark.parametrize("seeds", in_three(300, range(5_000)))
 def test_every_handle_is_with_the_client_or_was_given_back_once(seeds: range) -> None:
     for seed in seeds:
         history = Histories(seed)

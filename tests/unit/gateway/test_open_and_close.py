@@ -20,7 +20,7 @@ from pulsar_on_kafka.gateway import connection as module
 from pulsar_on_kafka.gateway.bounds.request_queue import MAX_REQUESTS
 from pulsar_on_kafka_mapping.wire.commands import Type, command
 from pulsar_on_kafka_mapping.wire.frames import frame
-from tests.seeds import in_two
+from tests.seeds import in_three
 from tests.served_connection import CONNECT, ServedConnection
 
 WAIT_FOR_EXCLUSIVE = 2
@@ -225,7 +225,7 @@ def step(served: ServedConnection, work: Work, client: Client, attached: Attache
     client.read()
 
 
-@pytest.mark.parametrize("seeds", in_two(150, range(2_000)))
+@pytest.mark.parametrize("seeds", in_three(150, range(2_000)))
 def test_whatever_happens_what_is_attached_is_what_the_client_has(
     seeds: range, attached: Callable[[], Attached]
 ) -> None:

@@ -28,7 +28,7 @@ from pulsar_on_kafka_mapping.state.cursors.lease_records import (
     encode,
 )
 from pulsar_on_kafka_mapping.state.state_keys import DeliveryKey
-from tests.seeds import in_two
+from tests.seeds import in_three
 
 TOPIC = "persistent://public/default/orders"
 MOST_RECORDS, MOST_BYTES = 6, 200
@@ -159,7 +159,7 @@ def play(seed: int, *, retention: bool) -> None:
 
 
 @pytest.mark.parametrize("retention", [False, True])
-@pytest.mark.parametrize("seeds", in_two(30, range(100)), ids=str)
+@pytest.mark.parametrize("seeds", in_three(30, range(100)), ids=str)
 def test_what_there_was_no_room_for_is_read_again_once_and_in_order(seeds: range, retention: bool) -> None:
     for seed in seeds:
         play(seed, retention=retention)
