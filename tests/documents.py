@@ -49,6 +49,8 @@ READ_ALONE = {
 COMMANDS = frozenset({"console", "sh"})
 
 _COMMENT = re.compile(r"<!--\s*(runs|output|file|hidden)(?::[ \t]*([^\n]*?))?[ \t]*(?:\n(.*?))?-->", re.DOTALL)
+_SENTENCE_END = re.compile(r"(?<=[.!?])[)\"”]?\s+")
+_SPOKEN = {"code_inline": "code", "softbreak": " ", "hardbreak": " ", "html_inline": "", "image": ""}
 _VARIES = tuple(
     (re.compile(pattern), same)
     for pattern, same in {
@@ -161,6 +163,16 @@ def spans(page: Path) -> Iterator[tuple[int, str]]:
         for child in token.children or ():
             if child.type == "code_inline":
                 yield (token.map[0] + 1 if token.map else 0), child.content
+
+
+def sentences(page: Path) -> Iterator[tuple[int, str]]:
+    """Sentences of a page, with the line where the paragraph, item or cell begins. Inline code counts as one word."""
+    for token in _tokens(page):
+        if token.type == "inline":
+            text = "".join(_SPOKEN.get(child.type, child.content) for child in token.children or ())
+            for sentence in _SENTENCE_END.split(text):
+                if sentence.strip():
+                    yield (token.map[0] + 1 if token.map else 0), " ".join(sentence.split())
 
 
 def prints(expected: str, printed: str) -> bool:

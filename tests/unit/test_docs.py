@@ -1,4 +1,4 @@
-"""The documentation leads where it says: links hit, and pages stay as short as a reader's patience."""
+"""The documentation leads where it says: links hit, and each package has a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tests.documents import ROOT, folders, pages
 
 PACKAGES = ("layer", "mapping", "schema_compat", "spark_connector")
 ARCHITECTURE_WORDS = 2_500
-README_WORDS = 600
 
 _FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`")
@@ -101,9 +100,7 @@ def test_each_guarantee_names_tests_that_are_there() -> None:
     assert [name for names in named for name in names if not (ROOT / "tests" / name).exists()] == []
 
 
-def test_every_package_says_in_one_page_what_it_is() -> None:
-    readmes = [page for page in pages() if page.name == "README.md" and page.relative_to(ROOT).parts[0] in PACKAGES]
-    assert {str(page.relative_to(ROOT)): words for page in readmes if (words := _words(page)) > README_WORDS} == {}
+def test_every_package_has_a_readme() -> None:
     packages = [package.parent for top in PACKAGES for package in (ROOT / top).glob("*/__init__.py")]
     packages += [floor.parent for floor in (ROOT / "layer").glob("*/*/__init__.py")]
     lacking = {str(package.relative_to(ROOT)) for package in packages if not (package / "README.md").exists()}
