@@ -96,7 +96,7 @@ def test_readme_s_first_lines_draw_holes_where_there_is_no_java(wheel: Path, tmp
     (where / "examples").mkdir(parents=True)
     shutil.copy(ROOT / "examples" / "first_steps.py", where / "examples")
 
-    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## Start in 60 seconds")[2]
+    text = (ROOT / "README.md").read_text(encoding="utf-8").partition("## First steps")[2]
     lines, picture = (block.strip() for block in re.findall(r"^```\w+$(.*?)^```$", text, re.MULTILINE | re.DOTALL)[:2])
     install, standalone, steps, show = (line.partition("#")[0].split() for line in lines.splitlines())
     assert install[-3:] == ["pip", "install", "'.[embedded]'"]
