@@ -20,7 +20,7 @@ from selenium.webdriver.remote.webelement import WebElement
 
 from tests.waiting import until
 
-MOST_PICTURE_BYTES: Final = 200_000
+MAX_PICTURE_BYTES: Final = 200_000
 _COLOURS: Final = 200
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 

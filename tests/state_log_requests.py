@@ -12,7 +12,7 @@ from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.views import LogViews
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS
 
-MOST_REQUESTS = 10_000
+MAX_REQUESTS = 10_000
 NEVER = Deadline.never()
 
 
@@ -50,7 +50,7 @@ class StateLogRequests:
             for batch in self._log.read(TRANSACTION_REQUESTS, self._partition, self._position, end, NEVER):
                 found.extend(batch)
                 self._position = batch[-1].offset + 1
-                if len(found) >= MOST_REQUESTS:
+                if len(found) >= MAX_REQUESTS:
                     return found
             self._position = end
         except OffsetOutOfRange:  # retention took them; nobody waits for an answer that long

@@ -30,7 +30,7 @@ _HEADERS: Final = [
     for value in vars(record_headers).values()
     if isinstance(value, str) and value.startswith(record_headers.PREFIX)
 ]
-_MOST_HEADERS: Final = 20
+_MAX_HEADERS: Final = 20
 _BATCH: Final = b"\0\0\0\x02\x18\x01a\0\0\0\x0c\x0a\x06\x0a\x01k\x12\x01v\x18\x02\x48\x00bc"
 
 
@@ -48,7 +48,7 @@ def _compressed(data: bytes) -> None:
 def _record(data: bytes) -> None:
     """Headers are a name, a length and so many bytes each; what follows the last one is the value."""
     headers: list[tuple[str, bytes | None]] = []
-    while len(data) > 2 and len(headers) < _MOST_HEADERS:
+    while len(data) > 2 and len(headers) < _MAX_HEADERS:
         headers.append((_HEADERS[data[0] % len(_HEADERS)], data[2 : 2 + data[1]]))
         data = data[2 + data[1] :]
     with suppress(MappingError):

@@ -42,8 +42,8 @@ _TAKEN_OVER_S: Final = 2.0
 _AFTER_S: Final = 12.0
 """The rate after a take-over is that from 2 to 12 s after the kill."""
 _LOOK_EVERY_S: Final = 0.5
-_MOST_QUEUED: Final = 50_000
-_LEAST_QUEUED: Final = 1_000
+_MAX_QUEUED: Final = 50_000
+_MIN_QUEUED: Final = 1_000
 """The SDKs' default."""
 
 Arrivals = list[tuple[int, int]]
@@ -204,7 +204,7 @@ def _hold(pipe: Connection, sdk: str, url: str, topic: str, most_redeliveries: i
     """Says "there" twice: when it has subscribed, and when it has all messages, which it never acknowledges."""
     module = importlib.import_module(sdk)
     client = module.Client(url)
-    queue = min(_MOST_QUEUED, max(_LEAST_QUEUED, messages))
+    queue = min(_MAX_QUEUED, max(_MIN_QUEUED, messages))
     consumer = _subscribe(client, module, topic, most_redeliveries, queue)
     pipe.send("there")
     held = 0
@@ -226,7 +226,7 @@ def _go_on(pipe: Connection, sdk: str, url: str, topic: str, most_redeliveries: 
     """Says "there" at its first message; then tells what it receives, and acknowledges each."""
     module = importlib.import_module(sdk)
     client = module.Client(url)
-    consumer = _subscribe(client, module, topic, most_redeliveries, _LEAST_QUEUED)
+    consumer = _subscribe(client, module, topic, most_redeliveries, _MIN_QUEUED)
     gc.freeze()  # see docs/workers.md
     met = False
     untold: Arrivals = []

@@ -22,7 +22,7 @@ from pulsar_on_kafka.broker.metadata.subscriptions.registry import SUBSCRIPTION_
 from pulsar_on_kafka.broker.metadata.topics import DATA_TOPIC_CONFIGS, TOPIC_KEYS
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.client.values.enums import ConsumerType
-from pulsar_on_kafka.metrics.overview import MOST_SUBSCRIPTIONS, page_of
+from pulsar_on_kafka.metrics.overview import MAX_SUBSCRIPTIONS, page_of
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.state.metadata.metadata_records import (
     LifeState,
@@ -162,7 +162,7 @@ def gather(url: str, subscriptions: int) -> dict[str, Any]:
         begun_s = time.monotonic()
         page = page_of(seen)
         paged_s = time.monotonic() - begun_s
-        assert page.text.count(_LINE) == min(len(seen.subscriptions), MOST_SUBSCRIPTIONS)
+        assert page.text.count(_LINE) == min(len(seen.subscriptions), MAX_SUBSCRIPTIONS)
         gatherer.close()
     return {
         "first_pass_s": round(first.took_s, 2),

@@ -24,7 +24,7 @@ MakeStage = Callable[..., Stage]
 pytestmark = [pytest.mark.kafka, pytest.mark.kills]
 
 FLEET = 6
-MOST_REDELIVERIES = 3
+MAX_REDELIVERIES = 3
 
 
 def kill_and_replace(stand: Stand, chance: Random, deaths: int, *, closes: bool, **orders: object) -> None:
@@ -49,7 +49,7 @@ def kill_and_replace(stand: Stand, chance: Random, deaths: int, *, closes: bool,
 
 def poison_among_deaths(on: Stage, type_: str, seed: int, deaths: int, *, closes: bool = False) -> None:
     dead = f"{on.topic}-dead"
-    orders = {"dead_letters": (MOST_REDELIVERIES, dead), "nack_delay_ms": 100, "flush_every": 20, "pace_ms": 1.0}
+    orders = {"dead_letters": (MAX_REDELIVERIES, dead), "nack_delay_ms": 100, "flush_every": 20, "pace_ms": 1.0}
     publisher = on.publish(pace_ms=8, keys=100)
     stand = on.subscription(type_)
     stand.join_many(FLEET, **orders)
@@ -71,7 +71,7 @@ def poison_among_deaths(on: Stage, type_: str, seed: int, deaths: int, *, closes
     until(all_buried, lambda: f"{set(poison.values()) - buried} are buried")
     assert buried == set(poison.values())
     times = Counter(receipt.position for worker in stand.workers for receipt in worker.look().receipts)
-    more = {position: count for position, count in times.items() if count > MOST_REDELIVERIES + 1}
+    more = {position: count for position, count in times.items() if count > MAX_REDELIVERIES + 1}
     assert not (more.keys() & poison.keys()), f"of {len(poison)} poison messages too often: {more}"
     assert not more, f"others came too often: {more}"
 

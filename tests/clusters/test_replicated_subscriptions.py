@@ -26,7 +26,7 @@ from tests.steps import nothing_comes, receive, receive_rest
 from tests.waiting import until
 from tests.watched_rounds import WatchedSubscriptions
 
-AGAIN_MS = 2_000
+REDELIVERY_DELAY_MS = 2_000
 """Closing takes less: a redelivery that is saved, and not made as its consumer closes, counts in other clusters."""
 
 
@@ -252,14 +252,14 @@ def test_deliveries_are_counted_on_and_put_off_in_another_cluster(sides: tuple[S
             consumer.negative_acknowledge(message)
     consumer.flush()
     consumer.close()
-    refuse_again(subscribe(west, AGAIN_MS, queue=0), [0, 1])
+    refuse_again(subscribe(west, REDELIVERY_DELAY_MS, queue=0), [0, 1])
     with west.syncing() as from_west, east.syncing() as from_east:
         settle(from_west, from_east)
         east.copy_from(west, topic)  # what is copied later is known then
         settle(from_west, from_east)
-        refuse_again(subscribe(east, AGAIN_MS, queue=0), [2])
+        refuse_again(subscribe(east, REDELIVERY_DELAY_MS, queue=0), [2])
         settle(from_east, from_west)
-        last = subscribe(west, AGAIN_MS)
+        last = subscribe(west, REDELIVERY_DELAY_MS)
         message = last.receive(20_000)
         assert (message.data(), message.redelivery_count()) == (b"poison", 3)
         last.negative_acknowledge(message)

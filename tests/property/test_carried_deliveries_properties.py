@@ -10,7 +10,7 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.replication_state.delivery_count_transfer import (
-    MOST,
+    MAX_MESSAGES,
     carried,
     deliveries_heard,
     deliveries_told,
@@ -133,9 +133,9 @@ def test_what_was_delivered_again_since_is_not_put_off() -> None:
 
 
 def test_the_first_of_very_many_are_told_of() -> None:
-    west = Log(WEST, tuple(Message(WEST, offset) for offset in range(MOST + 5)))
-    saved = Deliveries(0, counts={(2, 1): BitMap64(range(MOST + 5))})
-    assert deliveries_told(west.side({0}, saved))[WEST].counts == {(2, 1): BitMap64(range(1, MOST + 1))}
+    west = Log(WEST, tuple(Message(WEST, offset) for offset in range(MAX_MESSAGES + 5)))
+    saved = Deliveries(0, counts={(2, 1): BitMap64(range(MAX_MESSAGES + 5))})
+    assert deliveries_told(west.side({0}, saved))[WEST].counts == {(2, 1): BitMap64(range(1, MAX_MESSAGES + 1))}
 
 
 @given(logs(), st.data())

@@ -13,12 +13,12 @@ from pulsar_on_kafka_mapping.encoding.varint import varint
 from pulsar_on_kafka_mapping.wire.commands import MalformedCommand, Type, command, parsed
 from pulsar_on_kafka_mapping.wire.entries import WireEntry, write_entry
 from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata, encode_metadata
-from pulsar_on_kafka_mapping.wire.repeated_sends import MOST_KNOWN, RepeatedEntries, plain_send
-from pulsar_on_kafka_mapping.wire.stored_entries import MOST_CLOCK_DIFFERENCE_MS, record_of
+from pulsar_on_kafka_mapping.wire.repeated_sends import MAX_KNOWN, RepeatedEntries, plain_send
+from pulsar_on_kafka_mapping.wire.stored_entries import MAX_CLOCK_DIFFERENCE_MS, record_of
 
 NOW_MS: Final = 1_800_000_000_000
 NUMBERS: Final = st.integers(0, 300) | st.integers(0, 2**64 - 1)
-NEAR: Final = st.integers(-2 * MOST_CLOCK_DIFFERENCE_MS, 2 * MOST_CLOCK_DIFFERENCE_MS).map(lambda late: NOW_MS + late)
+NEAR: Final = st.integers(-2 * MAX_CLOCK_DIFFERENCE_MS, 2 * MAX_CLOCK_DIFFERENCE_MS).map(lambda late: NOW_MS + late)
 
 
 @given(NUMBERS, NUMBERS, st.sampled_from([{}, {"num_messages": 1}, {"txnid_least_bits": 7}, {"is_chunk": True}]))
@@ -66,7 +66,7 @@ def test_a_known_entry_is_the_record_that_reading_makes(sent: list[tuple[int, in
     for number, time_ms, more, payload in sent:
         said, like = metadata(number, time_ms, **more), encode_metadata(metadata(0, 0, **more))
         record = record_of(said, payload, epoch=3, now_ms=NOW_MS)
-        near = abs(time_ms - NOW_MS) <= MOST_CLOCK_DIFFERENCE_MS
+        near = abs(time_ms - NOW_MS) <= MAX_CLOCK_DIFFERENCE_MS
         found = repeated.find(varint(number), entry(said, payload), lambda: NOW_MS)
         size = len(payload) if "uncompressed_bytes" in more else None
         assert (found is not None) == (near and like in known and known[like] == size)
@@ -113,8 +113,8 @@ def test_as_many_are_known_as_are_said() -> None:
         repeated.learn(encode_metadata(said), varint(number), None, number)
         return False
 
-    assert not any(is_known(number, b"%d" % number) for number in range(MOST_KNOWN))
-    assert is_known(MOST_KNOWN, b"0")
+    assert not any(is_known(number, b"%d" % number) for number in range(MAX_KNOWN))
+    assert is_known(MAX_KNOWN, b"0")
     assert not any(is_known(number, b"other %d" % number) for number in range(5_000))
     assert not is_known(1, b"0")
     assert any(is_known(number, b"one") for number in range(1_100))

@@ -30,7 +30,7 @@ from pulsar_on_kafka_mapping.wire.message_metadata import (
     encode_fields,
     encode_metadata,
 )
-from pulsar_on_kafka_mapping.wire.single_messages import LEAST_BYTES, MOST_IN_BATCH, decode_batch
+from pulsar_on_kafka_mapping.wire.single_messages import MAX_IN_BATCH, MIN_BYTES, decode_batch
 from pulsar_on_kafka_mapping.wire.stored_entries import metadata_of, record_of
 from tests.wire_decoders import DECODERS, SEEDS
 
@@ -56,7 +56,7 @@ COMPRESS: dict[Codec, Callable[[bytes], Any]] = {
 def metadata(draw: st.DrawFn) -> PulsarMetadata:
     """What a client may send, in the one form in which it comes back from a record."""
     chunks = draw(st.none() | st.integers(2, 100))
-    messages = draw(st.none() | st.integers(1, MOST_IN_BATCH)) if chunks is None else None
+    messages = draw(st.none() | st.integers(1, MAX_IN_BATCH)) if chunks is None else None
     is_null = messages is None and draw(st.booleans())
     codec = draw(st.none() | st.sampled_from(Codec)) if not is_null else None
     key, in_base64 = draw(st.none() | RAW), draw(st.sampled_from([None, 1]))
@@ -72,7 +72,7 @@ def metadata(draw: st.DrawFn) -> PulsarMetadata:
         partition_key=key,
         replicate_to=tuple(draw(st.lists(TEXT.filter(bool), max_size=3))),
         compression=codec,
-        uncompressed_bytes=draw(st.integers(0 if codec is None else LEAST_BYTES * (messages or 0), 2**28)),
+        uncompressed_bytes=draw(st.integers(0 if codec is None else MIN_BYTES * (messages or 0), 2**28)),
         messages=messages,
         event_time_ms=draw(st.none() | st.integers(1, 2**64 - 1)),
         encryption=[] if is_null else draw(ENCRYPTION),
@@ -120,7 +120,7 @@ def test_an_entry_comes_back_from_its_record_as_it_was(
 ) -> None:
     natural = (sent.sequence_id or 0) + (sent.messages or 1) - 1
     if sent.messages is not None and sent.compression is None:
-        payload += bytes(LEAST_BYTES * sent.messages)
+        payload += bytes(MIN_BYTES * sent.messages)
     record = record_of(sent, payload, epoch=epoch, now_ms=max(0, (sent.publish_time_ms or 0) + late_ms))
     found = metadata_of(record)
     if sent.messages is None and sent.highest_sequence_id == natural:

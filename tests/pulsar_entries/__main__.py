@@ -22,7 +22,7 @@ from tests.pulsar_entries import FIXTURES, payload_text, private_key
 from tests.pulsar_entries.raw_reader import RawReader
 
 CODECS: Final = ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")
-MOST_MESSAGE_BYTES: Final = 2000
+MAX_MESSAGE_BYTES: Final = 2000
 EVENT_MS: Final = 1_700_000_000_000
 TIMEOUT_MS: Final = 20_000
 
@@ -30,7 +30,7 @@ Made = dict[str, Any]
 
 
 def main() -> None:
-    options = PulsarOptions(start_timeout_s=300, heap_mb=1000, extra={"maxMessageSize": str(MOST_MESSAGE_BYTES)})
+    options = PulsarOptions(start_timeout_s=300, heap_mb=1000, extra={"maxMessageSize": str(MAX_MESSAGE_BYTES)})
     with ExitStack() as stack:
         keys = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         make_keys(keys)

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.message_record import Headers
-from pulsar_on_kafka_mapping.wire.entries import MOST_ENTRY_BYTES, read_entry
+from pulsar_on_kafka_mapping.wire.entries import MAX_ENTRY_BYTES, read_entry
 from pulsar_on_kafka_mapping.wire.message_metadata import decode_metadata
 from pulsar_on_kafka_mapping.wire.native_messages import NativeMessage, taken_apart
 from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, record_of
@@ -34,7 +34,7 @@ def records_of(
             raise AssertionError(f"{case}: {error}") from error
         metadata.txn_most, metadata.txn_least = (None, None) if txn is None else txn
         written_ms = metadata.publish_time_ms or 0 if now_ms is None else now_ms
-        apart = taken_apart(metadata, entry.payload, MOST_ENTRY_BYTES) if native else None
+        apart = taken_apart(metadata, entry.payload, MAX_ENTRY_BYTES) if native else None
         for said, payload in apart or [NativeMessage(metadata, entry.payload)]:
             found.append(record_of(said, payload, epoch=EPOCH, now_ms=written_ms))
     return found

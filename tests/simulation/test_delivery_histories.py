@@ -28,7 +28,7 @@ from pulsar_on_kafka.broker.cursor.store import CursorStore
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching import key_shared
 from pulsar_on_kafka.broker.subscriptions.dispatching.dispatcher import Dispatcher
-from pulsar_on_kafka.broker.subscriptions.dispatching.key_shared import MOST_PARKED
+from pulsar_on_kafka.broker.subscriptions.dispatching.key_shared import MAX_PARKED
 from pulsar_on_kafka.broker.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.broker.subscriptions.partition import key_order
 from pulsar_on_kafka.broker.subscriptions.partition.key_order import KNOWN, NEAR
@@ -313,7 +313,7 @@ def test_no_message_is_delivered_more_often_than_configured(
         number = seed * HISTORIES_A_SEED + history
         monkeypatch.setattr(key_order, "NEAR", (1, 4, NEAR)[number % 3])
         monkeypatch.setattr(key_order, "KNOWN", (0, 4, KNOWN)[number // 3 % 3])
-        monkeypatch.setattr(key_shared, "MOST_PARKED", (5, MOST_PARKED)[number % 2])
+        monkeypatch.setattr(key_shared, "MAX_PARKED", (5, MAX_PARKED)[number % 2])
         rng = random.Random(f"{seed} {history}")
         world = World(rng, kind, other_deaths=other_deaths, orderly_ends=orderly_ends, late_policy=late_policy)
         run(world)

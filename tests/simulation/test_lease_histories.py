@@ -18,7 +18,7 @@ import pytest
 
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching import key_shared
-from pulsar_on_kafka.broker.subscriptions.dispatching.key_shared import MOST_PARKED
+from pulsar_on_kafka.broker.subscriptions.dispatching.key_shared import MAX_PARKED
 from pulsar_on_kafka.broker.subscriptions.partition import key_order
 from pulsar_on_kafka.broker.subscriptions.partition.key_order import KNOWN, NEAR
 from tests.seeds import first_of
@@ -168,7 +168,7 @@ def play(
         with pytest.MonkeyPatch.context() as bounds:
             bounds.setattr(key_order, "NEAR", (NEAR, 1, 3)[number % 3])
             bounds.setattr(key_order, "KNOWN", (KNOWN, 0, 4)[(number + number // 3) % 3])
-            bounds.setattr(key_shared, "MOST_PARKED", (MOST_PARKED, MOST_PARKED, 5)[number // 2 % 3])
+            bounds.setattr(key_shared, "MAX_PARKED", (MAX_PARKED, MAX_PARKED, 5)[number // 2 % 3])
             try:
                 run(world)
             except AssertionError as failure:

@@ -47,7 +47,7 @@ from tests.simulation.verdicts import verdicts_of
 
 SIZE = 5
 NAMES = [TopicName.parse(f"persistent://public/default/{name}") for name in ("a", "b")]
-_MOST_STALE = 3
+_MAX_STALE = 3
 """Answers of a broker that has not learned of a change yet."""
 _UNANSWERED = 0.15
 """Share of the deletions that are not answered."""
@@ -118,7 +118,7 @@ class Cluster:
 
     def _learned_late(self, name: str) -> None:
         if self.rng.random() < 0.3:
-            self.stale[name] = (self.topics.get(name), self.rng.randint(1, _MOST_STALE))
+            self.stale[name] = (self.topics.get(name), self.rng.randint(1, _MAX_STALE))
         else:
             self.stale.pop(name, None)
 
@@ -442,7 +442,7 @@ class History(ActorsHistory):
 
 def _asked_often(settled: Callable[[], bool], _: Deadline) -> bool:
     """Longer than any broker of these takes to learn, and as often on a slow machine: a seed is one history."""
-    return any(settled() for _ in range(_MOST_STALE + 1))
+    return any(settled() for _ in range(_MAX_STALE + 1))
 
 
 def _attempt(wish: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

@@ -12,7 +12,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError, SecureListeners
 from pulsar_on_kafka.schema import AvroSchema, Integer, Record, String
 from pulsar_on_kafka.spark import acknowledge, read_pulsar
-from pulsar_on_kafka_spark.planning.offset_ranges import MOST_RANGES
+from pulsar_on_kafka_spark.planning.offset_ranges import MAX_RANGES
 from pulsar_on_kafka_spark.reading import message_frame as frame
 from tests.certificates import Authority
 from tests.integration.secure_support import PASSWORDS, SecureCluster
@@ -47,7 +47,7 @@ def test_large_holes_are_not_fetched(
     acknowledge(everything.where(holes), **options)
     monkeypatch.setattr(frame, "_MAY_BE_WORTH", BLOCK)
     found = read_pulsar(spark, includeHeaders=False, **options).selectExpr("cast(cast(value as string) as int) value")
-    assert 1 < plan_of(found).count("kafka") <= MOST_RANGES
+    assert 1 < plan_of(found).count("kafka") <= MAX_RANGES
     left = [*range(10), *range(2 * BLOCK + 6, 3 * BLOCK - 1), *range(4 * BLOCK + 1, upto)]
     count, total = found.selectExpr("count(*)", "sum(value)").collect()[0]
     assert (count, total) == (len(left), sum(left))

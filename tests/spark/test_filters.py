@@ -42,9 +42,9 @@ def test_millions_of_acknowledged_offsets(spark: SparkSession, ledgers: int) -> 
     assert total == all_of_them * (all_of_them - 1) // 2 - acknowledged
 
 
-@pytest.mark.parametrize("most", [record_filters._MOST_IN_PLAN, 0], ids=["literal", "join"])
+@pytest.mark.parametrize("most", [record_filters._MAX_IN_PLAN, 0], ids=["literal", "join"])
 def test_every_bit_stands_for_its_offset(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
-    monkeypatch.setattr(record_filters, "_MOST_IN_PLAN", most)
+    monkeypatch.setattr(record_filters, "_MAX_IN_PLAN", most)
     chance = random.Random(2)
     edges = {0, 63, 64, 65, BLOCK - 1, BLOCK, BLOCK + 63, 2 * BLOCK - 64, 2 * BLOCK + 1}
     excluded = {p: edges | {chance.randrange(3 * BLOCK) for _ in range(1000)} for p in (0, 2)}

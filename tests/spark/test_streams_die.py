@@ -23,7 +23,7 @@ from tests.spark.stream_program import STEPS
 from tests.spark.streams import Sink, Stream, rest
 
 _RUN_S = 180
-_MOST = 40
+_MAX_ENTRIES = 40
 """Entries of a micro-batch."""
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -37,7 +37,7 @@ class Scene:
         self._url = url
         self._directory = directory
         self.expected: set[int] = set()
-        self._said = {"url": url, "topic": topic, "directory": str(directory), "most": _MOST}
+        self._said = {"url": url, "topic": topic, "directory": str(directory), "most": _MAX_ENTRIES}
         self.sink = Sink(directory / "sink")
         self._next = 0
 
@@ -89,7 +89,7 @@ class Scene:
 
     def here(self, spark: SparkSession) -> Stream:
         """The same stream in this process."""
-        return Stream(spark, self._url, self.topic, self._directory, maxOffsetsPerTrigger=_MOST)
+        return Stream(spark, self._url, self.topic, self._directory, maxOffsetsPerTrigger=_MAX_ENTRIES)
 
     def verify(self) -> None:
         assert self.sink.values() == Counter(self.expected)

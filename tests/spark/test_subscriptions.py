@@ -217,7 +217,7 @@ def plan_of(frame: DataFrame) -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
-@pytest.mark.parametrize(("most", "joins"), [(record_filters._MOST_IN_PLAN, 0), (0, 1)], ids=["literal", "join"])
+@pytest.mark.parametrize(("most", "joins"), [(record_filters._MAX_IN_PLAN, 0), (0, 1)], ids=["literal", "join"])
 def test_the_plan_is_compiled_and_joins_many_excluded_offsets_alone(
     spark: SparkSession,
     client: pulsar.Client,
@@ -227,7 +227,7 @@ def test_the_plan_is_compiled_and_joins_many_excluded_offsets_alone(
     most: int,
     joins: int,
 ) -> None:
-    monkeypatch.setattr(record_filters, "_MOST_IN_PLAN", most)
+    monkeypatch.setattr(record_filters, "_MAX_IN_PLAN", most)
     topic = unique()
     consumer = client.subscribe(topic, "s", consumer_type=pulsar.ConsumerType.Shared)
     producer = client.create_producer(topic)

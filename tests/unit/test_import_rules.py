@@ -55,7 +55,7 @@ ROOMS = {
 """Folders of a floor, in their order; what lies beside them on the floor comes behind them."""
 EVERYBODYS = f"{NAME}.exceptions"
 """The one module of the root that the floors import: users know the exceptions by that name."""
-MOST_MODULES = 20
+MAX_MODULES = 20
 
 PURE_FOLDERS = ("mapping", "schema_compat", "broker.transactions.coordinator", "broker.subscriptions.partition")
 PURE = re.compile(r"\bNo I/O\b|\bPure\b")
@@ -314,7 +314,7 @@ def test_folders_hold_few_modules() -> None:
     for module in _files():
         if _folder(module) != module:
             modules[_folder(module)] += 1
-    _none(f"{folder} has {count} modules, more than {MOST_MODULES}" for folder, count in modules.items() if count > 20)
+    _none(f"{folder} has {count} modules, more than {MAX_MODULES}" for folder, count in modules.items() if count > 20)
 
 
 def test_every_folder_and_module_says_what_it_is() -> None:

@@ -39,7 +39,7 @@ from pulsar_on_kafka.broker.transactions.records.inspection import (
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
-from pulsar_on_kafka_mapping.state.state_topics import MOST_COORDINATORS
+from pulsar_on_kafka_mapping.state.state_topics import MAX_COORDINATORS
 from pulsar_on_kafka_mapping.state.transactions.pending_acks import CursorIncarnation
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
 
@@ -378,9 +378,9 @@ def _txn_id(txn: TxnId | str) -> TxnId:
         found = TxnId.parse(txn) if isinstance(txn, str) else txn
     except MappingError as error:
         raise errors.InvalidOption(str(error)) from error
-    if found != txn_id(found.coordinator, found.least_bits) or found.coordinator >= MOST_COORDINATORS:
+    if found != txn_id(found.coordinator, found.least_bits) or found.coordinator >= MAX_COORDINATORS:
         raise errors.InvalidOption(
             f"{found} is no id of a transaction: the most significant half is that of a coordinator, n * 2^48 with n "
-            f"from 0 to {MOST_COORDINATORS - 1}"
+            f"from 0 to {MAX_COORDINATORS - 1}"
         )
     return found

@@ -18,9 +18,9 @@ from pulsar_on_kafka.base.worker import aside
 
 ASKER_S: Final = 10.0
 """How long whoever asks may take to say what."""
-_MOST_CONNECTIONS: Final = 200
+_MAX_CONNECTIONS: Final = 200
 """Others are told to come again."""
-_MOST_OPEN: Final = 2 * _MOST_CONNECTIONS
+_MAX_OPEN: Final = 2 * _MAX_CONNECTIONS
 """With so many a connection is closed at once."""
 _ENDING_S: Final = 2
 _IDLE_S: Final = 30
@@ -46,7 +46,7 @@ class _Server(uvicorn.Server):
         config, state, loop = self.config, self.server_state, asyncio.get_running_loop()
 
         def is_full() -> bool:
-            return len(state.connections) >= _MOST_OPEN
+            return len(state.connections) >= _MAX_OPEN
 
         for each in sockets or ():
             self._listeners.append(Listener(loop, each, protocol, config.ssl, ASKER_S, is_full))
@@ -67,7 +67,7 @@ class HttpProtocol(H11Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self.waits_since_s = self.loop.time()
         self._watch()
-        if len(self.connections) >= _MOST_CONNECTIONS:
+        if len(self.connections) >= _MAX_CONNECTIONS:
             waiting = [each for each in self.connections if isinstance(each, HttpProtocol) and each.waits]
             others = [each for each in waiting if each is not self]
             if others:
@@ -134,7 +134,7 @@ class AsgiServer:
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=_MOST_CONNECTIONS,
+            limit_concurrency=_MAX_CONNECTIONS,
             timeout_keep_alive=_IDLE_S,
             timeout_graceful_shutdown=_ENDING_S,
             ssl_certfile=tls.certificate or None,

@@ -18,7 +18,7 @@ from pulsar_on_kafka.base.loop_timing import Turns
 
 _log: Final = logging.getLogger(__name__)
 
-FORBIDDEN_AGAIN_S: Final = 30.0
+FORBIDDEN_RETRY_INTERVAL_S: Final = 30.0
 """The pause, at least, after work that a missing right has kept from being done: nobody grants within a second."""
 
 _T = TypeVar("_T")
@@ -144,7 +144,7 @@ class Worker:
             except Exception as failure:  # a thread's outermost loop: nothing ends it
                 pause_s = self._pause_s = self._retry.next_s(self._pause_s)
                 if isinstance(failure, NotAuthorized):
-                    pause_s = max(pause_s, FORBIDDEN_AGAIN_S)
+                    pause_s = max(pause_s, FORBIDDEN_RETRY_INTERVAL_S)
                 self._tell(failure, pause_s)
                 self._ended.wait(pause_s)
                 pause_s = 0.0

@@ -35,7 +35,7 @@ from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
 ACKNOWLEDGMENT: Final = "messaging.pulsar.acknowledgment.type"
 """How a process span ended. Source: PIP-446."""
-MOST_OPEN: Final = 50_000
+MAX_OPEN: Final = 50_000
 """Process spans of one consumer that are open at a time: as many as Pulsar lets a consumer leave unacknowledged."""
 
 _SCHEMA_URL: Final = "https://opentelemetry.io/schemas/1.30.0"
@@ -219,7 +219,7 @@ class _ProcessSpans:
     """The process spans of one consumer: each begins when its message is received, and ends when that is acknowledged,
     refused, over its ack time-out, received again, or left by the consumer. Thread-safe.
 
-    Memory: `MOST_OPEN` spans; beyond them the oldest one ends, without a word how.
+    Memory: `MAX_OPEN` spans; beyond them the oldest one ends, without a word how.
     """
 
     def __init__(self, tracing: Tracing, options: ConsumerOptions) -> None:
@@ -271,7 +271,7 @@ class _ProcessSpans:
         with self._lock:
             ended = [self._open.pop(place, None)]  # it came again
             self._open[place] = _Open(span, time.monotonic())
-            if len(self._open) > MOST_OPEN:
+            if len(self._open) > MAX_OPEN:
                 ended.append(self._open.pop(next(iter(self._open))))
         for each in ended:
             if each is not None:

@@ -19,7 +19,7 @@ from pulsar_on_kafka.client.values.texts import (
 )
 
 NOTHING: Final = "\N{EN DASH}"
-_MOST_CHARS: Final = 20_000
+_MAX_CHARS: Final = 20_000
 """Of a value that is shown."""
 
 
@@ -69,7 +69,7 @@ def value_text(message: ShownMessage) -> str:
     if message.payload is None:
         return "null"
     text = json.dumps(message.value, indent=2, ensure_ascii=False) if message.decoded else payload_text(message.payload)
-    return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]} … ({len(text):,} characters)"
+    return text if len(text) <= _MAX_CHARS else f"{text[:_MAX_CHARS]} … ({len(text):,} characters)"
 
 
 FILTERS: Final[Mapping[str, Callable[..., Any]]] = {

@@ -26,7 +26,7 @@ from pulsar_on_kafka.console.formatting import FILTERS, link, short_topic
 from pulsar_on_kafka.console.hole_map import COLUMNS, hole_map
 from pulsar_on_kafka.console.response_cache import Answer, Unanswered
 from pulsar_on_kafka.console.rows import Wanted, shown
-from pulsar_on_kafka.console.view_model import MOST_LETTERS, Site
+from pulsar_on_kafka.console.view_model import MAX_DEAD_LETTERS_SHOWN, Site
 from pulsar_on_kafka.exceptions import PulsarException
 from pulsar_on_kafka_mapping.errors import MappingError
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 _HERE: Final = Path(__file__).parent
 _OPEN_PATHS: Final = ("/login", "/static/")
-_MOST_FORM_BYTES: Final = 65_536
+_MAX_FORM_BYTES: Final = 65_536
 _FOREIGN_FORM: Final = "this form is not of this console, or of one that ended since: load the page again\n"
 _LATE_MS: Final = 60_000
 """An overview that is older is called so."""
@@ -208,7 +208,7 @@ class Pages:
             topic=topic,
             topics=self._asked(problems, self._site.dead_letter_topics) if not topic else None,
             letters=self._asked(problems, self._site.dead_letters, topic) if topic else None,
-            most=MOST_LETTERS,
+            most=MAX_DEAD_LETTERS_SHOWN,
             done=said.get("done", ""),
             problems=problems,
         )
@@ -352,6 +352,6 @@ async def _form(request: Request) -> dict[str, list[str]] | None:
     body = b""
     async for piece in request.stream():
         body += piece
-        if len(body) > _MOST_FORM_BYTES:
+        if len(body) > _MAX_FORM_BYTES:
             return None
     return parse_qs(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=1000)

@@ -40,13 +40,13 @@ EVERY_S: Final = 5.0
 _IDLE_S: Final = 60.0
 """Between two passes while nobody does; and how long somebody looks who asked once."""
 _PASS_S: Final = 60.0
-MOST_CURSORS: Final = 4
+MAX_CURSORS: Final = 4
 """Subscriptions whose holes are kept in memory."""
-MOST_ANSWERS: Final = 64
-MOST_LETTERS: Final = 100
-MOST_OF_AN_ENTRY: Final = 20
+MAX_RESPONSES: Final = 64
+MAX_DEAD_LETTERS_SHOWN: Final = 100
+MAX_SHOWN_OF_AN_ENTRY: Final = 20
 """Messages of a batch that are shown."""
-_MOST_TRANSACTIONS: Final = 200
+_MAX_TRANSACTIONS: Final = 200
 _READ_MS: Final = 5000
 
 
@@ -81,7 +81,7 @@ class OpenTransaction:
 
 
 class Site:
-    """Thread-safe. Memory: an overview, the cursors of `MOST_CURSORS` subscriptions, `MOST_ANSWERS` other answers of
+    """Thread-safe. Memory: an overview, the cursors of `MAX_CURSORS` subscriptions, `MAX_RESPONSES` other answers of
     hundreds of rows each at most, and what a `Gatherer` says."""
 
     def __init__(self, where: str, commands: Commands, clock: Clock | None = None, *, every_s: float = EVERY_S) -> None:
@@ -101,8 +101,8 @@ class Site:
         reached."""
         self.clock = clock
         self._turn = turn = Turn(clock)
-        self._cursors = Answers(clock, MOST_CURSORS, turn)
-        self._answers = Answers(clock, MOST_ANSWERS, turn)
+        self._cursors = Answers(clock, MAX_CURSORS, turn)
+        self._answers = Answers(clock, MAX_RESPONSES, turn)
 
     def waits_for(self, failure: str) -> None:
         """Why the cluster was not reached when that was last tried."""
@@ -187,12 +187,12 @@ class Site:
         return self._asked(("ledgers", topic), ask)
 
     def message(self, topic: str, wanted: NativeMessageId) -> Answer[Sequence[ShownMessage]]:
-        """The messages of one entry, `MOST_OF_AN_ENTRY` at most; none where readers see none there."""
+        """The messages of one entry, `MAX_SHOWN_OF_AN_ENTRY` at most; none where readers see none there."""
 
         def ask(admin: AdminClient) -> Sequence[ShownMessage]:
             found: list[ShownMessage] = []
             with admin.read_messages(topic, start=wanted) as reading:
-                while len(found) < MOST_OF_AN_ENTRY and reading.is_more():
+                while len(found) < MAX_SHOWN_OF_AN_ENTRY and reading.is_more():
                     message = reading.next(_READ_MS)
                     if message is None or not _is_of(message.message_id, wanted):
                         break
@@ -210,18 +210,18 @@ class Site:
         )
 
     def dead_letters(self, topic: str) -> Answer[Sequence[DeadLetter]]:
-        """The oldest ones that are left, `MOST_LETTERS` at most."""
-        return self._asked(("dead letters", topic), lambda admin: admin.dead_letters(topic, MOST_LETTERS))
+        """The oldest ones that are left, `MAX_DEAD_LETTERS_SHOWN` at most."""
+        return self._asked(("dead letters", topic), lambda admin: admin.dead_letters(topic, MAX_DEAD_LETTERS_SHOWN))
 
     def transactions(self) -> Answer[Sequence[OpenTransaction]]:
-        """Those that are not finished, the oldest first, `_MOST_TRANSACTIONS` at most."""
+        """Those that are not finished, the oldest first, `_MAX_TRANSACTIONS` at most."""
 
         def ask(admin: AdminClient) -> Sequence[OpenTransaction]:
             by_topic: dict[str, list[str]] = {}
             for row in self._seen.rows:
                 by_topic.setdefault(row.topic, []).append(row.subscription)
             now_ms = self.clock.now_ms()
-            return [_blocking(each, by_topic, now_ms) for each in admin.list_transactions()[:_MOST_TRANSACTIONS]]
+            return [_blocking(each, by_topic, now_ms) for each in admin.list_transactions()[:_MAX_TRANSACTIONS]]
 
         return self._asked(("transactions",), ask)
 

@@ -23,8 +23,8 @@ from pulsar_on_kafka_mapping.records.encryption_header import (
     encode_keys,
 )
 
-MOST_DATA_KEYS: Final = 1000
-_MOST_PRIVATE_KEYS: Final = 100
+MAX_DATA_KEYS: Final = 1000
+_MAX_PRIVATE_KEYS: Final = 100
 """That a process remembers, as many small objects of OpenSSL's."""
 
 
@@ -103,7 +103,7 @@ class Decryptor:
         except ValueError as failure:
             raise CryptoFailed(f"key {key.name!r}: its data key has a length that AES does not know") from failure
         with self._lock:
-            while len(self._data_keys) >= MOST_DATA_KEYS:
+            while len(self._data_keys) >= MAX_DATA_KEYS:
                 del self._data_keys[next(iter(self._data_keys))]
             self._data_keys[key.name, key.value] = cipher
         return cipher
@@ -119,7 +119,7 @@ def _private_key(pem: bytes, name: str) -> rsa.RSAPrivateKey:
     return key
 
 
-@lru_cache(maxsize=_MOST_PRIVATE_KEYS)
+@lru_cache(maxsize=_MAX_PRIVATE_KEYS)
 def _loaded(pem: bytes) -> PrivateKeyTypes:
     """OpenSSL looks for what is wrong with a key, which takes a hundred times as long as its use, and no other thread
     runs meanwhile. Raises as `load_pem_private_key`."""

@@ -24,7 +24,7 @@ from pulsar_on_kafka.exceptions import AuthenticationError
 TOKEN: Final = "token"  # noqa: S105 - no password
 TLS: Final = "tls"
 """What clients call the ways to log in."""
-_LEAST_SECRET_BYTES: Final = 32
+_MIN_SECRET_BYTES: Final = 32
 """Shorter ones can be guessed; Pulsar refuses them, too."""
 _SECRET: Final = ("HS256", "HS384", "HS512")
 _ALGORITHMS: Final[tuple[tuple[type, tuple[str, ...]], ...]] = (
@@ -53,8 +53,8 @@ class TokenKey:
         """The bytes of a file, as `pulsar tokens create-secret-key` writes them. Raises InvalidOption: it cannot be
         read, or is shorter than 32 bytes."""
         key = _read(path)
-        if len(key) < _LEAST_SECRET_BYTES:
-            raise InvalidOption(f"the secret key {path} has {len(key)} bytes, expected {_LEAST_SECRET_BYTES} or more")
+        if len(key) < _MIN_SECRET_BYTES:
+            raise InvalidOption(f"the secret key {path} has {len(key)} bytes, expected {_MIN_SECRET_BYTES} or more")
         return TokenKey(key, _SECRET)
 
     @staticmethod

@@ -48,7 +48,7 @@ from pulsar_on_kafka_mapping.ids.native_message_id import NativeMessageId
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 from pulsar_on_kafka_mapping.wire.commands import PROTOCOL_VERSION, MalformedCommand, ServerError, Type, command, parsed
-from pulsar_on_kafka_mapping.wire.frames import MOST_FRAME_BYTES, Frame, FrameCutter, MalformedFrame, frame
+from pulsar_on_kafka_mapping.wire.frames import MAX_FRAME_BYTES, Frame, FrameCutter, MalformedFrame, frame
 from pulsar_on_kafka_mapping.wire.repeated_sends import plain_send
 
 _log: Final = logging.getLogger(__name__)
@@ -59,17 +59,17 @@ MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
 """Told to clients, which cut larger messages into chunks: Pulsar's default."""
 CONNECT_S: Final = 10.0
 """A client has to say CONNECT within this."""
-MOST_CONNECT_BYTES: Final = 64 * 1024
+MAX_CONNECT_BYTES: Final = 64 * 1024
 """Of a client that has not said CONNECT yet."""
-MOST_SENT: Final = 1_000
+MAX_SENDS_IN_FLIGHT: Final = 1_000
 """Messages of one connection under way: above it nothing is read from it, until it is half of that. As in Pulsar."""
-MOST_WATCHERS: Final = 100
+MAX_WATCHERS: Final = 100
 """Of topics, of one connection."""
-MOST_OPEN: Final = 10_000
+MAX_OPEN: Final = 10_000
 """Producers, and consumers, of one connection."""
-MOST_STRANGERS: Final = 1_000
+MAX_UNCONNECTED: Final = 1_000
 """Connections of a gateway that have not said CONNECT: with one more the oldest of them is closed."""
-_MOST_CLIENT: Final = 100
+_MAX_CLIENT_VERSION_CHARS: Final = 100
 """Characters of what a client says of itself, which statistics have of each of its producers and consumers."""
 INTRODUCED_S: Final = 1.0
 """A client has registered its consumer that long after SUCCESS, even if it sends no FLOW. Pulsar's brokers wait as long
@@ -78,10 +78,10 @@ _OPERATION_S: Final = 30.0
 _CLOSE_S: Final = 30.0
 _TAKEN_S: Final = 10.0
 """A client has to take the last replies within this time after its connection was closed."""
-_BUSY_AGAIN_S: Final = 0.3
-_LEFT_AGAIN_S: Final = 0.02
+_BUSY_RETRY_INTERVAL_S: Final = 0.3
+_REST_RETRY_INTERVAL_S: Final = 0.02
 """After that what is left of an entry is tried again, then after twice that, and so on."""
-_MOST_LEFT_AGAIN_S: Final = 1.0
+_MAX_REST_RETRY_INTERVAL_S: Final = 1.0
 _ANY: Final = 2**64 - 1
 _OUTWAITED: Final = {
     AccessMode.SHARED: ServerError.PRODUCER_BUSY,
@@ -114,13 +114,13 @@ class Serving:
 
 
 class Connection(asyncio.Protocol):
-    """Memory: `MOST_SENT` messages under way and one read of the socket, a frame that is not complete, and what
-    `Outgoing` says."""
+    """Memory: `MAX_SENDS_IN_FLIGHT` messages under way and one read of the socket, a frame that is not complete, and
+    what `Outgoing` says."""
 
     def __init__(self, serving: Serving) -> None:
         self._serving = serving
         self._node = serving.node
-        self._cutter = FrameCutter(MOST_CONNECT_BYTES)
+        self._cutter = FrameCutter(MAX_CONNECT_BYTES)
         self._frames = Outgoing(serving.loop, self._has_room_again)
         self._transport: asyncio.Transport | None = None
         self._name = "?"
@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
         self._answered = 0
         self._counting = threading.Lock()
         self._producers = Handles[WireProducer]()
-        self._former_producers: deque[int] = deque(maxlen=MOST_SENT)
+        self._former_producers: deque[int] = deque(maxlen=MAX_SENDS_IN_FLIGHT)
         self._producers_to_come = 0
         self._after_these: list[tuple[WireProducer, int]] = []
         """Producers to end, and whom to tell, when those are admitted or refused that were asked for before."""
@@ -175,8 +175,8 @@ class Connection(asyncio.Protocol):
         self._frames.use(self._transport)
         self._serving.connections.add(self)
         self._serving.strangers[self] = None
-        if len(self._serving.strangers) > MOST_STRANGERS:
-            next(iter(self._serving.strangers)).end(f"{MOST_STRANGERS} younger connections have not said CONNECT")
+        if len(self._serving.strangers) > MAX_UNCONNECTED:
+            next(iter(self._serving.strangers)).end(f"{MAX_UNCONNECTED} younger connections have not said CONNECT")
         self._timer = self._serving.loop.call_later(CONNECT_S, self._has_to_be_connected)
 
     def data_received(self, data: bytes) -> None:
@@ -218,7 +218,7 @@ class Connection(asyncio.Protocol):
             self._serving.loop.call_soon(self._go_on)
 
     def _has_much_under_way(self) -> bool:
-        return self._sent - self._answered > MOST_SENT
+        return self._sent - self._answered > MAX_SENDS_IN_FLIGHT
 
     def pause_writing(self) -> None:
         """What the client does not take must not become more by what it asks for."""
@@ -353,7 +353,7 @@ class Connection(asyncio.Protocol):
     def _connect(self, asked: Any) -> None:
         if self._login is not None:
             raise MalformedCommand("a second CONNECT")
-        self._client = asked.client_version[:_MOST_CLIENT]
+        self._client = asked.client_version[:_MAX_CLIENT_VERSION_CHARS]
         self._method = asked.auth_method_name
         self._refreshes = asked.feature_flags.supports_auth_refresh
         login = self._known(asked.auth_method_name, asked.auth_data)
@@ -365,7 +365,7 @@ class Connection(asyncio.Protocol):
             return
         self._login = login
         self._serving.strangers.pop(self, None)
-        self._cutter.most = MOST_FRAME_BYTES
+        self._cutter.most = MAX_FRAME_BYTES
         self._watch(login)
         if self._timer is not None:
             self._timer.cancel()
@@ -521,8 +521,8 @@ class Connection(asyncio.Protocol):
             self._error(request, ServerError.SERVICE_NOT_READY, f"watcher {number} is being opened")
             return
         self._unwatch(number)
-        if len(self._watching) >= MOST_WATCHERS:
-            self._error(request, ServerError.NOT_ALLOWED, f"a connection has {MOST_WATCHERS} watchers at most")
+        if len(self._watching) >= MAX_WATCHERS:
+            self._error(request, ServerError.NOT_ALLOWED, f"a connection has {MAX_WATCHERS} watchers at most")
             return
         opening, watcher = self._watching.begin(number), object()
 
@@ -605,8 +605,8 @@ class Connection(asyncio.Protocol):
         if self._producers.is_busy(number):
             self._not_opened(asked, ServerError.SERVICE_NOT_READY, f"producer {number} is being opened or closed")
             return
-        if len(self._producers) >= MOST_OPEN:
-            self._not_opened(asked, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} producers at most")
+        if len(self._producers) >= MAX_OPEN:
+            self._not_opened(asked, ServerError.NOT_ALLOWED, f"a connection has {MAX_OPEN} producers at most")
             return
         try:
             mode = access_mode(asked)
@@ -777,9 +777,9 @@ class Connection(asyncio.Protocol):
             if left.go_on(closing=self._closing):
                 self._go_on()
             else:
-                self._serving.loop.call_later(pause_s, again, min(2 * pause_s, _MOST_LEFT_AGAIN_S))
+                self._serving.loop.call_later(pause_s, again, min(2 * pause_s, _MAX_REST_RETRY_INTERVAL_S))
 
-        self._serving.loop.call_later(_LEFT_AGAIN_S, again, 2 * _LEFT_AGAIN_S)
+        self._serving.loop.call_later(_REST_RETRY_INTERVAL_S, again, 2 * _REST_RETRY_INTERVAL_S)
 
     def _stop_reading(self) -> None:
         self._stalled = True
@@ -822,7 +822,7 @@ class Connection(asyncio.Protocol):
         """Any thread."""
         with self._counting:
             self._answered += records
-            is_first = self._paused and not self._reads_on and self._sent - self._answered <= MOST_SENT // 2
+            is_first = self._paused and not self._reads_on and self._sent - self._answered <= MAX_SENDS_IN_FLIGHT // 2
             self._reads_on = self._reads_on or is_first
         if is_first:  # each call wakes the loop
             self._soon(self._read_on)
@@ -899,8 +899,8 @@ class Connection(asyncio.Protocol):
         if self._consumers.is_busy(number):
             self._not_opened(asked, ServerError.SERVICE_NOT_READY, f"consumer {number} is being opened or closed")
             return
-        if len(self._consumers) >= MOST_OPEN:
-            self._not_opened(asked, ServerError.NOT_ALLOWED, f"a connection has {MOST_OPEN} consumers at most")
+        if len(self._consumers) >= MAX_OPEN:
+            self._not_opened(asked, ServerError.NOT_ALLOWED, f"a connection has {MAX_OPEN} consumers at most")
             return
         opening, going_on = self._consumers.begin(number), self._going_on.get(number)
 
@@ -918,7 +918,7 @@ class Connection(asyncio.Protocol):
             def busy(code: ServerError, reason: str) -> None:
                 """By what a gateway that died has left, perhaps: Kafka lets it go soon."""
                 if code is ServerError.CONSUMER_BUSY and self._serving.sharing.is_new(bundle) and opening.wanted:
-                    self._serving.loop.call_later(_BUSY_AGAIN_S, here, bundle)
+                    self._serving.loop.call_later(_BUSY_RETRY_INTERVAL_S, here, bundle)
                 else:
                     refused(code, reason)
 

@@ -51,7 +51,7 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import CumulativeAc
 from pulsar_on_kafka_mapping.wire.ack_sets import bits_of, words_of
 from pulsar_on_kafka_mapping.wire.commands import Type, command
 from pulsar_on_kafka_mapping.wire.frames import frame
-from pulsar_on_kafka_mapping.wire.single_messages import MOST_IN_BATCH
+from pulsar_on_kafka_mapping.wire.single_messages import MAX_IN_BATCH
 
 _log: Final = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ MAX_IDS_OF_TRANSACTION: Final = 50_000
 """Ids of one acknowledgement in a transaction: Pulsar's `maxUnackedMessagesPerConsumer`."""
 MAX_HASH_RANGES: Final = 1_000
 """Hash ranges of one consumer: each message of a reader is compared with them."""
-MOST_SIZES: Final = 100_000
+MAX_SIZES: Final = 100_000
 """Batch entries whose size a consumer knows."""
 
 
@@ -100,7 +100,7 @@ class WireEndpoint(Endpoint):
 
     `unacked` and permits are counted by messages. What was handed out is with the client: nothing waits here.
     Memory: three numbers for each batch entry that was sent to the client and that it did not acknowledge, of the
-    `MOST_SIZES` that were sent last. Of those before them, which others may have acknowledged long ago, no part is
+    `MAX_SIZES` that were sent last. Of those before them, which others may have acknowledged long ago, no part is
     acknowledged: they come again.
     """
 
@@ -203,8 +203,8 @@ class WireEndpoint(Endpoint):
             if size:
                 self.forget(offset)
                 self.sizes[offset] = size
-                if len(self.sizes) > MOST_SIZES:
-                    for oldest in list(self.sizes)[: -(-MOST_SIZES // 10)]:  # the loop forgets some meanwhile
+                if len(self.sizes) > MAX_SIZES:
+                    for oldest in list(self.sizes)[: -(-MAX_SIZES // 10)]:  # the loop forgets some meanwhile
                         self.forget(oldest)
                 if acked is not None:
                     ack_set = words_of(~acked[1], size)
@@ -448,8 +448,8 @@ class SubscriptionConsumer:
         known = self.endpoint.sizes.get(offset)
         if known is not None or not said.ack_set:
             return known or 0
-        if not 0 < said.batch_size <= MOST_IN_BATCH:
-            raise errors.InvalidOption(f"batch_size is {said.batch_size}, expected 1 to {MOST_IN_BATCH}")
+        if not 0 < said.batch_size <= MAX_IN_BATCH:
+            raise errors.InvalidOption(f"batch_size is {said.batch_size}, expected 1 to {MAX_IN_BATCH}")
         size: int = said.batch_size
         return size
 

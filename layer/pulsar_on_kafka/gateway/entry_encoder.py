@@ -16,15 +16,15 @@ from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.records.batch_entry import decode_batch
 from pulsar_on_kafka_mapping.records.record_headers import PayloadFormat
 from pulsar_on_kafka_mapping.wire.batch_payloads import pulsar_batch
-from pulsar_on_kafka_mapping.wire.entries import MOST_ENTRY_BYTES, WireEntry, write_entry
+from pulsar_on_kafka_mapping.wire.entries import MAX_ENTRY_BYTES, WireEntry, write_entry
 from pulsar_on_kafka_mapping.wire.message_metadata import encode_metadata
-from pulsar_on_kafka_mapping.wire.single_messages import MOST_IN_BATCH
+from pulsar_on_kafka_mapping.wire.single_messages import MAX_IN_BATCH
 from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, metadata_of
 
-MOST_CONVERTED_BYTES: Final = 16 * 1024 * 1024
+MAX_CONVERTED_BYTES: Final = 16 * 1024 * 1024
 """Of a gateway."""
 
-MAX_MESSAGE_ENTRY_BYTES: Final = MOST_ENTRY_BYTES - 64
+MAX_MESSAGE_ENTRY_BYTES: Final = MAX_ENTRY_BYTES - 64
 """Metadata and payload of one entry, beside checksum and sizes."""
 
 _Place = tuple[str, int, int]
@@ -46,10 +46,10 @@ class OutgoingEntries:
     """The entries of a gateway's consumers. Thread-safe.
 
     A batch of the SDK's is made a Pulsar batch once, for all subscriptions, their consumers and redeliveries that come
-    while it is known. Memory: `MOST_CONVERTED_BYTES` of such entries, those that were not asked for longest go first.
+    while it is known. Memory: `MAX_CONVERTED_BYTES` of such entries, those that were not asked for longest go first.
     """
 
-    def __init__(self, most_bytes: int = MOST_CONVERTED_BYTES) -> None:
+    def __init__(self, most_bytes: int = MAX_CONVERTED_BYTES) -> None:
         self._most_bytes = most_bytes
         self._known: OrderedDict[_Place, tuple[int, bytes]] = OrderedDict()
         """With the record's time: another record at this place is another one."""
@@ -70,8 +70,8 @@ class OutgoingEntries:
                 yield OutgoingEntry(chunk.offset(), _entry(chunk, chunk.value()), 0)
             return
         form = payload_form(record)
-        if form is not None and form.messages > MOST_IN_BATCH:
-            raise CorruptRecord(f"a batch entry has {form.messages} messages, expected up to {MOST_IN_BATCH}")
+        if form is not None and form.messages > MAX_IN_BATCH:
+            raise CorruptRecord(f"a batch entry has {form.messages} messages, expected up to {MAX_IN_BATCH}")
         if form is None or form.format_version == PayloadFormat.PULSAR_MESSAGE:
             yield OutgoingEntry(offset, _entry(record, record.value()), 0)
         elif form.format_version == PayloadFormat.PULSAR_BATCH:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-AGAIN_S: Final = 1.0
+RETRY_INTERVAL_S: Final = 1.0
 """How often the first one asks whether it is alone, beside when a producer of this gateway leaves."""
 
 
@@ -61,7 +61,7 @@ class WaitingProducers:
             self._ask(one)
         elif not one.due:
             one.due = True
-            self._later(AGAIN_S, partial(self._due, one))
+            self._later(RETRY_INTERVAL_S, partial(self._due, one))
 
     def left(self, topic: str) -> None:
         """A producer of the topic has left."""

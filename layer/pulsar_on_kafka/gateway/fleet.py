@@ -27,7 +27,7 @@ _log: Final = logging.getLogger(__name__)
 PATIENCE_S: Final = 8.0
 """How long a client waits for a bundle that is between owners, or whose owner does not answer, before it is told so: a
 session of Kafka's, and a rebalance."""
-_AGAIN_S: Final = 0.2
+_CHECK_INTERVAL_S: Final = 0.2
 _ANSWER_S: Final = 2.0
 
 
@@ -66,7 +66,7 @@ class Sharing:
         self._handed_over = threading.Event()
         self._group_id = fleets_group(node.settings.instance, fleet)
         self._worker = Worker(
-            "pok-gateway-bundles", self._look, "looking who serves which topics", retry=Retry(_AGAIN_S)
+            "pok-gateway-bundles", self._look, "looking who serves which topics", retry=Retry(_CHECK_INTERVAL_S)
         )
         self._group = SharedWork(
             self._group_id, self._open_member, Assignment(self._on_assigned, self._on_revoked),
@@ -146,7 +146,7 @@ class Sharing:
             if self._bundles.handed_over:
                 self._handed_over.set()
         self._tell_loop()
-        return math.inf if settled else _AGAIN_S
+        return math.inf if settled else _CHECK_INTERVAL_S
 
     def _describe(self) -> tuple[list[Member], bool]:
         try:
@@ -195,7 +195,7 @@ class Sharing:
             each.then(found)
         self._changed()
         if self._waiting and self._again is None:
-            self._again = self._loop.call_later(_AGAIN_S, self._look_again)
+            self._again = self._loop.call_later(_CHECK_INTERVAL_S, self._look_again)
 
     def _look_again(self) -> None:
         self._again = None

@@ -9,7 +9,7 @@ from pulsar_on_kafka_mapping.routing.key_hashes import KeyHash, partition_for_ke
 
 _SURE_BITS: Final = 16
 """Another scheme than the client's agrees with all of its keys once in 2**16 times."""
-_MOST_KEYED: Final = 1_000
+_MAX_KEYED: Final = 1_000
 """With so few keys in so many messages it stays unknown."""
 
 
@@ -26,7 +26,7 @@ class KeyScheme:
         self._enough = math.ceil(_SURE_BITS / math.log2(partitions))
         self._keys: set[bytes] = set()
         self._agree = list(KeyHash)
-        self._left = _MOST_KEYED
+        self._left = _MAX_KEYED
         self.is_over = False
         """Nothing more is to be known of it."""
 

@@ -27,7 +27,7 @@ from pulsar_on_kafka.broker.node.services import ToldToProducers
 from pulsar_on_kafka.broker.publishing.admission import Admission, Application
 from pulsar_on_kafka.broker.publishing.chunking import KEY_AND_HEADERS_BYTES, record_limit
 from pulsar_on_kafka.broker.publishing.in_flight import NO_ID, OwnCallback
-from pulsar_on_kafka.broker.publishing.outgoing_message import MOST_SEQUENCE_ID, Outgoing
+from pulsar_on_kafka.broker.publishing.outgoing_message import MAX_SEQUENCE_ID, Outgoing
 from pulsar_on_kafka.broker.publishing.outgoing_schema import LetterSchema
 from pulsar_on_kafka.broker.publishing.outlet import Limits
 from pulsar_on_kafka.broker.publishing.sender import Sender, SenderOptions
@@ -258,7 +258,7 @@ class WireProducer:
         outlet = self._outlet
         if outlet.closed or outlet.thrown_out is not None or outlet.deduplicates or len(entry) > MAX_MESSAGE_BYTES:
             return False
-        if outlet.kafka.full or sequence_id > MOST_SEQUENCE_ID:
+        if outlet.kafka.full or sequence_id > MAX_SEQUENCE_ID:
             return False
         found = self._repeated.find(number, entry, self._node.clock.known_now_ms)
         if found is None:
@@ -472,8 +472,8 @@ class WireProducer:
 def _check_ids(*said: int | None) -> None:
     """Raises InvalidMessage: one of these sequence ids could be told to nobody."""
     for sequence_id in said:
-        if sequence_id is not None and sequence_id > MOST_SEQUENCE_ID:
-            raise InvalidMessage(f"sequence id is {sequence_id}, expected up to {MOST_SEQUENCE_ID}")
+        if sequence_id is not None and sequence_id > MAX_SEQUENCE_ID:
+            raise InvalidMessage(f"sequence id is {sequence_id}, expected up to {MAX_SEQUENCE_ID}")
 
 
 def _means_the_same(metadata: PulsarMetadata) -> bool:

@@ -36,7 +36,7 @@ _log: Final = logging.getLogger(__name__)
 
 DEFAULT_PORT: Final = 6650
 """Pulsar's."""
-MOST_CONNECTIONS: Final = 10_000
+MAX_CONNECTIONS: Final = 10_000
 _BACKLOG: Final = 1_024
 _HAND_OVER_S: Final = 10.0
 """How long others of the fleet have to take over from a gateway that stops: a session of Kafka's and a rebalance."""
@@ -77,7 +77,7 @@ class GatewaySettings:
 class Gateway:
     """Serves clients of Pulsar's on the topics of a node's cluster. Begins with its construction. Thread-safe.
 
-    Memory: what each `Connection` says, for at most `MOST_CONNECTIONS`.
+    Memory: what each `Connection` says, for at most `MAX_CONNECTIONS`.
     """
 
     def __init__(self, node: Node, settings: GatewaySettings) -> None:
@@ -135,9 +135,9 @@ class Gateway:
             connection.follow()
 
     def _is_full(self) -> bool:
-        if len(self._serving.connections) < MOST_CONNECTIONS:
+        if len(self._serving.connections) < MAX_CONNECTIONS:
             return False
-        _log.warning("a connection is closed at once: there are %d, as many as may be", MOST_CONNECTIONS)
+        _log.warning("a connection is closed at once: there are %d, as many as may be", MAX_CONNECTIONS)
         return True
 
     def address(self) -> str:

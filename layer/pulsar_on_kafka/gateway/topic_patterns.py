@@ -13,7 +13,7 @@ from typing import Final
 from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
 
-MOST_CHARACTERS: Final = 500
+MAX_CHARACTERS: Final = 500
 _SCHEMES: Final = ("persistent://", "non-persistent://")
 _SPECIAL: Final = frozenset("[](){}|?*+^$")
 _ANY: Final = None
@@ -27,8 +27,8 @@ class TopicPattern:
 
     def __init__(self, text: str) -> None:
         """Raises MappingError: it is too long, or more than the docstring above says."""
-        if len(text) > MOST_CHARACTERS:
-            raise MappingError(f"a pattern of topics has {len(text)} characters, expected {MOST_CHARACTERS} at most")
+        if len(text) > MAX_CHARACTERS:
+            raise MappingError(f"a pattern of topics has {len(text)} characters, expected {MAX_CHARACTERS} at most")
         for scheme in _SCHEMES:
             text = text.removeprefix(scheme)
         self._pieces = _pieces(text)

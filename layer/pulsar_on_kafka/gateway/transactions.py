@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 COORDINATORS: Final = "persistent://pulsar/system/transaction_coordinator_assign"
 """The topic whose partitions are coordinators. Source: SystemTopicNames."""
-MOST_KNOWN: Final = 20_000
+MAX_KNOWN: Final = 20_000
 _ACTIONS: Final = (True, False)
 """By their numbers in Pulsar's TxnAction: whether it commits."""
 _JOIN_S: Final = 30.0
@@ -70,7 +70,7 @@ def txn_of_metadata(metadata: PulsarMetadata) -> TxnId | None:
 class OpenTransactions:
     """Transactions in which clients of this gateway take part. Thread-safe; all but `known` and `joined` may block.
 
-    Memory: `MOST_KNOWN`, each with what is registered of it. The oldest is forgotten for one more, and looked up again
+    Memory: `MAX_KNOWN`, each with what is registered of it. The oldest is forgotten for one more, and looked up again
     in its coordinator's log when somebody takes part in it.
     """
 
@@ -171,7 +171,7 @@ class OpenTransactions:
                 self._known.pop(txn, None)
         with self._lock:
             self._ended[txn] = client
-            if len(self._ended) > MOST_KNOWN:
+            if len(self._ended) > MAX_KNOWN:
                 del self._ended[next(iter(self._ended))]
         return txn
 
@@ -235,7 +235,7 @@ class OpenTransactions:
         """The one that is known by this id: another thread may have been faster."""
         with self._lock:
             known = self._known.setdefault(part.id, part)
-            if len(self._known) > MOST_KNOWN:
+            if len(self._known) > MAX_KNOWN:
                 del self._known[next(iter(self._known))]
             return known
 

@@ -40,7 +40,7 @@ from pulsar_on_kafka.kafka.security import refused_everywhere, tls_listener
 
 _T = TypeVar("_T")
 _LONGEST_S: Final = 3600.0
-MOST_AT_ONCE: Final = 2_000
+MAX_AT_ONCE: Final = 2_000
 """Topics, or partitions, that one request asks about."""
 LEARNS_WITHIN_S: Final = 5.0
 """A broker learns so late, at most, of a topic that was made, added to or deleted."""
@@ -148,11 +148,11 @@ class KafkaAdmin(OfOneProcess):
         return None
 
     def describe_topics(self, topics: Sequence[str], deadline: Deadline) -> dict[str, TopicDescription]:
-        """The topics as they are now, one request for each `MOST_AT_ONCE`. Those that are not there, or may not be
+        """The topics as they are now, one request for each `MAX_AT_ONCE`. Those that are not there, or may not be
         seen, are missing."""
         found: dict[str, TopicDescription] = {}
-        for begin in range(0, len(topics), MOST_AT_ONCE):
-            asked = TopicCollection(list(topics[begin : begin + MOST_AT_ONCE]))
+        for begin in range(0, len(topics), MAX_AT_ONCE):
+            asked = TopicCollection(list(topics[begin : begin + MAX_AT_ONCE]))
             for topic, future in self._handle.describe_topics(asked, **self._budget(deadline)).items():
                 with suppress(errors.NoSuchTopic, errors.NotAuthorized):
                     found[topic] = self._described(topic, future, deadline)
@@ -228,8 +228,8 @@ class KafkaAdmin(OfOneProcess):
     def configs_of_topics(self, topics: Sequence[str], deadline: Deadline) -> dict[str, dict[str, str]]:
         """The configurations of many topics, without those that are gone, and those that this user may not see."""
         found: dict[str, dict[str, str]] = {}
-        for begin in range(0, len(topics), MOST_AT_ONCE):
-            part = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics[begin : begin + MOST_AT_ONCE]]
+        for begin in range(0, len(topics), MAX_AT_ONCE):
+            part = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics[begin : begin + MAX_AT_ONCE]]
             for resource, future in self._handle.describe_configs(part, **self._budget(deadline)).items():
                 topic = resource.name
                 with suppress(errors.NoSuchTopic, errors.NotAuthorized):
@@ -299,11 +299,11 @@ class KafkaAdmin(OfOneProcess):
     def log_ranges(
         self, partitions: Sequence[tuple[str, int]], deadline: Deadline
     ) -> dict[tuple[str, int], tuple[int, int]]:
-        """(log start, high watermark) of each (topic, partition), two requests for each `MOST_AT_ONCE` and broker. One
+        """(log start, high watermark) of each (topic, partition), two requests for each `MAX_AT_ONCE` and broker. One
         that has no leader now, or is gone, is missing."""
         found: dict[tuple[str, int], tuple[int, int]] = {}
-        for begin in range(0, len(partitions), MOST_AT_ONCE):
-            part = partitions[begin : begin + MOST_AT_ONCE]
+        for begin in range(0, len(partitions), MAX_AT_ONCE):
+            part = partitions[begin : begin + MAX_AT_ONCE]
             starts = self._offsets_of(dict.fromkeys(part, OffsetSpec.earliest()), deadline)
             # Afterwards, so that none lies below its start.
             ends = self._offsets_of(dict.fromkeys(part, OffsetSpec.latest()), deadline)
@@ -313,7 +313,7 @@ class KafkaAdmin(OfOneProcess):
     def ends_now(
         self, partitions: Sequence[tuple[str, int]], deadline: Deadline, *missing: type[errors.LayerError]
     ) -> dict[tuple[str, int], int]:
-        """High watermark of each (topic, partition), one request for each `MOST_AT_ONCE` and broker. One that has no
+        """High watermark of each (topic, partition), one request for each `MAX_AT_ONCE` and broker. One that has no
         leader now, is gone, or whose leader does not answer in time, is missing, and one with an error of `missing`."""
         return self._offsets_now(partitions, OffsetSpec.latest(), deadline, missing)
 
@@ -331,8 +331,8 @@ class KafkaAdmin(OfOneProcess):
         missing: tuple[type[errors.LayerError], ...],
     ) -> dict[tuple[str, int], int]:
         found: dict[tuple[str, int], int] = {}
-        for begin in range(0, len(partitions), MOST_AT_ONCE):
-            part = partitions[begin : begin + MOST_AT_ONCE]
+        for begin in range(0, len(partitions), MAX_AT_ONCE):
+            part = partitions[begin : begin + MAX_AT_ONCE]
             found |= self._offsets_of(dict.fromkeys(part, spec), deadline, errors.DeadlineExceeded, *missing)
         return found
 
@@ -392,8 +392,8 @@ class KafkaAdmin(OfOneProcess):
         """The same with a time for each; one with an error of `missing` is missing, too."""
         found: dict[tuple[str, int], int | None] = {}
         wanted = [(where, OffsetSpec.for_timestamp(timestamp_ms)) for where, timestamp_ms in times_ms.items()]
-        for begin in range(0, len(wanted), MOST_AT_ONCE):
-            answers = self._offsets_of(dict(wanted[begin : begin + MOST_AT_ONCE]), deadline, *missing)
+        for begin in range(0, len(wanted), MAX_AT_ONCE):
+            answers = self._offsets_of(dict(wanted[begin : begin + MAX_AT_ONCE]), deadline, *missing)
             found |= {where: offset if offset >= 0 else None for where, offset in answers.items()}
         return found
 

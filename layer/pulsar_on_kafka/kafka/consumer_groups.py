@@ -32,7 +32,7 @@ _T = TypeVar("_T")
 _NEVER_S: Final = 3600.0
 """The longest that librdkafka lets an admin request take."""
 _LATE_S: Final = 5.0
-_AGAIN_S: Final = 0.1
+_RETRY_INTERVAL_S: Final = 0.1
 _ON_THE_MOVE: Final = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -81,7 +81,7 @@ class GroupRequests(OfOneProcess):
             except KafkaException as failure:
                 if failure.args[0].code() not in _ON_THE_MOVE or deadline.passed():
                     raise
-            self._pause.wait(min(_AGAIN_S, deadline.remaining_s()))
+            self._pause.wait(min(_RETRY_INTERVAL_S, deadline.remaining_s()))
 
     def about_offsets(
         self, group_id: str, request: Callable[[AdminClient, float], Future[_T]], deadline: Deadline

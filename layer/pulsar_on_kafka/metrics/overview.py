@@ -15,8 +15,8 @@ from pulsar_on_kafka.admin.overview.records import Overview, SubscriptionOvervie
 S = TypeVar("S")
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-MOST_SUBSCRIPTIONS: Final = 10_000
-MOST_TOPICS: Final = 10_000
+MAX_SUBSCRIPTIONS: Final = 10_000
+MAX_TOPICS: Final = 10_000
 
 Row: TypeAlias = tuple[str, str, str, Callable[[S, int], "float | None"]]
 """The kind of a metric, its name, what it is, and its value at a Unix time in ms; None for no line."""
@@ -76,7 +76,7 @@ _OVERVIEW: Final[tuple[Row[Overview], ...]] = (
      lambda of, _: len(of.incomplete)),
     ("gauge", "pok_overview_subscriptions", "Subscriptions that there are.", lambda of, _: len(of.subscriptions)),
     ("gauge", "pok_overview_unlisted", "Topics and subscriptions beyond the 10,000 of each that are listed.",
-     lambda of, _: max(0, len(of.topics) - MOST_TOPICS) + max(0, len(of.subscriptions) - MOST_SUBSCRIPTIONS)),
+     lambda of, _: max(0, len(of.topics) - MAX_TOPICS) + max(0, len(of.subscriptions) - MAX_SUBSCRIPTIONS)),
 )  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def page_of(overview: Overview) -> Page:
     """The 10,000 subscriptions with the greatest backlog, and the 10,000 topics with the most entries, with some
     1.5 kB each."""
     now_ms, cluster = overview.gathered_ms, ("cluster", overview.cluster)
-    listed = _most(overview.subscriptions, MOST_SUBSCRIPTIONS, lambda of: of.backlog)
+    listed = _most(overview.subscriptions, MAX_SUBSCRIPTIONS, lambda of: of.backlog)
     programs = [
         (_labels(cluster, ("topic", of.topic), ("subscription", of.subscription)), of)
         for of in listed
@@ -102,7 +102,7 @@ def page_of(overview: Overview) -> Page:
         (_labels(cluster, ("topic", of.topic), ("to", of.copies_to)), of) for of in listed if of.copies_to is not None
     ]
     topics = [
-        (_labels(cluster, ("topic", of.topic)), of) for of in _most(overview.topics, MOST_TOPICS, lambda of: of.entries)
+        (_labels(cluster, ("topic", of.topic)), of) for of in _most(overview.topics, MAX_TOPICS, lambda of: of.entries)
     ]
     rows = (*_SUBSCRIPTIONS, *(_BY_COMMITS if overview.by_commits else ()))
     lines = [

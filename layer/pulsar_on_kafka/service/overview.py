@@ -14,7 +14,7 @@ from pulsar_on_kafka.metrics.overview import Page, page_of
 
 _LOOK_S: Final = 5.0
 _PASS_S: Final = 120.0
-_AGAIN_MOST_S: Final = 300.0
+_MAX_RETRY_INTERVAL_S: Final = 300.0
 _LET_GO_S: Final = 5.0
 
 
@@ -33,7 +33,12 @@ class OverviewRounds(Worker):
         """`owned`: the partitions of `ledgers` that this process maintains; every `look_s` is looked at them."""
         failing = "metrics of subscriptions are not gathered"
         super().__init__(
-            "pok-overview", self._round, failing, first_s=look_s, retry=Retry(every_s, _AGAIN_MOST_S), last=self._let_go
+            "pok-overview",
+            self._round,
+            failing,
+            first_s=look_s,
+            retry=Retry(every_s, _MAX_RETRY_INTERVAL_S),
+            last=self._let_go,
         )
         self._gatherer = gatherer
         self._owned = owned

@@ -61,7 +61,7 @@ __all__ = [
 
 _log: Final = logging.getLogger(__name__)
 _ATTEMPT_BYTES: Final = 16
-MOST_PROPOSALS: Final = 100
+MAX_PROPOSALS: Final = 100
 """Of one `update`. Each that loses lost to somebody who won."""
 _FIRST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.5
@@ -86,7 +86,7 @@ class CompareAndSet(Generic[E]):
         clock: Clock | None = None,
         keeping: Keeping[E] | None = None,
         new_attempt: Callable[[], str] = random_attempt,
-        most_proposals: int = MOST_PROPOSALS,
+        most_proposals: int = MAX_PROPOSALS,
     ) -> None:
         self._log = log
         self._topic = topic
@@ -187,7 +187,7 @@ class CompareAndSet(Generic[E]):
 
         Raises:
             DeadlineExceeded, AppendOutcomeUnknown: the deadline passed first.
-            AppendFailed: `MOST_PROPOSALS` proposals lost; between two there is a pause that grows to half a second.
+            AppendFailed: `MAX_PROPOSALS` proposals lost; between two there is a pause that grows to half a second.
             ValueError: `change` made nothing of a missing entity.
         """
         state = self._changed(entity, change, deadline)

@@ -25,8 +25,8 @@ from pulsar_on_kafka_mapping.state.state_topics import StateTopic
 
 _log: Final = logging.getLogger(__name__)
 
-MOST_RECORDS: Final = 5_000
-MOST_BYTES: Final = 4 * 1024 * 1024
+MAX_RECORDS: Final = 5_000
+MAX_BYTES: Final = 4 * 1024 * 1024
 
 
 class Window:
@@ -35,7 +35,7 @@ class Window:
     Memory: `most_records` records of `most_bytes` (keys and values), or one record that is larger; the oldest go.
     """
 
-    def __init__(self, start: int, *, most_records: int = MOST_RECORDS, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, start: int, *, most_records: int = MAX_RECORDS, most_bytes: int = MAX_BYTES) -> None:
         """`start` is the offset that is read first."""
         self.start = start
         self._most_records = most_records

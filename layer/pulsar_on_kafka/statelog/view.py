@@ -44,7 +44,7 @@ class LogFold(Protocol):
     def apply(self, record: LogRecord) -> None: ...
 
 
-_MOST_PASSED_OVER: Final = 1000
+_MAX_PASSED_OVER: Final = 1000
 _NOBODY: Final = ""
 """No topic, namespace or tenant."""
 
@@ -291,7 +291,7 @@ class LogView(Generic[F]):
         except UnreadableKey as failure:
             if record.value is None:
                 self._passed_over.pop(hash(record.key), None)
-            elif len(self._passed_over) < _MOST_PASSED_OVER:
+            elif len(self._passed_over) < _MAX_PASSED_OVER:
                 self._passed_over[hash(record.key)] = f"offset={record.offset} {failure}"
         except (Corrupt, ValueError) as failure:
             if record.value is not None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from pulsar_on_kafka_mapping.errors import MappingError
 
-MOST_DIGITS: Final = 39
+MAX_DIGITS: Final = 39
 """Those of 2^128 - 1. A number of more digits is nobody's."""
 OFFSET_MAX: Final = 2**63 - 1
 """The highest number that Kafka has for an offset or a time."""
@@ -30,7 +30,7 @@ def decimal(text: bytes | str, least: int = 0, most: int = OFFSET_MAX) -> int:
         NoDecimal: it is anything else, names the first 40 characters.
     """
     digits = text[1:] if least < 0 and text[:1] in (b"-", "-") else text
-    if len(digits) <= MOST_DIGITS and digits.isdigit() and (isinstance(digits, bytes) or digits.isascii()):
+    if len(digits) <= MAX_DIGITS and digits.isdigit() and (isinstance(digits, bytes) or digits.isascii()):
         number = int(text)
         if least <= number <= most:
             return number

@@ -8,8 +8,8 @@ from typing import Final
 
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 
-_MOST: Final = 2**64 - 1
-_MOST_BYTES: Final = 10
+_MAX: Final = 2**64 - 1
+_MAX_BYTES: Final = 10
 _VARINT, _LENGTH_DELIMITED = 0, 2
 _ONE_BYTE: Final = [bytes((value,)) for value in range(0x80)]
 _FIXED_SIZES: Final = {1: 8, 5: 4}  # by wire type
@@ -100,17 +100,17 @@ class Reader:
             self._at = at + 1
             return few[0]
         value = shift = 0
-        for byte in data[at : at + _MOST_BYTES]:
+        for byte in data[at : at + _MAX_BYTES]:
             value |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
                 self._at = at + shift // 7
-                if value > _MOST:
+                if value > _MAX:
                     raise CorruptRecord(
-                        f"{self.what} has the number {value} before byte {self._at}, expected up to {_MOST}"
+                        f"{self.what} has the number {value} before byte {self._at}, expected up to {_MAX}"
                     )
                 return value
-        if shift == 7 * _MOST_BYTES:
+        if shift == 7 * _MAX_BYTES:
             raise CorruptRecord(f"{self.what} has a number of more than ten bytes behind byte {at}")
         raise CorruptRecord(f"{self.what} ends at byte {len(data)}, within the number that begins at byte {at}")
 

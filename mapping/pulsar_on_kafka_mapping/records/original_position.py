@@ -16,7 +16,7 @@ from pulsar_on_kafka_mapping.errors import MappingError
 from pulsar_on_kafka_mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
 
 EPOCH_MAX: Final = 2**128 - 1
-_MOST: Final = (OFFSET_MAX, 2**31 - 1, OFFSET_MAX, EPOCH_MAX)
+_MAX_PARTS: Final = (OFFSET_MAX, 2**31 - 1, OFFSET_MAX, EPOCH_MAX)
 
 
 class OriginalPosition(NamedTuple):
@@ -85,7 +85,7 @@ def encode_original(position: OriginalPosition) -> bytes:
 
 def decode_original(value: bytes) -> OriginalPosition:
     """Raises ValueError."""
-    parts = value.split(b":", len(_MOST))
-    if len(parts) != len(_MOST):
+    parts = value.split(b":", len(_MAX_PARTS))
+    if len(parts) != len(_MAX_PARTS):
         raise ValueError("expected <offset>:<partition>:<incarnation>:<epoch>")
-    return OriginalPosition(*(decimal(part, most=most) for part, most in zip(parts, _MOST, strict=True)))
+    return OriginalPosition(*(decimal(part, most=most) for part, most in zip(parts, _MAX_PARTS, strict=True)))

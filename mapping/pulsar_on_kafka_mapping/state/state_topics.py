@@ -38,7 +38,7 @@ class PartitionedBy(str, Enum):
     TENANT = "tenant"
 
 
-MOST_COORDINATORS: Final = 1024
+MAX_COORDINATORS: Final = 1024
 """Of transactions. A cluster begins with as many as the topics' `partitions`."""
 
 
@@ -57,7 +57,7 @@ class StateTopic:
     @property
     def most_partitions(self) -> int:
         """The topic may have as many: where a partition is a coordinator there may be more than at first."""
-        return MOST_COORDINATORS if self.partitioned_by is PartitionedBy.COORDINATOR else self.partitions
+        return MAX_COORDINATORS if self.partitioned_by is PartitionedBy.COORDINATOR else self.partitions
 
     @property
     def topic_name(self) -> TopicName:

@@ -12,7 +12,7 @@ from pulsar_on_kafka_mapping.records.record_headers import BATCH, COMPRESSION, P
 from pulsar_on_kafka_mapping.wire.compression import decompress
 from pulsar_on_kafka_mapping.wire.single_messages import decode_batch, kafka_key
 
-_MOST: Final = 2**63 - 1
+_MAX_NUMBER: Final = 2**63 - 1
 """What a column of numbers holds."""
 
 UNREADABLE: Final = -1
@@ -40,10 +40,10 @@ def as_columns(value: bytes, form: bytes, compression: bytes | None) -> bytes:
         [each.ordering_key for each in singles],
         [each.property_texts() for each in singles],
         [
-            UNREADABLE if index in unreadable else each.event_time_ms if each.event_time_ms <= _MOST else 0
+            UNREADABLE if index in unreadable else each.event_time_ms if each.event_time_ms <= _MAX_NUMBER else 0
             for index, each in enumerate(singles)
         ],
-        [each.sequence_id if (each.sequence_id or 0) <= _MOST else None for each in singles],
+        [each.sequence_id if (each.sequence_id or 0) <= _MAX_NUMBER else None for each in singles],
     )
 
 

@@ -17,10 +17,10 @@ import cramjam
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.message_record import Codec, CompressionInfo
 
-MOST_UNCOMPRESSED_BYTES: Final = 256 * 1024 * 1024
+MAX_UNCOMPRESSED_BYTES: Final = 256 * 1024 * 1024
 """Of one payload. Whoever stores a client's payload refuses what says more, so that none is stored and never read."""
 
-_MOST_GROWTH: Final = {Codec.LZ4: 256, Codec.ZLIB: 1_040, Codec.ZSTD: 44_000, Codec.SNAPPY: 64}
+_MAX_GROWTH: Final = {Codec.LZ4: 256, Codec.ZLIB: 1_040, Codec.ZSTD: 44_000, Codec.SNAPPY: 64}
 """Times that a payload can grow, at the most that its format allows: what says more gets no buffer. LZ4's longest run
 has 255 bytes for one, zlib's 258 for two bits, Zstandard's 128 KiB for three, Snappy's 64 for three."""
 _SMALL_BYTES: Final = 64 * 1024
@@ -29,18 +29,18 @@ _SNAPPY_STREAM: Final = b"\xff\x06\x00\x00sNaPpY"
 
 
 def decompress(payload: bytes, info: CompressionInfo) -> bytes:
-    """The plain payload. Memory: `info.uncompressed_bytes`, which is at most `MOST_UNCOMPRESSED_BYTES`, twice.
+    """The plain payload. Memory: `info.uncompressed_bytes`, which is at most `MAX_UNCOMPRESSED_BYTES`, twice.
 
     Raises:
         CorruptRecord: it is not compressed that way, or has another size then.
     """
     codec, size = info
-    if size > MOST_UNCOMPRESSED_BYTES:
-        raise CorruptRecord(f"payload has {size} bytes uncompressed, expected up to {MOST_UNCOMPRESSED_BYTES}")
-    if size > _SMALL_BYTES and size > _MOST_GROWTH[codec] * len(payload):
+    if size > MAX_UNCOMPRESSED_BYTES:
+        raise CorruptRecord(f"payload has {size} bytes uncompressed, expected up to {MAX_UNCOMPRESSED_BYTES}")
+    if size > _SMALL_BYTES and size > _MAX_GROWTH[codec] * len(payload):
         raise CorruptRecord(
             f"payload of {len(payload)} bytes in {codec.name} has {size} bytes uncompressed, "
-            f"expected up to {_MOST_GROWTH[codec] * len(payload)}"
+            f"expected up to {_MAX_GROWTH[codec] * len(payload)}"
         )
     try:
         plain = _inflate(payload, size) if codec is Codec.ZLIB else _into(_DECOMPRESSORS[codec], payload, size)

@@ -16,7 +16,7 @@ from pulsar_on_kafka_mapping.encoding.varint import Reader
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.wire.message_metadata import Field, encode_fields
 
-MOST_ENTRY_BYTES: Final = 5 * 1024 * 1024 + 10 * 1024
+MAX_ENTRY_BYTES: Final = 5 * 1024 * 1024 + 10 * 1024
 """Pulsar's `maxMessageSize` and what it allows for metadata besides."""
 
 _BROKER: Final = b"\x0e\x02"
@@ -45,8 +45,8 @@ def read_entry(data: bytes, *, checksum_required: bool = False) -> WireEntry:
     Raises:
         CorruptRecord: it is too large or cut, or does not fit its checksum, or has none where that is required.
     """
-    if len(data) > MOST_ENTRY_BYTES:
-        raise CorruptRecord(f"entry has {len(data)} bytes, expected up to {MOST_ENTRY_BYTES}")
+    if len(data) > MAX_ENTRY_BYTES:
+        raise CorruptRecord(f"entry has {len(data)} bytes, expected up to {MAX_ENTRY_BYTES}")
     reader = Reader(data, "an entry")
     broker = None
     if data.startswith(_BROKER):
@@ -70,8 +70,8 @@ def write_entry(entry: WireEntry) -> bytes:
     body = b"%b%b%b" % (len(metadata).to_bytes(4, "big"), metadata, payload)
     start = b"" if broker is None else _broker_bytes(broker)
     found = b"%b%b%b%b" % (start, _CHECKSUM, checksum(body).to_bytes(4, "big"), body)
-    if len(found) > MOST_ENTRY_BYTES:
-        raise MappingError(f"entry has {len(found)} bytes, expected up to {MOST_ENTRY_BYTES}")
+    if len(found) > MAX_ENTRY_BYTES:
+        raise MappingError(f"entry has {len(found)} bytes, expected up to {MAX_ENTRY_BYTES}")
     return found
 
 

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka_mapping.errors import MappingError
-from pulsar_on_kafka_mapping.wire.entries import MOST_ENTRY_BYTES
+from pulsar_on_kafka_mapping.wire.entries import MAX_ENTRY_BYTES
 
-MOST_FRAME_BYTES: Final = MOST_ENTRY_BYTES
+MAX_FRAME_BYTES: Final = MAX_ENTRY_BYTES
 """What Pulsar's decoder takes at the most, with its default `maxMessageSize`."""
 _NUMBER: Final = 4
 
@@ -38,7 +38,7 @@ class MalformedFrame(MappingError):
 class FrameCutter:
     """Memory: a frame at most, besides what is fed at a time."""
 
-    def __init__(self, most: int = MOST_FRAME_BYTES) -> None:
+    def __init__(self, most: int = MAX_FRAME_BYTES) -> None:
         self.most = most
         """Bytes that a frame may have, behind its first four; may be changed between two calls of `feed`."""
         self._kept = bytearray()
@@ -78,6 +78,6 @@ class FrameCutter:
 
 
 def frame(command: bytes, entry: bytes = b"") -> bytes:
-    """A frame's bytes. `entry` is at most `MOST_ENTRY_BYTES`."""
+    """A frame's bytes. `entry` is at most `MAX_ENTRY_BYTES`."""
     size = len(command)
     return b"%b%b%b%b" % ((_NUMBER + size + len(entry)).to_bytes(4, "big"), size.to_bytes(4, "big"), command, entry)

@@ -21,7 +21,7 @@ from pulsar_on_kafka_mapping.encoding.varint import Reader, utf8, write_varint
 from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.wire.key_values import decode_key_value
 
-MOST_FIELDS: Final = 65_536
+MAX_FIELDS: Final = 65_536
 """Of one entry's metadata, each property and each destination counted by itself."""
 
 Field = tuple[int, int | bytes]
@@ -100,7 +100,7 @@ def decode_metadata(data: bytes) -> PulsarMetadata:
     """An entry's metadata. Fields of fixed size, which Pulsar has none of, are left out.
 
     Raises:
-        CorruptRecord: it is no MessageMetadata, or has more than `MOST_FIELDS`.
+        CorruptRecord: it is no MessageMetadata, or has more than `MAX_FIELDS`.
     """
     found = decode_some(data)
     for name in _REQUIRED:
@@ -114,8 +114,8 @@ def decode_some(data: bytes) -> PulsarMetadata:
     reader = Reader(data, "an entry's metadata")
     found: dict[str, Any] = {}
     for count, (number, value) in enumerate(reader.fields()):
-        if count >= MOST_FIELDS:
-            raise CorruptRecord(f"{reader.what} has more than {MOST_FIELDS} fields")
+        if count >= MAX_FIELDS:
+            raise CorruptRecord(f"{reader.what} has more than {MAX_FIELDS} fields")
         field = _FIELDS.get(number)
         if field is not None:
             found[field[0]] = _typed(number, value, field[1])

@@ -16,7 +16,7 @@ from msgspec import structs
 from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.message_record import Codec, CompressionInfo
 from pulsar_on_kafka_mapping.wire.compression import decompress
-from pulsar_on_kafka_mapping.wire.entries import MOST_ENTRY_BYTES
+from pulsar_on_kafka_mapping.wire.entries import MAX_ENTRY_BYTES
 from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata
 from pulsar_on_kafka_mapping.wire.single_messages import SingleMessage, decode_batch, kafka_key
 
@@ -80,8 +80,8 @@ def _plain(metadata: PulsarMetadata, payload: bytes) -> bytes:
     if not metadata.compression:
         return payload
     size = metadata.uncompressed_bytes or 0
-    if size > MOST_ENTRY_BYTES:
-        raise CorruptRecord(f"payload has {size} bytes uncompressed, expected up to {MOST_ENTRY_BYTES}")
+    if size > MAX_ENTRY_BYTES:
+        raise CorruptRecord(f"payload has {size} bytes uncompressed, expected up to {MAX_ENTRY_BYTES}")
     try:
         codec = Codec(metadata.compression)
     except ValueError as unknown:

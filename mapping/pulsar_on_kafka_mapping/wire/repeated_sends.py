@@ -15,18 +15,18 @@ from typing import Final, Generic, TypeVar
 
 import google_crc32c
 
-from pulsar_on_kafka_mapping.wire.stored_entries import MOST_CLOCK_DIFFERENCE_MS
+from pulsar_on_kafka_mapping.wire.stored_entries import MAX_CLOCK_DIFFERENCE_MS
 
 T = TypeVar("T")
 
-MOST_KNOWN: Final = 64
-MOST_REST_BYTES: Final = 256
-_AGAIN: Final = 1_000
+MAX_KNOWN: Final = 64
+MAX_REST_BYTES: Final = 256
+_RELEARN_EVERY: Final = 1_000
 """Where nothing repeats itself (each message has a key of its own) one in so many is learned."""
-_MOST_NUMBER_BYTES: Final = 9
+_MAX_NUMBER_BYTES: Final = 9
 _TIME_BYTES: Final = 6
 """From 1971 to 2109."""
-_COMMANDS: Final = [b"\x08\x06\x32%c\x08" % (3 + size) for size in range(_MOST_NUMBER_BYTES + 1)]
+_COMMANDS: Final = [b"\x08\x06\x32%c\x08" % (3 + size) for size in range(_MAX_NUMBER_BYTES + 1)]
 """How a SEND begins whose number has so many bytes."""
 _CHECKSUM: Final = b"\x0e\x01"
 _METADATA_AT: Final = 10
@@ -37,7 +37,7 @@ def plain_send(command: bytes) -> tuple[int, int, bytes] | None:
     else."""
     number = command[7:]
     size = len(number)
-    if not 0 < size <= _MOST_NUMBER_BYTES or command[:5] != _COMMANDS[size]:
+    if not 0 < size <= _MAX_NUMBER_BYTES or command[:5] != _COMMANDS[size]:
         return None
     producer_id = command[5]
     if producer_id > 0x7F or command[6] != 0x10:
@@ -54,7 +54,7 @@ def plain_send(command: bytes) -> tuple[int, int, bytes] | None:
 class RepeatedEntries(Generic[T]):
     """Knows entries of one producer by their bytes. For one thread.
 
-    Memory: `MOST_KNOWN` meanings, the oldest of which goes, with up to `MOST_REST_BYTES` each.
+    Memory: `MAX_KNOWN` meanings, the oldest of which goes, with up to `MAX_REST_BYTES` each.
     """
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class RepeatedEntries(Generic[T]):
         """Metadata of an entry mean this, whatever its number, its time, as far as it is near ours, and its payload,
         which has `size` bytes where the metadata say a size."""
         self._learned += 1
-        if self._learned > MOST_KNOWN and self._learned % _AGAIN:
+        if self._learned > MAX_KNOWN and self._learned % _RELEARN_EVERY:
             self._meanings.clear()
             return
         named = 2 + metadata[1] if metadata[:1] == b"\x0a" and len(metadata) > 1 and metadata[1] < 0x80 else 0
@@ -77,12 +77,12 @@ class RepeatedEntries(Generic[T]):
         begin = b"%b%b\x18" % (start, number)
         at = len(begin) + _TIME_BYTES
         rest = metadata[at:]
-        if not named or not metadata.startswith(begin) or len(metadata) < at or len(rest) > MOST_REST_BYTES:
+        if not named or not metadata.startswith(begin) or len(metadata) < at or len(rest) > MAX_REST_BYTES:
             return
         if start != self._start:
             self._start = start
             self._meanings.clear()
-        if len(self._meanings) >= MOST_KNOWN:
+        if len(self._meanings) >= MAX_KNOWN:
             del self._meanings[next(iter(self._meanings))]
         self._meanings[rest] = size, meaning
 
@@ -120,7 +120,7 @@ class RepeatedEntries(Generic[T]):
         value = 0
         for shift, byte in enumerate(time):
             value |= (byte & 0x7F) << 7 * shift
-        if abs(value - now_ms) > MOST_CLOCK_DIFFERENCE_MS:
+        if abs(value - now_ms) > MAX_CLOCK_DIFFERENCE_MS:
             return False
         self._time, self._time_ms = time, value
         return True

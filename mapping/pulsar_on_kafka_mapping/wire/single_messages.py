@@ -31,9 +31,9 @@ _ORDERING_KEY, _SEQUENCE_ID, _NULL_VALUE, _NULL_KEY = 7, 8, 9, 10
 _MAX_PAYLOAD_BYTES: Final = 2**31 - 1
 _NO_STRINGS: Final[Mapping[int, bytes]] = {}
 
-LEAST_BYTES: Final = 6
+MIN_BYTES: Final = 6
 """The least that one message takes: its length, and a payload size of 0."""
-MOST_IN_BATCH: Final = 1_000_000
+MAX_IN_BATCH: Final = 1_000_000
 """Of one entry: more do not fit into a frame. Whoever acknowledges them needs a bit for each."""
 
 
@@ -121,7 +121,7 @@ def decode_batch(
         CorruptRecord: there are fewer, or they are no SingleMessageMetadata; with `unreadable`, if no message can be
             read.
     """
-    if messages * LEAST_BYTES > len(payload):
+    if messages * MIN_BYTES > len(payload):
         raise CorruptRecord(f"a batch of {len(payload)} bytes cannot hold {messages} messages")
     found: list[SingleMessage] = []
     at = 0

@@ -45,14 +45,14 @@ from pulsar_on_kafka_mapping.records.record_headers import (
     producer_suffix,
     property_header,
 )
-from pulsar_on_kafka_mapping.wire.compression import MOST_UNCOMPRESSED_BYTES
+from pulsar_on_kafka_mapping.wire.compression import MAX_UNCOMPRESSED_BYTES
 from pulsar_on_kafka_mapping.wire.message_metadata import Field, PulsarMetadata, decode_some, encode_fields
-from pulsar_on_kafka_mapping.wire.single_messages import LEAST_BYTES, MOST_IN_BATCH, kafka_key
+from pulsar_on_kafka_mapping.wire.single_messages import MAX_IN_BATCH, MIN_BYTES, kafka_key
 
-MOST_CLOCK_DIFFERENCE_MS: Final = 60_000
+MAX_CLOCK_DIFFERENCE_MS: Final = 60_000
 """Between a client's clock and ours: a message of a time farther away gets ours, and a header with the client's. Kafka
 refuses times an hour ahead."""
-_MOST_SEQUENCE_ID: Final = 2**64 - 1
+_MAX_SEQUENCE_ID: Final = 2**64 - 1
 NOWHERE: Final = "__local__"
 """What Pulsar's clients name as destination of a message that is not to be replicated."""
 
@@ -61,7 +61,7 @@ _DECISIVE: Final = frozenset((BATCH, CHUNK, MARKER, TXN))
 
 _UNCOMPRESSED = 9
 _PROPERTIES, _IN_BASE64, _SCHEMA_VERSION, _DELIVER_AT, _HIGHEST = 4, 17, 16, 19, 24
-_TXN_LEAST, _TXN_MOST, _UUID, _CHUNKS, _CHUNKED_BYTES, _CHUNK_ID = 22, 23, 26, 27, 28, 29
+_TXN_LEAST_BITS, _TXN_MOST_BITS, _UUID, _CHUNKS, _CHUNKED_BYTES, _CHUNK_ID = 22, 23, 26, 27, 28, 29
 
 
 class EntryRecord(NamedTuple):
@@ -85,7 +85,7 @@ def record_of(metadata: PulsarMetadata, payload: bytes, *, epoch: int, now_ms: i
     compression = None if is_null else _compression(metadata)
     key, key_rest = _key(metadata)
     publish_time_ms = metadata.publish_time_ms or 0
-    late = abs(publish_time_ms - now_ms) > MOST_CLOCK_DIFFERENCE_MS
+    late = abs(publish_time_ms - now_ms) > MAX_CLOCK_DIFFERENCE_MS
     rest: list[Field] = [*metadata.others, *key_rest]
     said = MessageMetadata(
         event_time_ms=metadata.event_time_ms or 0,
@@ -134,7 +134,7 @@ def metadata_of(record: EntryRecord) -> PulsarMetadata:
     found = _kept_fields(headers.pulsar_fields)
     count = None if headers.batch is None or _is_alone(headers) else headers.batch.messages
     found.producer_name = headers.producer_name
-    found.sequence_id = headers.sequence_id if 0 <= headers.sequence_id <= _MOST_SEQUENCE_ID else 0
+    found.sequence_id = headers.sequence_id if 0 <= headers.sequence_id <= _MAX_SEQUENCE_ID else 0
     found.publish_time_ms = record.timestamp_ms if headers.publish_time_ms is None else headers.publish_time_ms
     found.messages = count
     found.properties = [*_properties(record.headers), *found.properties]
@@ -149,7 +149,7 @@ def metadata_of(record: EntryRecord) -> PulsarMetadata:
         elif name == HIGHEST_SEQUENCE and value is not None:
             found.highest_sequence_id = _highest(value)
     if count is not None and found.highest_sequence_id is None:
-        found.highest_sequence_id = min(found.sequence_id + count - 1, _MOST_SEQUENCE_ID)
+        found.highest_sequence_id = min(found.sequence_id + count - 1, _MAX_SEQUENCE_ID)
     if headers.deliver_at_ms is not None:
         found.deliver_at_ms = headers.deliver_at_ms
     found.schema_version = headers.schema_version or found.schema_version or None
@@ -224,7 +224,7 @@ def _keep_uncompressed(
 
 def _highest(value: bytes) -> int | None:
     try:
-        return decimal(value, 0, _MOST_SEQUENCE_ID)
+        return decimal(value, 0, _MAX_SEQUENCE_ID)
     except NoDecimal:
         return None
 
@@ -242,8 +242,8 @@ def _compression(metadata: PulsarMetadata) -> CompressionInfo | None:
         known = ", ".join(f"{each.value} ({each.name})" for each in Codec)
         raise MappingError(f"compression is {metadata.compression}, expected 0 (none), {known}") from None
     size = metadata.uncompressed_bytes or 0
-    if size > MOST_UNCOMPRESSED_BYTES:
-        raise MappingError(f"payload has {size} bytes uncompressed, expected up to {MOST_UNCOMPRESSED_BYTES}")
+    if size > MAX_UNCOMPRESSED_BYTES:
+        raise MappingError(f"payload has {size} bytes uncompressed, expected up to {MAX_UNCOMPRESSED_BYTES}")
     return CompressionInfo(codec, size)
 
 
@@ -253,7 +253,7 @@ def _payload_format(
     if metadata.messages is None:
         return None if compression is None else BatchInfo(PayloadFormat.PULSAR_MESSAGE, 1)
     plain_bytes = payload_bytes if compression is None else compression.uncompressed_bytes
-    most = min(MOST_IN_BATCH, plain_bytes // LEAST_BYTES)
+    most = min(MAX_IN_BATCH, plain_bytes // MIN_BYTES)
     if not 1 <= metadata.messages <= most:
         raise MappingError(f"batch of {metadata.messages} messages in {plain_bytes} bytes, expected 1 to {most}")
     return BatchInfo(PayloadFormat.PULSAR_BATCH, metadata.messages)
@@ -310,9 +310,9 @@ def _txn(metadata: PulsarMetadata, rest: list[Field]) -> TxnId | None:
     if most is not None and least is not None:
         return TxnId(most, least)
     if least is not None:
-        rest.append((_TXN_LEAST, least))
+        rest.append((_TXN_LEAST_BITS, least))
     if most is not None:
-        rest.append((_TXN_MOST, most))
+        rest.append((_TXN_MOST_BITS, most))
     return None
 
 

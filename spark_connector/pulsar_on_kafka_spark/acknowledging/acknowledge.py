@@ -104,7 +104,7 @@ def acknowledge_entries(node: Node, options: StreamOptions, accepted: ByTopic) -
             raise NotReadable(f"acknowledgements on {name} are not known to be durable: {failure}") from failure
 
 
-MOST_LOOKED_AT: Final = 100_000
+MAX_SCANNED: Final = 100_000
 """Of one partition, at a time: what is left is looked at when the next messages are acknowledged."""
 
 
@@ -117,7 +117,7 @@ def markers_between(
     nowhere: the cursor would stay before the first of them, the log could not be trimmed there, and where Kafka deletes
     by itself, they would count as messages that were lost.
 
-    The lowest `MOST_LOOKED_AT` records that are neither acknowledged nor named are looked at, by one job over their
+    The lowest `MAX_SCANNED` records that are neither acknowledged nor named are looked at, by one job over their
     headers; no job where there are none, or the topic has nothing but plain messages, and never had a transaction.
     """
     if view.plain and not view.marked:
@@ -127,7 +127,7 @@ def markers_between(
         entries = named[partition]
         between = visible(one, one.whole.start, until(one.whole, entries).end) - entries.whole
         if between:
-            left[partition] = BitMap64(between[:MOST_LOOKED_AT])
+            left[partition] = BitMap64(between[:MAX_SCANNED])
     if not left:
         return {}
     records = records_of(spark, options, view.topic, {p: view_of(Entries(offsets)) for p, offsets in left.items()})

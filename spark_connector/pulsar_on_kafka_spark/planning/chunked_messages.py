@@ -19,7 +19,7 @@ from pulsar_on_kafka_mapping.records.message_record import ChunkInfo, decode_hea
 from pulsar_on_kafka_mapping.records.record_headers import CHUNK
 from pulsar_on_kafka_spark.base.errors import NotReadable
 
-MOST_CHUNKS: Final = 500_000
+MAX_CHUNKS: Final = 500_000
 """Chunks that one read looks at: some 300 MB of the driver's memory. Messages of 5 MiB chunks: 2.5 TB."""
 
 
@@ -97,7 +97,7 @@ class KnownChunks:
         return offsets - self._looked
 
     def learn(self, looked: BitMap64, chunks: Chunks) -> None:
-        """Raises NotReadable: they are more than `MOST_CHUNKS`."""
+        """Raises NotReadable: they are more than `MAX_CHUNKS`."""
         self._looked |= looked
         self._chunks.update(chunks)
         check_count(self._chunks)
@@ -116,9 +116,9 @@ def all_together(chunks: Chunks) -> ChunkedMessages:
 
 
 def check_count(chunks: Sequence[object] | Mapping[int, object]) -> None:
-    """Raises NotReadable when there are more than `MOST_CHUNKS`."""
-    if len(chunks) > MOST_CHUNKS:
+    """Raises NotReadable when there are more than `MAX_CHUNKS`."""
+    if len(chunks) > MAX_CHUNKS:
         raise NotReadable(
-            f"the read has more than {MOST_CHUNKS} chunks of messages; read a part of it (startingOffsets, "
+            f"the read has more than {MAX_CHUNKS} chunks of messages; read a part of it (startingOffsets, "
             "endingOffsets, or single partitions; in a stream maxOffsetsPerTrigger)"
         )

@@ -31,7 +31,7 @@ BLOCK_BITS: Final = 16
 BLOCK: Final = 1 << BLOCK_BITS
 SLOT_BITS: Final = 40
 """A block's key is `partition << 40 | block`."""
-MOST_BLOCKS: Final = 16_384
+MAX_BLOCKS: Final = 16_384
 """Touched blocks of a topic: 1,073,741,824 offsets where they lie densely. A touched block takes 9 kB of the driver's
 memory, and its words some 40 kB more while they are handed to Spark: 800 MB at most."""
 
@@ -40,7 +40,7 @@ _BITMAP_BYTES: Final = BLOCK // 8
 _PLAIN_COOKIE: Final = 12_346
 _RUN_COOKIE: Final = 12_347
 _PLACES_FROM: Final = 4
-_MOST_LISTED: Final = 4_096
+_MAX_LISTED: Final = 4_096
 _WORD_BYTES: Final = 8
 
 
@@ -121,7 +121,7 @@ def block_rows(excluded: Mapping[int, ExcludedOffsets]) -> list[BlockRow]:
     """The rows for Spark, by partition given, without blocks that have nothing.
 
     Raises:
-        NotReadable: more than `MOST_BLOCKS`.
+        NotReadable: more than `MAX_BLOCKS`.
     """
     rows: list[BlockRow] = []
     for partition, offsets in excluded.items():
@@ -133,9 +133,9 @@ def block_rows(excluded: Mapping[int, ExcludedOffsets]) -> list[BlockRow]:
             acked = sets.get(block, {})
             whole_sets = [_whole_words(acks) for acks in acked.values()]
             rows.append((partition << SLOT_BITS | block, first, words, list(acked), whole_sets))
-            if len(rows) > MOST_BLOCKS:
+            if len(rows) > MAX_BLOCKS:
                 raise NotReadable(
-                    f"what is acknowledged and aborted lies in more than {MOST_BLOCKS} blocks of {BLOCK} offsets; "
+                    f"what is acknowledged and aborted lies in more than {MAX_BLOCKS} blocks of {BLOCK} offsets; "
                     "read a part of it (startingOffsets, endingOffsets, or single partitions)"
                 )
     return rows
@@ -178,7 +178,7 @@ def _containers(data: bytes, at: int) -> Iterator[tuple[int, int, int]]:
             (many,) = unpack_from("<H", data, at)
             bits = _of_runs(data[at + 2 : at + 2 + 4 * many])
             at += 2 + 4 * many
-        elif most >= _MOST_LISTED:
+        elif most >= _MAX_LISTED:
             bits = int.from_bytes(data[at : at + _BITMAP_BYTES], "little")
             at += _BITMAP_BYTES
         else:
@@ -205,7 +205,7 @@ def members(bits: int) -> BitMap:
     """Of one block's number."""
     data = bits.to_bytes(_BITMAP_BYTES, "little")
     count = bits.bit_count()
-    if count > _MOST_LISTED:
+    if count > _MAX_LISTED:
         return BitMap.deserialize(pack("<IIHHI", _PLAIN_COOKIE, 1, 0, count - 1, 16) + data)
     return BitMap(set_bits(data))
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-MOST_RANGES: Final = 8
+MAX_RANGES: Final = 8
 """Of one partition: each costs a scan of its own."""
 WORTH_A_RANGE: Final = 10
 """A hole is left out when it is at least a tenth of what is fetched otherwise: a further range costs about 5 % of a
@@ -38,11 +38,11 @@ class Range:
 
 def without_holes(whole: Range, holes: Sequence[Range], worth: int) -> list[Range]:
     """`whole` without the largest of these holes (ascending, apart from each other, inside of it), as at most
-    `MOST_RANGES` ranges; holes below `worth` offsets stay in."""
+    `MAX_RANGES` ranges; holes below `worth` offsets stay in."""
     if not whole.length:
         return []
     largest = sorted((hole for hole in holes if hole.length >= max(1, worth)), key=_LENGTH, reverse=True)[
-        : MOST_RANGES - 1
+        : MAX_RANGES - 1
     ]
     found, position = [], whole.start
     for hole in sorted(largest):

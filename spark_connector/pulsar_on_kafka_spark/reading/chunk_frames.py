@@ -20,7 +20,7 @@ from pulsar_on_kafka_mapping.records.record_headers import CHUNK
 from pulsar_on_kafka_spark.options.read_options import ReadOptions
 from pulsar_on_kafka_spark.planning.batch_plan import Entries
 from pulsar_on_kafka_spark.planning.chunked_messages import (
-    MOST_CHUNKS,
+    MAX_CHUNKS,
     Chunks,
     KnownChunks,
     all_together,
@@ -96,7 +96,7 @@ def _found(
     if unsealed:
         wanted = f"{wanted} and not {of_transactions(unsealed)}"
     chunks = records.where(wanted).selectExpr("`partition`", "`offset`", f"{said.text(CHUNK)} as header")
-    rows = chunks.limit(MOST_CHUNKS + 1).collect()
+    rows = chunks.limit(MAX_CHUNKS + 1).collect()
     check_count(rows)
     for partition, offset, header in rows:
         found[partition][offset] = read_chunk(header or "")

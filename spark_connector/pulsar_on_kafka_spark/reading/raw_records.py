@@ -23,7 +23,7 @@ from pulsar_on_kafka_spark.reading.sealed_messages import SEALED
 RAW: Final = "__raw"
 """The record was one of these; null: it was none. Else its payload format, as text."""
 _BYTES_OF_A_ROW: Final = 640 * 1024
-_MOST_ROWS: Final = 100
+_MAX_ROWS: Final = 100
 """Spark's Python takes so many rows at once, and keeps what it makes of all of them. A record that becomes larger than
 a row's share brings empty rows along, so that these have 62 MiB beside the last record's."""
 _PAD: Final = "__pad"
@@ -41,7 +41,7 @@ def in_columns(records: DataFrame) -> DataFrame:
         "*", f"if({SEALED} or `value` is null or not {form} in ({_FORMS}), null, {form}) as {RAW}"
     )
     size = f"coalesce(try_cast(element_at(split({said.text(COMPRESSION)}, ':'), -1) as bigint), 0)"
-    pads = f"cast(least(greatest({size} div {_BYTES_OF_A_ROW}, 0), {_MOST_ROWS - 1}) as int)"
+    pads = f"cast(least(greatest({size} div {_BYTES_OF_A_ROW}, 0), {_MAX_ROWS - 1}) as int)"
     padded = marked.selectExpr("*", f"explode(sequence(0, if({RAW} is null, 0, {pads}))) as {_PAD}")
     padded = padded.withColumn("value", F.expr(f"if({_PAD} = 0, `value`, null)"))
     is_record = f"({RAW} is not null and {_PAD} = 0)"

@@ -27,7 +27,7 @@ ACKED: Final = "__acked"
 _ROW: Final = "__block bigint, __first int, __words array<bigint>, __entries array<int>, __sets array<array<bigint>>"
 _IN_PLAN: Final = "array<array<struct<words: array<bigint>, entries: array<int>, sets: array<array<bigint>>>>>"
 """By partition, and by block from the first one that any partition has; null where there is nothing."""
-_MOST_IN_PLAN: Final = 128
+_MAX_IN_PLAN: Final = 128
 """Blocks: with more Spark warns that each task is handed 1 MiB, and a read of so many messages takes long beside what a
 join costs it once."""
 _WIDEST_IN_PLAN: Final = 65_536
@@ -64,7 +64,7 @@ def without_excluded(spark: SparkSession, records: DataFrame, rows: list[BlockRo
 
 def _literal(spark: SparkSession, rows: list[BlockRow]) -> tuple[Column, int] | None:
     """`_IN_PLAN`, and the number of the first block. None: that cannot be."""
-    if is_connect(spark) or len(rows) > _MOST_IN_PLAN:
+    if is_connect(spark) or len(rows) > _MAX_IN_PLAN:
         return None
     places = [(key >> SLOT_BITS, key & (1 << SLOT_BITS) - 1) for key, *_ in rows]
     first = min(block for _, block in places)

@@ -34,7 +34,7 @@ _LENGTH_GROUPS: Final = 1
 _LEDGER_GROUPS: Final = 9
 _OF_ONE_BYTE: Final = 1 << _GROUP
 _LOW_GROUPS: Final = RANGE_BITS // _GROUP
-_MOST_LISTED: Final = 4096
+_MAX_LISTED: Final = 4096
 """Values in a table: at most 64 kB of text, unless there are more partitions. Spark writes its plans as text several
 times for each query, with all their literals, and executors look up faster in what their caches hold."""
 _BYTES: Final = binary(bytes(range(256)))
@@ -125,7 +125,7 @@ def _low_groups(last: int, partitions: int) -> int:
     """How many of the lowest groups of numbers up to `last` are bytes by themselves, so that a table has what is left
     of each number, for each partition. All of them are below the partition in a ledger id."""
     low = 0
-    while (rest := last >> _GROUP * low) and (rest + 1) * partitions > _MOST_LISTED and low < _LOW_GROUPS:
+    while (rest := last >> _GROUP * low) and (rest + 1) * partitions > _MAX_LISTED and low < _LOW_GROUPS:
         low += 1
     return low
 

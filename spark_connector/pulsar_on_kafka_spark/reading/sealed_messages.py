@@ -28,7 +28,7 @@ from pulsar_on_kafka_spark.reading import header_columns as said
 
 SEALED: Final = "__sealed"
 """The value is encrypted, and was not opened."""
-MOST_DATA_KEYS: Final = 10_000
+MAX_DATA_KEYS: Final = 10_000
 """Of one read; a producer makes one every four hours."""
 
 _PARAM: Final = 12
@@ -44,15 +44,15 @@ def data_keys(records: Sequence[DataFrame], reader: CryptoKeyReader | None) -> D
     """The data keys of all these records, as far as the private keys open them. Runs a job, unless there is no reader.
 
     Raises:
-        NotReadable: more than `MOST_DATA_KEYS`.
+        NotReadable: more than `MAX_DATA_KEYS`.
     """
     if reader is None:
         return {}
     beginnings = reduce(DataFrame.union, (each.selectExpr(f"{_parts()[0]} as key") for each in records))
-    rows = beginnings.where("key is not null").distinct().limit(MOST_DATA_KEYS + 1).collect()
+    rows = beginnings.where("key is not null").distinct().limit(MAX_DATA_KEYS + 1).collect()
     found = [bytes(row["key"]) for row in rows]
-    if len(found) > MOST_DATA_KEYS:
-        raise NotReadable(f"the messages have more than {MOST_DATA_KEYS} data keys; read a part of them")
+    if len(found) > MAX_DATA_KEYS:
+        raise NotReadable(f"the messages have more than {MAX_DATA_KEYS} data keys; read a part of them")
     decryptor = Decryptor(reader)
     opened = {}
     for key in found:

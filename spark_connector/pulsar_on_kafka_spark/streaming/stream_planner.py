@@ -26,7 +26,7 @@ from pulsar_on_kafka_spark.planning.offset_ranges import Range
 from pulsar_on_kafka_spark.planning.planned_views import known_batches, visible
 from pulsar_on_kafka_spark.planning.visibility import SNAPSHOT_S, PartitionView, TopicView
 from pulsar_on_kafka_spark.streaming.stream_offset import StreamOffset, TopicPlace, parse_offset
-from pulsar_on_kafka_spark.streaming.stream_topics import SNAPSHOT_AGAIN_S, StreamTopics, life_of
+from pulsar_on_kafka_spark.streaming.stream_topics import SNAPSHOT_REFRESH_INTERVAL_S, StreamTopics, life_of
 
 _Place = TypeVar("_Place", bound=Hashable)
 
@@ -61,7 +61,7 @@ def entries_within(most_bytes: int, sample: Mapping[int, int]) -> int:
 
 _log = logging.getLogger(__name__)
 
-_LOOK_AGAIN_S: Final = 0.2
+_POLL_INTERVAL_S: Final = 0.2
 """After nothing was found; Spark asks every 10 ms."""
 _SAMPLE: Final = 100
 """Records in each of three places of a partition."""
@@ -140,7 +140,9 @@ class TopicPlanner:
         shares = share_out({p: max(0, n) for p, n in fresh.items()}, None if most is None else most - again)
         if not again and not any(shares.values()):
             now = monotonic()
-            self._quiet = _Quiet(start, signs, now + _LOOK_AGAIN_S, min(now + SNAPSHOT_AGAIN_S, self._next_due()))
+            self._quiet = _Quiet(
+                start, signs, now + _POLL_INTERVAL_S, min(now + SNAPSHOT_REFRESH_INTERVAL_S, self._next_due())
+            )
             return start
         self._quiet = None
         ends: dict[str, dict[int, int]] = {name: {} for name in views}
@@ -279,7 +281,7 @@ class TopicPlanner:
             return None
         signs = self._topics.signs()
         if known and quiet is not None and signs == quiet.signs:
-            self._quiet = quiet._replace(look_s=now + _LOOK_AGAIN_S)
+            self._quiet = quiet._replace(look_s=now + _POLL_INTERVAL_S)
             return None
         return signs
 

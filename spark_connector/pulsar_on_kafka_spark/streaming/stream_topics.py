@@ -21,7 +21,7 @@ from pulsar_on_kafka_spark.streaming.stream_offset import StreamOffset, TopicPla
 
 _log = logging.getLogger(__name__)
 
-SNAPSHOT_AGAIN_S: Final = 5.0
+SNAPSHOT_REFRESH_INTERVAL_S: Final = 5.0
 """While neither a log's end nor a cursor moves."""
 _SAVE_S: Final = 20.0
 
@@ -45,7 +45,8 @@ class StreamTopics:
     def look(self, begun: StreamOffset | None, signs: object | None = None) -> dict[str, TopicView]:
         """A snapshot of every topic, which is the one that the stream began with, and has lost nothing since.
 
-        The last one serves again while `signs` says the same as before it was taken, for `SNAPSHOT_AGAIN_S` at most.
+        The last one serves again while `signs` says the same as before it was taken, for `SNAPSHOT_REFRESH_INTERVAL_S`
+        at most.
 
         Args:
             signs: what `signs` says now; None: it is asked.
@@ -53,7 +54,7 @@ class StreamTopics:
         signs = self.signs() if signs is None else signs
         kept = self._kept
         if kept is None or kept.signs != signs or monotonic() > kept.until_s:
-            until_s = monotonic() + SNAPSHOT_AGAIN_S
+            until_s = monotonic() + SNAPSHOT_REFRESH_INTERVAL_S
             self._kept = None  # two of them at a time would be too many
             self._kept = kept = _Kept(signs, self._views(), until_s)
         for full, view in kept.views.items():

@@ -43,7 +43,7 @@ _PLAIN: Final[dict[str, DataType]] = {
     "enum": StringType(),
     "fixed": BinaryType(),
 }
-_MOST_LEVELS: Final = 100
+_MAX_LEVELS: Final = 100
 
 
 class JsonCodec(Codec):
@@ -87,9 +87,9 @@ def spark_type(definition: object) -> Any:
 
 
 def _type_of(definition: object, named: dict[str, Any], level: int) -> DataType:
-    if level > _MOST_LEVELS:
+    if level > _MAX_LEVELS:
         raise ValueError(
-            f"more than {_MOST_LEVELS} levels, or a type that refers to itself: {json.dumps(definition)[:80]}"
+            f"more than {_MAX_LEVELS} levels, or a type that refers to itself: {json.dumps(definition)[:80]}"
         )
     if isinstance(definition, list):
         return _type_of(_one_of(definition), named, level + 1)

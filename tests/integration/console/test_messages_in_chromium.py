@@ -15,7 +15,7 @@ from selenium.webdriver.common.keys import Keys
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.schema import Float, Integer, JsonSchema, Record, String
-from tests.browser import MOST_PICTURE_BYTES, Chromium
+from tests.browser import MAX_PICTURE_BYTES, Chromium
 from tests.consoles import Console, refused_payments
 from tests.many_subscriptions import an_overview
 from tests.steps import EARLIEST, SHARED, Unique
@@ -161,4 +161,4 @@ def test_pictures_of_the_documentation(
     browser.click_at("#map", -200, 0)
     browser.sees("#panel .value", '"customer": "customer')
     made.append(browser.picture("console-holes.png", tmp_path))
-    assert all(1000 < file.stat().st_size <= MOST_PICTURE_BYTES for file in made)
+    assert all(1000 < file.stat().st_size <= MAX_PICTURE_BYTES for file in made)

@@ -230,7 +230,7 @@ def test_a_consumer_knows_the_sizes_of_the_batches_that_came_last(
     official: Any, wire: Wire, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others may have acknowledged those before, which it gave back: there would be no end of them."""
-    monkeypatch.setattr(consumers, "MOST_SIZES", 2)
+    monkeypatch.setattr(consumers, "MAX_SIZES", 2)
     topic = unique()
     producer = official.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
     wire.connect()

@@ -17,7 +17,7 @@ from pulsar_on_kafka.gateway.bounds.outgoing import CONGESTED_BYTES
 from pulsar_on_kafka.gateway.bounds.request_queue import MAX_REQUESTS
 from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 from pulsar_on_kafka_mapping.wire.commands import ServerError, Type, command
-from pulsar_on_kafka_mapping.wire.frames import MOST_FRAME_BYTES, frame
+from pulsar_on_kafka_mapping.wire.frames import MAX_FRAME_BYTES, frame
 from pulsar_on_kafka_mapping.wire.message_metadata import PulsarMetadata
 from tests.integration.gateway.wire import Wire
 from tests.steps import Unique
@@ -81,7 +81,7 @@ _PING: Final = command(Type.PING)
         numbers(3),
         numbers(0, 0),
         numbers(2**32 - 1, 4),
-        numbers(MOST_FRAME_BYTES + 1, 4),
+        numbers(MAX_FRAME_BYTES + 1, 4),
         numbers(len(_PING) + 4, len(_PING) + 1) + _PING,
         numbers(len(_PING) + 3, len(_PING)) + _PING,
         frame(_PING[:-1]),
@@ -131,10 +131,10 @@ def _something(field: Any) -> Any:
 
 def test_a_frame_before_connect_is_small(opened: Opened) -> None:
     wire = opened(silent=True)
-    wire.write(numbers(connection.MOST_CONNECT_BYTES + 1, 4))
+    wire.write(numbers(connection.MAX_CONNECT_BYTES + 1, 4))
     assert wire.hear() == (None, None)
     large = opened(silent=True)
-    assert large.connect(auth_data=bytes(connection.MOST_CONNECT_BYTES // 2))[0] is Type.CONNECTED
+    assert large.connect(auth_data=bytes(connection.MAX_CONNECT_BYTES // 2))[0] is Type.CONNECTED
 
 
 def test_changed_bytes_disturb_nobody_else(opened: Opened, unique: Unique) -> None:
@@ -189,12 +189,12 @@ def test_a_frame_that_never_ends_does_not_keep_a_connection(opened: Opened, monk
 
 def test_a_thousand_strangers_keep_nobody_out(gateway: Gateway, opened: Opened) -> None:
     served = opened()
-    strangers = [opened(silent=True) for _ in range(connection.MOST_STRANGERS)]
+    strangers = [opened(silent=True) for _ in range(connection.MAX_UNCONNECTED)]
     late = opened()  # which was a stranger itself, until it said CONNECT
     assert strangers[0].hear() == (None, None)
     assert is_served(served)
     assert is_served(late)
-    assert len(gateway._serving.strangers) < connection.MOST_STRANGERS
+    assert len(gateway._serving.strangers) < connection.MAX_UNCONNECTED
 
 
 def test_permits_without_end_fill_no_memory(

@@ -149,7 +149,7 @@ def test_a_request_that_is_read_again_behind_a_seek_does_nothing(
 def test_a_large_bitmap_takes_several_requests(
     client: pulsar.Client, admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cursor_admin, "MOST_BYTES_PER_REQUEST", 200)
+    monkeypatch.setattr(cursor_admin, "MAX_BYTES_PER_REQUEST", 200)
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=100)
     admin.create_subscription(topic, "s", from_earliest=True)
@@ -161,7 +161,7 @@ def test_a_large_bitmap_takes_several_requests(
 def test_each_partition_has_its_own(
     client: pulsar.Client, admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cursor_admin, "MOST_BYTES_PER_REQUEST", 100)
+    monkeypatch.setattr(cursor_admin, "MAX_BYTES_PER_REQUEST", 100)
     topic = unique()
     admin.create_partitioned_topic(topic, 3, entries_per_ledger=50)
     admin.create_subscription(topic, "s", from_earliest=True)

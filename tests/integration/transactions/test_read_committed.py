@@ -244,7 +244,7 @@ def test_several_topics_and_a_pattern(client: pulsar.Client, admin: AdminClient,
 def test_more_than_may_wait_in_memory_is_read_when_the_transaction_is_over(
     client: pulsar.Client, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_committed, "MOST_RECORDS", 20)
+    monkeypatch.setattr(read_committed, "MAX_RECORDS", 20)
     consumer = subscribe(client, hand.name, KIND.Shared)
     reader = client.create_reader(hand.name, EARLIEST)
     txn = hand.begin_here()

@@ -132,7 +132,7 @@ def test_each_request_has_a_time(
 def test_connections_that_wait_give_way_to_others(asgi: AsgiServer, opened: Opened) -> None:
     """They have asked once, and send a part of another request."""
     waiting = []
-    for _ in range(asgi_server._MOST_CONNECTIONS + 5):
+    for _ in range(asgi_server._MAX_CONNECTIONS + 5):
         waiting.append(opened(asgi.port, HEAD + b"\r\n"))
         assert waiting[-1].recv(10_000).startswith(b"HTTP/1.1 200")
         waiting[-1].sendall(HEAD)

@@ -49,7 +49,7 @@ class OddConsumer(Other, Consumer):
 def test_any_class_of_consumer_is_traced_and_no_more_spans_are_open_than_that(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tracing, "MOST_OPEN", 2)
+    monkeypatch.setattr(tracing, "MAX_OPEN", 2)
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     own = OddConsumer()

@@ -120,7 +120,7 @@ def test_a_data_key_is_replaced_in_time(keys: Keys, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_decryptor_remembers_so_many_data_keys(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decryptor, "MOST_DATA_KEYS", 2)
+    monkeypatch.setattr(decryptor, "MAX_DATA_KEYS", 2)
     unseal = Decryptor(keys)
     for _ in range(4):
         value, header = Encryptor(["a"], keys).encrypt(b"x")

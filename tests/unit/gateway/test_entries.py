@@ -9,7 +9,7 @@ from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.records.batch_entry import BatchMessage, encode_batch
 from pulsar_on_kafka_mapping.records.message_record import Headers
 from pulsar_on_kafka_mapping.records.record_headers import BATCH, CHUNK, ENCRYPTION, PRODUCER
-from pulsar_on_kafka_mapping.wire.entries import MOST_ENTRY_BYTES, read_entry
+from pulsar_on_kafka_mapping.wire.entries import MAX_ENTRY_BYTES, read_entry
 from pulsar_on_kafka_mapping.wire.message_metadata import decode_metadata
 from pulsar_on_kafka_mapping.wire.single_messages import decode_batch
 from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord
@@ -110,4 +110,4 @@ def test_what_is_larger_than_a_frame_is_for_the_sdks_consumers(more: int) -> Non
 def test_what_just_fits_a_frame_is_sent() -> None:
     fits = PlacedRecord(EntryRecord(None, bytes(MAX_MESSAGE_ENTRY_BYTES - 1_000), [], 1000), 0)
     (found,) = OutgoingEntries().of(fits, 0, TOPIC, 7)
-    assert len(found.entry) <= MOST_ENTRY_BYTES
+    assert len(found.entry) <= MAX_ENTRY_BYTES

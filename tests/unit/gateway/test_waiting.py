@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from pulsar_on_kafka.gateway.exclusive_queue import AGAIN_S, WaitingProducer, WaitingProducers
+from pulsar_on_kafka.gateway.exclusive_queue import RETRY_INTERVAL_S, WaitingProducer, WaitingProducers
 
 
 class Waits:
@@ -17,7 +17,7 @@ class Waits:
         self._happened: list[str] = []
 
     def _later(self, delay_s: float, call: Callable[[], None]) -> None:
-        assert delay_s == AGAIN_S
+        assert delay_s == RETRY_INTERVAL_S
         self.timers.append(call)
 
     def one(self, name: str, topic: str = "t") -> WaitingProducer:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from pulsar_on_kafka.metrics.overview import MOST_SUBSCRIPTIONS, page_of
+from pulsar_on_kafka.metrics.overview import MAX_SUBSCRIPTIONS, page_of
 from tests.overviews import TOPIC, overview, stuck, subscription
 
 Samples = dict[tuple[str, str], float]
@@ -68,11 +68,11 @@ def test_names_with_quotes_and_line_breaks_are_escaped() -> None:
 @pytest.mark.long
 def test_what_is_beyond_the_bound_is_counted_and_the_greatest_backlogs_stay() -> None:
     small = subscription("small")
-    many = tuple(replace(small, subscription=f"s{number}") for number in range(MOST_SUBSCRIPTIONS))
+    many = tuple(replace(small, subscription=f"s{number}") for number in range(MAX_SUBSCRIPTIONS))
     found = samples(page_of(overview(*many, stuck("great", 5))).text)
     assert found["pok_overview_unlisted", ""] == 1
     assert found["pok_subscription_backlog_entries", "great"] == 5
-    assert sum(name == "pok_subscription_holes" for name, _ in found) == MOST_SUBSCRIPTIONS
+    assert sum(name == "pok_subscription_holes" for name, _ in found) == MAX_SUBSCRIPTIONS
 
 
 def test_the_zipped_page_is_the_same() -> None:

@@ -68,7 +68,7 @@ _STARTS_EVERY: Final = 10
 _LOOK_EVERY_S: Final = 300.0
 _LONGEST_ABSENCE_S: Final = 43_200.0
 """Half of what tombstones last."""
-_MOST_SEGMENTS: Final = 1000
+_MAX_SEGMENTS: Final = 1000
 """Records of `cursors` that are read in a pass; other cursors keep what was known of them until the next one."""
 _SEGMENT_ROUNDS: Final = 4
 _QUEUE_KBYTES: Final = 4096
@@ -349,7 +349,7 @@ class Gatherer:
     def _read_segments(self, deadline: Deadline) -> bool:
         """Read what cursors were found to need; whether anything was."""
         at_hand = self._segments.at_hand
-        room = max(0, _MOST_SEGMENTS - len(at_hand))
+        room = max(0, _MAX_SEGMENTS - len(at_hand))
         wanted = sorted(self._segments.wanted)[:room]
         self._segments.wanted.clear()
         name = self._services.log.kafka_name(CURSORS)

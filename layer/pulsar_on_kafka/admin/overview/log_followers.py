@@ -89,12 +89,12 @@ class _Log:
         try:
             self.fold.apply(record)
         except (Corrupt, ValueError) as failure:
-            if record.value is not None and len(self.unreadable) < _MOST_UNREADABLE:
+            if record.value is not None and len(self.unreadable) < _MAX_UNREADABLE:
                 self.unreadable[record.key] = f"offset {record.offset}: {failure}"
         self.position = record.offset + 1
 
 
-_MOST_UNREADABLE: Final = 1000
+_MAX_UNREADABLE: Final = 1000
 
 
 class FollowedLogs:

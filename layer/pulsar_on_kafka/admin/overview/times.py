@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from math import sqrt
 from typing import Final, NamedTuple
 
-MOST_LANDMARKS: Final = 12
+MAX_LANDMARKS: Final = 12
 _NEAR_ENOUGH: Final = 1.1
 """How much older an entry may be than it is said to be: a tenth."""
 _LONGEST_MS: Final = 10 * 365 * 86_400_000
@@ -24,7 +24,7 @@ class Landmarks:
     above it was published then or later.
 
     The log's end, noted again and again, gives landmarks; so does Kafka's answer to which entry is the first one that
-    was published at some time. Memory: `MOST_LANDMARKS`, of which those go that say least; so an age is told the less
+    was published at some time. Memory: `MAX_LANDMARKS`, of which those go that say least; so an age is told the less
     exactly the greater it is.
     """
 
@@ -47,7 +47,7 @@ class Landmarks:
         self._times_ms.insert(at, time_ms)
         self._offsets.insert(at, offset)
         self._forget_what_says_nothing(at)
-        if len(self._times_ms) > MOST_LANDMARKS:
+        if len(self._times_ms) > MAX_LANDMARKS:
             self._forget_least()
 
     def forget_below(self, offset: int) -> None:

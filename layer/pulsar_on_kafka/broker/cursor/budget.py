@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.saved_cursor import Saved
 
-LEAST_BYTES: Final = 1 << 20
+MIN_BYTES: Final = 1 << 20
 DEFAULT_BYTES: Final = 64 << 20
 """Of a Client. Ten million single holes take about 2 MiB."""
 
@@ -25,17 +25,17 @@ class HoleBudget:
     the last sweep, what is not saved yet, and the ledger of each mark-delete position, none of which goes.
     """
 
-    def __init__(self, limit_bytes: int = LEAST_BYTES) -> None:
+    def __init__(self, limit_bytes: int = MIN_BYTES) -> None:
         """Raises InvalidOption below 1 MiB."""
-        self.limit_bytes = LEAST_BYTES
+        self.limit_bytes = MIN_BYTES
         self.allow(limit_bytes)
         self._lock = threading.Lock()
         self._used: dict[Hashable, Mapping[int, int]] = {}
 
     def allow(self, limit_bytes: int) -> None:
         """Take as much as this from now on, if it is more. Raises InvalidOption below 1 MiB."""
-        if limit_bytes < LEAST_BYTES:
-            raise InvalidOption(f"the memory for cursors must be at least {LEAST_BYTES} bytes, got {limit_bytes}")
+        if limit_bytes < MIN_BYTES:
+            raise InvalidOption(f"the memory for cursors must be at least {MIN_BYTES} bytes, got {limit_bytes}")
         self.limit_bytes = max(self.limit_bytes, limit_bytes)
 
     def report(self, cursor: Hashable, bytes_by_second: Mapping[int, int], current_s: int) -> int:

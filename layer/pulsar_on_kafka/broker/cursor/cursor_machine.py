@@ -14,7 +14,7 @@ from pulsar_on_kafka.broker.cursor.position_set import PositionSet, count_runs, 
 from pulsar_on_kafka_mapping.state.cursors.cursor_marker import LedgerSummary
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries, Holes
 
-MOST_REQUESTS: Final = 8
+MAX_REQUESTS: Final = 8
 """Ids that a cursor remembers. They make its commit 90 characters longer at most, once somebody asked for something."""
 
 Loader = Callable[[Sequence[int]], Iterable[tuple[int, Holes]]]
@@ -228,9 +228,9 @@ class CursorState:
             self.revision += 1
 
     def took_effect(self, request: bytes, result: int) -> None:
-        """Remember, with the next save, that what this id asked for is done; of the last `MOST_REQUESTS`."""
+        """Remember, with the next save, that what this id asked for is done; of the last `MAX_REQUESTS`."""
         self.requests = {**self.requests, request: result}
-        while len(self.requests) > MOST_REQUESTS:
+        while len(self.requests) > MAX_REQUESTS:
             del self.requests[next(iter(self.requests))]
         self.revision += 1
 

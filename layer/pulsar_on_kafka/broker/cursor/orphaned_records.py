@@ -26,7 +26,7 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_marker import Marker, MarkerRe
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import CommitMetadata, decode_commit_metadata
 from pulsar_on_kafka_mapping.state.state_keys import CursorSegmentKey, decode_key
 
-MOST_FOUND: Final = 50_000
+MAX_FOUND: Final = 50_000
 
 
 class SegmentName(NamedTuple):
@@ -44,7 +44,7 @@ class FoundSegments:
     there was no room.
     """
 
-    def __init__(self, before_ms: int, start: int = 0, most: int = MOST_FOUND) -> None:
+    def __init__(self, before_ms: int, start: int = 0, most: int = MAX_FOUND) -> None:
         self._before_ms = before_ms
         self._start = start
         self._room = most

@@ -36,7 +36,7 @@ MARKER_SEGMENT: Final = -1
 LARGEST_RECORD_BYTES: Final = 900_000
 """Of a value: with its key it stays below Kafka's usual `message.max.bytes`, and the state topic's."""
 
-_MOST_IN_ONE_READ: Final = 500
+_MAX_IN_ONE_READ: Final = 500
 
 
 class CursorSegments:
@@ -126,7 +126,7 @@ class CursorSegments:
         """The holes of these ledgers, ascending. Raises Corrupt, StoreError."""
         waiting = sorted(ledgers)
         while waiting:
-            some, waiting = waiting[:_MOST_IN_ONE_READ], waiting[_MOST_IN_ONE_READ:]
+            some, waiting = waiting[:_MAX_IN_ONE_READ], waiting[_MAX_IN_ONE_READ:]
             wanted = {ref.kafka_offset: _told(identity, ledgers[at]) for at in some for ref in ledgers[at].parts}
             records = self._read(identity, wanted, "segment", deadline)
             for index in some:

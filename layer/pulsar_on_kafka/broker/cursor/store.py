@@ -62,7 +62,7 @@ from pulsar_on_kafka_mapping.state.state_topics import CURSOR_CHECKPOINTS
 _log = logging.getLogger(__name__)
 
 _LOAD_TIMEOUT_S = 10.0
-_MOST_BESIDE = 30_000
+_MAX_OFFSETS_BESIDE = 30_000
 """A commit's 4,095 characters hold 26,000 bits."""
 
 
@@ -315,7 +315,7 @@ class CursorStore:
         changed = sorted(i for i in state.ledgers_with_state() if i in state.dirty_ledgers or i not in base.segments)
         kept = [offset for offset in base.beside if offset >= origin]
         news = (o for index in changed for o in self._unsaved(identity, state, base, index, deadline))
-        more = list(islice(news, _MOST_BESIDE))
+        more = list(islice(news, _MAX_OFFSETS_BESIDE))
 
         def commit_with(count: int) -> str | None:
             holes = holes_at(state, origin, (*kept, *more[:count]))

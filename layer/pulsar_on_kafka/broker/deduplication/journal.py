@@ -52,7 +52,7 @@ NOTED_EVERY_MS: Final = 3_600_000
 SCANNED_BETWEEN_SNAPSHOTS: Final = 1_000_000
 """Records after which reading a long tail leaves a snapshot: an attempt that runs out of time is not in vain."""
 
-_HELD_MOST: Final = 10_000
+_MAX_HELD: Final = 10_000
 """So many transactions are met before it is looked up what became of them."""
 
 STRAGGLERS_S: Final = 0.2
@@ -356,7 +356,7 @@ class SequenceJournal:
         met = _Met(before)
         for offset, ids, txn in self.stored(topic, partition, name, (start, end), fences, deadline):
             if ids is not None:
-                if txn is not None and txn not in met.held and len(met.held) >= _HELD_MOST:
+                if txn is not None and txn not in met.held and len(met.held) >= _MAX_HELD:
                     self._decide(topic, partition, met, deadline)
                 met.add(offset, ids, txn)
             if offset - noted >= SCANNED_BETWEEN_SNAPSHOTS:

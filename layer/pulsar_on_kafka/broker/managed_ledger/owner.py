@@ -41,10 +41,10 @@ from pulsar_on_kafka_mapping.state.state_topics import LEDGERS, StateTopic
 
 _log: Final = logging.getLogger(__name__)
 
-MOST_CHANGES: Final = 2_000
+MAX_CHANGES: Final = 2_000
 """Of one turn; what is left follows in the next ones."""
-MOST_TOMBSTONES: Final = 20_000
-LOOK_AGAIN_MS: Final = 900_000
+MAX_TOMBSTONES: Final = 20_000
+FULL_CHECK_INTERVAL_MS: Final = 900_000
 _NEVER: Final = Deadline.never()
 _APPENDED_AT_ONCE: Final = 100
 """Ledgers, also, that are measured together."""
@@ -135,7 +135,7 @@ class LedgerOwner:
         return encode_key(key), encode_ledger_value(mine.version, MaintenanceTakenOver())
 
     def turn(self, deadline: Deadline, measuring: Deadline = _NEVER) -> Turn:
-        """Bring the lists in line with Kafka's logs, as far as `MOST_CHANGES` goes.
+        """Bring the lists in line with Kafka's logs, as far as `MAX_CHANGES` goes.
 
         Args:
             measuring: once it has passed no more ledgers are measured; the next turn goes on.
@@ -147,9 +147,9 @@ class LedgerOwner:
         """
         lists = self._log.judged(deadline)
         topics = self._data.living(self.state_partition, deadline)
-        look_again = self._clock.now_ms() - self._looked_ms >= LOOK_AGAIN_MS
+        look_again = self._clock.now_ms() - self._looked_ms >= FULL_CHECK_INTERVAL_MS
         due = sorted(_due(lists, topics, look_again=look_again), key=_waited_since)
-        written, looked_at = self._write(due[:MOST_CHANGES], deadline, measuring)
+        written, looked_at = self._write(due[:MAX_CHANGES], deadline, measuring)
         more = looked_at < len(due)
         if look_again and not more:
             self._looked_ms = self._clock.now_ms()
@@ -223,7 +223,7 @@ class LedgerOwner:
         self._log.append(encoded, deadline)
 
     def _clean(self, lists: LedgerLists, deadline: Deadline) -> int:
-        keys = lists.to_clean(self._log.must_own())[:MOST_TOMBSTONES]
+        keys = lists.to_clean(self._log.must_own())[:MAX_TOMBSTONES]
         for begin in range(0, len(keys), _APPENDED_AT_ONCE):
             self._log.append([(key, None) for key in keys[begin : begin + _APPENDED_AT_ONCE]], deadline)
         return len(keys)

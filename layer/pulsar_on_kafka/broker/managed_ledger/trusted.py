@@ -9,13 +9,13 @@ import threading
 from collections.abc import Iterable
 from typing import Final
 
-MOST: Final = 100_000
+MAX_TRUSTED: Final = 100_000
 
 
 class TrustedLedgers:
     """Thread-safe. Memory: 100 bytes for each of `most` ledger ids, 10 MB at most by default."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_TRUSTED) -> None:
         self._most = most
         self._ids: dict[int, None] = {}
         self._lock = threading.Lock()

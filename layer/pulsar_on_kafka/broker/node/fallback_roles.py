@@ -24,7 +24,7 @@ from pulsar_on_kafka_mapping.state.state_topics import LEDGERS
 
 _log: Final = logging.getLogger(__name__)
 
-MOST: Final = 2
+MAX_STAND_INS: Final = 2
 """Processes that stand in at once, of a cluster."""
 FIRST_S: Final = 90.0
 """A client that lives shorter asks nothing; with up to as much again, by chance."""
@@ -53,8 +53,8 @@ def move(members: Iterable[str], own: str, *, standing: bool) -> StandInMove:
         return StandInMove.LEAVE if standing else StandInMove.WAIT
     processes = sorted({process_of(client_id) for client_id in there})
     if not standing:
-        return StandInMove.JOIN if len(processes) < MOST else StandInMove.WAIT
-    return StandInMove.STAY if own not in processes or processes.index(own) < MOST else StandInMove.LEAVE
+        return StandInMove.JOIN if len(processes) < MAX_STAND_INS else StandInMove.WAIT
+    return StandInMove.STAY if own not in processes or processes.index(own) < MAX_STAND_INS else StandInMove.LEAVE
 
 
 class StandIn:

@@ -27,7 +27,7 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_log import TxnStatus
 _log: Final = logging.getLogger(__name__)
 HELD_UP_S: Final = 0.5
 """How long one holds somebody up before its coordinator's log is read."""
-_AGAIN_S: Final = 0.5
+_CHECK_INTERVAL_S: Final = 0.5
 """How often that is done for one that is over its time while members, dead ones perhaps, are in the group."""
 _UNKNOWN_S: Final = 5.0
 """How often for one that is over in the log, or was never there, or that this process came to serve."""
@@ -35,7 +35,7 @@ _LONGEST_S: Final = 30.0
 """How often for one that is in its time."""
 _FORGOTTEN_S: Final = 10.0
 _LOOKING_S: Final = 20.0
-_MOST: Final = 1_000
+_MAX_HELD: Final = 1_000
 
 
 class Logs(Protocol):
@@ -79,7 +79,7 @@ class Abandoned:
             for txn in txns:
                 if (held := self._held.get(txn)) is not None:
                     held.last_s = now_s
-                elif len(self._held) < _MOST:
+                elif len(self._held) < _MAX_HELD:
                     self._held[txn] = _Held(now_s, now_s + HELD_UP_S)
             if self._closed or self._looking is not None:
                 return
@@ -103,7 +103,7 @@ class Abandoned:
             again_s = self._left_s(txns, deadline)
             late = [txn for txn, left_s in again_s.items() if left_s <= 0]
             if late and self._served(deadline):
-                again_s.update(dict.fromkeys(late, _AGAIN_S))
+                again_s.update(dict.fromkeys(late, _CHECK_INTERVAL_S))
             elif late and not self._closed:
                 again_s.update(dict.fromkeys(late, _UNKNOWN_S))
                 _log.warning("transaction=%s is due and nobody serves coordinators: this process does", late[0])
@@ -116,7 +116,7 @@ class Abandoned:
                 self._looking = None
                 for txn, left_s in again_s.items():
                     if txn in self._held:
-                        self._held[txn].look_s = now_s + min(max(left_s, _AGAIN_S), _LONGEST_S)
+                        self._held[txn].look_s = now_s + min(max(left_s, _CHECK_INTERVAL_S), _LONGEST_S)
 
     def _left_s(self, txns: Collection[TxnId], deadline: Deadline) -> dict[TxnId, float]:
         """Until each is beyond its time-out; 0 also for one that is decided, and nobody brings it to its end."""

@@ -27,7 +27,7 @@ from pulsar_on_kafka.broker.transactions.records.views import BufferAccess
 _log = logging.getLogger(__name__)
 
 _FENCES_S: Final = 10.0
-_READ_AGAIN_S: Final = 10.0
+_REREAD_TIMEOUT_S: Final = 10.0
 _LOG_END_S: Final = 2.0
 
 
@@ -52,7 +52,7 @@ class Readers:
 
         def read_again(partition: int, offsets: Sequence[int]) -> dict[int, Any]:
             batches = self._services.fetcher.read_at(
-                topic.kafka_topic, partition, offsets, Deadline.after(_READ_AGAIN_S)
+                topic.kafka_topic, partition, offsets, Deadline.after(_REREAD_TIMEOUT_S)
             )
             return {record.offset(): record for batch in batches for record in batch}
 

@@ -14,7 +14,7 @@ from pulsar_on_kafka.broker.publishing.outgoing_schema import Marks, RecordKey, 
 from pulsar_on_kafka.broker.publishing.transactional_sends import Transaction
 from pulsar_on_kafka_mapping.records.message_record import Headers, MessageMetadata, encode_headers, key_text
 
-MOST_SEQUENCE_ID: Final = 2**63 - 1
+MAX_SEQUENCE_ID: Final = 2**63 - 1
 """Clients are told of the last one as a signed number."""
 
 
@@ -53,8 +53,8 @@ class SendRequest(Struct, frozen=True):
             check_type(int, "sequence_id", sequence_id)
             if sequence_id < 0:
                 raise ValueError(f"sequence_id must be 0 or more, got {sequence_id}")
-            if sequence_id > MOST_SEQUENCE_ID:
-                raise TypeError(f"sequence_id must be at most {MOST_SEQUENCE_ID}, got {sequence_id}")
+            if sequence_id > MAX_SEQUENCE_ID:
+                raise TypeError(f"sequence_id must be at most {MAX_SEQUENCE_ID}, got {sequence_id}")
         if event_timestamp is not None:
             check_type(int, "event_timestamp", event_timestamp)
             if event_timestamp < 0:

@@ -21,7 +21,7 @@ from pulsar_on_kafka_mapping.records.message_record import MessageMetadata, enco
 _log: Final = logging.getLogger(__name__)
 
 _OK: Final = Result.Ok
-_AGAIN_S: Final = 0.05
+_RETRY_INTERVAL_S: Final = 0.05
 
 
 class Transaction(OfOneProcess):
@@ -81,7 +81,7 @@ class Transaction(OfOneProcess):
             except StoreError:
                 if deadline.passed():
                     raise
-                pause(min(_AGAIN_S, deadline.remaining_s()))
+                pause(min(_RETRY_INTERVAL_S, deadline.remaining_s()))
 
     @property
     def state(self) -> TransactionState:

@@ -21,7 +21,7 @@ from pulsar_on_kafka.broker.replication_state.progress import SubscriptionSide, 
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 
-MOST: Final = 16_384
+MAX_MESSAGES: Final = 16_384
 """Messages of one partition that are told of, the first ones in the log; they take 750 kB at most. The others begin
 anew elsewhere."""
 
@@ -40,7 +40,7 @@ def deliveries_told(side: SubscriptionSide) -> dict[Origin, Deliveries]:
     named = BitMap64()
     for offsets in (*saved.counts.values(), *saved.put_off.values()):
         named |= offsets
-    left = islice((offset for offset in named if not side.cursor.is_acknowledged(offset)), MOST)
+    left = islice((offset for offset in named if not side.cursor.is_acknowledged(offset)), MAX_MESSAGES)
     found = {}
     for origin, mine in originals_of(side, left).items():
         found[origin] = _moved(saved, {here: there for there, here in mine.items()})

@@ -44,7 +44,7 @@ _HEAD_BYTES: Final = 256 * 1024
 """What rides in one head together."""
 _LARGEST_HEAD_BYTES: Final = 1_000_000
 _SEGMENT_BYTES: Final = 512 * 1024
-_MOST_BLOCKS: Final = 256
+_MAX_BLOCKS: Final = 256
 _READ_AT_ONCE: Final = 64
 
 
@@ -107,7 +107,7 @@ class ProgressLog:
             for offset, block in found.items():
                 self._read[partition, offset] = block
                 self._read.move_to_end((partition, offset))
-            while len(self._read) > _MOST_BLOCKS:
+            while len(self._read) > _MAX_BLOCKS:
                 self._read.popitem(last=False)
 
     def all_of(self, subject: Subject, head: ProgressHead, deadline: Deadline) -> Progress:

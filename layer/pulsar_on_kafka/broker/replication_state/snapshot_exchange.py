@@ -82,7 +82,7 @@ class SnapshotBuilder:
 
 EVERY_MS: Final = 1_000
 """Source: Pulsar's `replicatedSubscriptionsSnapshotFrequencyMillis`."""
-MOST_SNAPSHOTS: Final = 10
+MAX_SNAPSHOTS: Final = 10
 """Snapshots of one subscription. Source: Pulsar's `replicatedSubscriptionsSnapshotMaxCachedPerSubscription`."""
 
 
@@ -242,10 +242,10 @@ class SnapshotExchange:
 
 
 class SnapshotCache:
-    """The snapshots of one subscription. Memory: `MOST_SNAPSHOTS` of them. Of more that one goes which leaves the
+    """The snapshots of one subscription. Memory: `MAX_SNAPSHOTS` of them. Of more that one goes which leaves the
     smallest gap behind, never the first or the last: so a subscription that is far behind passes one now and then."""
 
-    def __init__(self, most: int = MOST_SNAPSHOTS) -> None:
+    def __init__(self, most: int = MAX_SNAPSHOTS) -> None:
         self._most = most
         self._snapshots: list[Snapshot] = []
 

@@ -40,12 +40,12 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
 )
 
 DEFAULT_TIMEOUT_MS: Final = 60_000
-_TRY_AGAIN_S: Final = 0.05
+_RETRY_INTERVAL_S: Final = 0.05
 _A_MILLISECOND_S: Final = 0.001
 _A_COORDINATOR_S: Final = 8.0
 """How long one is asked to begin before the next is: longer than it takes Kafka to notice that its owner died."""
 _AHEAD_FROM: Final = 4
-_AHEAD_MOST: Final = 256
+_MAX_AHEAD: Final = 256
 
 
 class TransactionState(str, Enum):
@@ -145,7 +145,7 @@ class ClientTransaction:
             return []
         behind = (TopicPartition(each.topic, (each.partition + step) % partitions) for step in range(1, partitions))
         free = (one for one in behind if one not in self._registered and one not in self._registering)
-        return list(islice(free, min(known, _AHEAD_MOST)))
+        return list(islice(free, min(known, _MAX_AHEAD)))
 
     def register_subscription(self, topic: str, partition: int, subscription: str, deadline: Deadline) -> None:
         """Must return before the first acknowledgement there. Raises as `register_partition`."""
@@ -255,7 +255,7 @@ class ClientTransaction:
     def _again(self, failure: LayerError, deadline: Deadline) -> None:
         if deadline.passed():
             raise TransactionOutcomeUnknown(f"ending transaction {self._text()}: {failure}") from failure
-        self._wait(min(_TRY_AGAIN_S, deadline.remaining_s()))
+        self._wait(min(_RETRY_INTERVAL_S, deadline.remaining_s()))
 
     def _set(self, state: TransactionState) -> None:
         with self._changed:
@@ -292,7 +292,7 @@ class TransactionClient:
                 if isinstance(failure, TooManyTransactions):
                     raise failure
                 asked.clear()
-                self._wait(min(_TRY_AGAIN_S, deadline.remaining_s()))
+                self._wait(min(_RETRY_INTERVAL_S, deadline.remaining_s()))
             else:
                 asked.add(coordinator)
                 try:

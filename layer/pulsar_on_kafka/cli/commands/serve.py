@@ -42,11 +42,11 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 DEFAULT_PORT: Final = 9464
-_AGAIN_S: Final = 2.0
+_RETRY_INTERVAL_S: Final = 2.0
 _LOOK_FIRST_S: Final = 0.1
 _LOOK_S: Final = 2.0
 _PATIENCE_S: Final = 15.0
-_TELL_AGAIN_S: Final = 60.0
+_WARNING_INTERVAL_S: Final = 60.0
 _CONSOLE_ENDING_S: Final = 2.0
 _LEAVING_S: Final = 3.0
 """The least that the roles have to leave their groups, however long the gateway took."""
@@ -238,8 +238,8 @@ def _connected(
         if quiet.passed():
             _log.warning("waiting for Kafka at %s: %s", settings.bootstrap, failure)
             tell_systemd(f"STATUS=waiting for Kafka at {settings.bootstrap}")
-            quiet = Deadline.after(_TELL_AGAIN_S)
-        stop.wait(_AGAIN_S)
+            quiet = Deadline.after(_WARNING_INTERVAL_S)
+        stop.wait(_RETRY_INTERVAL_S)
     return None
 
 

@@ -183,13 +183,13 @@ def show_stats(settings: Settings, admin: AdminClient, topic: TopicArgument, sub
             for c in consumers
         ],
     )  # fmt: skip
-    for c in sorted(consumers, key=lambda each: -each.waiting)[:_MOST_AWAITED]:
+    for c in sorted(consumers, key=lambda each: -each.waiting)[:_MAX_AWAITED]:
         if c.waiting:
             waits = "1 message waits" if c.waiting == 1 else f"{c.waiting:,} messages wait"
             write_line(f"{waits} for consumer {printable(c.consumer_name)}, for {c.waiting_s} s")
 
 
-_MOST_AWAITED: Final = 10
+_MAX_AWAITED: Final = 10
 
 
 def _owners(stats: SubscriptionStats) -> list[tuple[str, str]]:

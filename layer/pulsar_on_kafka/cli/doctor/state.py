@@ -36,7 +36,7 @@ from pulsar_on_kafka_mapping.state.state_topics import ALL, Cleanup, StateTopic
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import decode_log_value
 
 _READ_S: Final = 300.0
-_MOST: Final = 1000
+_MAX_UNREADABLE: Final = 1000
 """Unreadable records of one partition that are told of, and kept in memory, at a time."""
 _SHOWN_BYTES: Final = 80
 
@@ -136,7 +136,7 @@ def _unreadable(
         for record in batch:
             key, value = record.key() or b"", record.value()
             found.pop(key, None)
-            if value is None or len(found) >= _MOST:
+            if value is None or len(found) >= _MAX_UNREADABLE:
                 continue
             try:
                 decode = _DECODERS.get(type(keys.decode_key(key)))

@@ -13,7 +13,7 @@ from pulsar_on_kafka.client.values.texts import message_id_text, payload_fields,
 if TYPE_CHECKING:
     from pulsar_on_kafka.admin import ShownMessage
 
-_MOST_CHARS: Final = 4096
+_MAX_CHARS: Final = 4096
 """Of a value on a line; in JSON it is whole."""
 
 
@@ -60,7 +60,7 @@ def message_line(message: ShownMessage) -> str:
 
 
 def value_text(message: ShownMessage) -> str:
-    """The decoded value as JSON; without a schema the payload. At most `_MOST_CHARS` of it."""
+    """The decoded value as JSON; without a schema the payload. At most `_MAX_CHARS` of it."""
     if message.payload is None:
         return "-"
     size = counted(len(message.payload), "byte")
@@ -72,6 +72,6 @@ def value_text(message: ShownMessage) -> str:
         )
     else:
         text = payload_text(message.payload)
-    if len(text) > _MOST_CHARS:
-        text = f"{text[:_MOST_CHARS]}... ({size})"
+    if len(text) > _MAX_CHARS:
+        text = f"{text[:_MAX_CHARS]}... ({size})"
     return f"{text} (not decoded: {printable(message.undecoded)})" if message.undecoded else text

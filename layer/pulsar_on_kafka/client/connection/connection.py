@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final
 
-from pulsar_on_kafka.broker.cursor.budget import DEFAULT_BYTES, LEAST_BYTES
+from pulsar_on_kafka.broker.cursor.budget import DEFAULT_BYTES, MIN_BYTES
 from pulsar_on_kafka.broker.publishing.arguments import check_type, check_type_or_none, not_yet
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
 from pulsar_on_kafka.client.values.authentication import Authentication, AuthenticationTLS
@@ -151,7 +151,7 @@ class ClientOptions(_Official):
     kafka_config: Annotated[Mapping[str, str] | None, ELSEWHERE] = field(default=None, repr=False)
     ack_persist_interval_ms: Annotated[int, Within(1, 60_000)] = 1000
     max_pattern_topics: Annotated[int, Within(1)] = DEFAULT_MAX_TOPICS
-    cursor_memory_limit_bytes: Annotated[int, Within(LEAST_BYTES)] = DEFAULT_BYTES
+    cursor_memory_limit_bytes: Annotated[int, Within(MIN_BYTES)] = DEFAULT_BYTES
     metrics_port: Annotated[int | None, Within(0, 65_535)] = None
     enable_transaction: bool = False
     stand_in: bool | None = None

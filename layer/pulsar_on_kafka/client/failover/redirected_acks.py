@@ -201,13 +201,13 @@ def _chunk(record: Any) -> ChunkInfo | None:
         return None
 
 
-MOST: Final = 100_000
+MAX_WAITING: Final = 100_000
 """Acknowledgements that wait for the next cluster; what is beyond comes again."""
 
 
 class LateAcks:
     """The late acknowledgements of one subscription wait here for its next cluster. Thread-safe. Memory: about 200
-    bytes for each, `MOST` at most."""
+    bytes for each, `MAX_WAITING` at most."""
 
     def __init__(self, subscription: str) -> None:
         self._subscription = subscription
@@ -223,7 +223,7 @@ class LateAcks:
         before it. False: it cannot be told."""
         found = _meant(message, layout, cluster, cumulative=cumulative)
         with self._lock:
-            if not found or len(self._waiting) + len(found) > MOST:
+            if not found or len(self._waiting) + len(found) > MAX_WAITING:
                 return False
             for each in found:
                 self._keep(each)

@@ -21,7 +21,7 @@ _log: Final = logging.getLogger(__name__)
 
 WAIT_S: Final = 30.0
 """How long one question for changes waits at the lookup service."""
-_AGAIN_S: Final = 1.0
+_RETRY_INTERVAL_S: Final = 1.0
 """How long after a failure to ask, or to open something on the new cluster, before the next attempt."""
 _EXPIRE_S: Final = 0.1
 _AT_ONCE: Final = 16
@@ -98,7 +98,7 @@ class TenantHome:
         self._moving = threading.Lock()
         """Held while somebody arrives or a move is made, so that nobody opens on a cluster that is being left."""
         self._worker = Worker(
-            f"pok-tenant-{tenant}", self._follow, f"tenant={tenant} a move went wrong", retry=Retry(_AGAIN_S)
+            f"pok-tenant-{tenant}", self._follow, f"tenant={tenant} a move went wrong", retry=Retry(_RETRY_INTERVAL_S)
         )
 
     # For the client -----------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class TenantHome:
             if not self._told_nothing and not self._worker.ended:
                 _log.warning("tenant=%s stays where it is, nobody tells of changes: %s", self.tenant, failure)
             self._told_nothing = True
-            self._worker.pause(_EXPIRE_S if waiting else _AGAIN_S)
+            self._worker.pause(_EXPIRE_S if waiting else _RETRY_INTERVAL_S)
             place = self._place
         if self._worker.ended:
             return 0.0

@@ -16,7 +16,7 @@ from pulsar_on_kafka.broker.publishing.arguments import check_texts, of_type
 from pulsar_on_kafka.broker.publishing.batching import BatchingOptions
 from pulsar_on_kafka.broker.publishing.in_flight import SendCallback, SendResult
 from pulsar_on_kafka.broker.publishing.official_errors import pulsar_errors
-from pulsar_on_kafka.broker.publishing.outgoing_message import MOST_SEQUENCE_ID
+from pulsar_on_kafka.broker.publishing.outgoing_message import MAX_SEQUENCE_ID
 from pulsar_on_kafka.broker.publishing.outgoing_schema import RecordKey
 from pulsar_on_kafka.broker.publishing.outlet import Limits
 from pulsar_on_kafka.broker.publishing.routing import MessageRouter
@@ -204,7 +204,7 @@ class _Official:
     topic: str
     producer_name: str | None = None
     schema: Schema = BYTES
-    initial_sequence_id: Annotated[int | None, Within(-1, MOST_SEQUENCE_ID)] = None
+    initial_sequence_id: Annotated[int | None, Within(-1, MAX_SEQUENCE_ID)] = None
     send_timeout_millis: Annotated[int, Within(0)] = 30000
     compression_type: CompressionType = CompressionType.NONE
     max_pending_messages: int = 1000

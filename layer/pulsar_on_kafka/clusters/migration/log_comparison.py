@@ -226,7 +226,7 @@ def digest_of(place: int, record: KafkaRecord, headers: Headers) -> int:
 
 _APART: Final = 50_000
 """Messages of one topic that one side is read ahead of the other, about."""
-_MOST: Final = 50_000
+_MAX_WAITING: Final = 50_000
 """Messages of all topics that wait for their copies, and as many copies for their originals."""
 _FEWEST: Final = 1_000
 """Of one partition, whatever there is of others."""
@@ -277,7 +277,7 @@ class BothSides:
             DeadlineExceeded, StoreError: one side cannot be read in time.
         """
         pair = self._pair(topic, other)
-        most = max(_FEWEST, (_MOST - self._held_beside(pair)) // topic.partitions)
+        most = max(_FEWEST, (_MAX_WAITING - self._held_beside(pair)) // topic.partitions)
         step = max(_FEWEST, min(_APART // topic.partitions, most))
         both = range(min(topic.partitions, other.partitions))
         ends = self.here.node.admin.end_offsets(topic.kafka_topic, [*pair.partitions], deadline)

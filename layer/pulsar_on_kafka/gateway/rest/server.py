@@ -27,7 +27,7 @@ from pulsar_on_kafka.gateway.server import Gateway, GatewaySettings
 
 _log: Final = logging.getLogger(__name__)
 
-_MOST_BODY_BYTES: Final = 64 * 1024
+_MAX_BODY_BYTES: Final = 64 * 1024
 _CERTIFICATE: Final = "pok.certificate"
 """The key of a request's scope that has what its connection's client has shown."""
 _LOCAL: Final = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -197,8 +197,8 @@ async def _body(request: Request) -> bytes:
     found = b""
     async for part in request.stream():
         found += part
-        if len(found) > _MOST_BODY_BYTES:
-            raise RestError(413, f"the body has more than {_MOST_BODY_BYTES} bytes")
+        if len(found) > _MAX_BODY_BYTES:
+            raise RestError(413, f"the body has more than {_MAX_BODY_BYTES} bytes")
     return found
 
 

@@ -33,7 +33,7 @@ _ANSWER_S: Final = 2.0
 _SESSION_S: Final = SESSION_TIMEOUT_MS / 1000
 _SETTLED_S: Final = 0.5
 """How long after a rebalance the group is looked at: others may join or leave at the same moment."""
-_AGAIN_S: Final = 0.3
+_RETRY_INTERVAL_S: Final = 0.3
 _PREPARE_AFTER_S: Final = 5.0
 
 
@@ -195,7 +195,7 @@ class Company:
             living = self._departures.see_off(self._group_id)
         except errors.LayerError as failure:
             _log.debug("group=%s looking for processes that died: %s", self._group_id, failure)
-            self.due_s = self._departures.now_s() + _AGAIN_S
+            self.due_s = self._departures.now_s() + _RETRY_INTERVAL_S
             return
         self.due_s = math.inf
         processes = {process_of(member.client_id) for member in living}

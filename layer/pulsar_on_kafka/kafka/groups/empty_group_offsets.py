@@ -33,7 +33,7 @@ _PATIENCE_S: Final = 1.0
 """How long somebody else's change may take before it is ended: its author was stopped, or died."""
 _LOOK_EVERY_S: Final = 0.02
 _ABORT_S: Final = 2.0
-_MOST_KEPT: Final = 4
+_MAX_KEPT: Final = 4
 _LONGEST_WAIT_S: Final = 3600.0
 
 
@@ -194,7 +194,7 @@ class IdleOffsets:
         with self._free:
             former = self._kept.pop(author, None)
             self._kept[author] = writer
-            oldest = self._kept.popitem(last=False)[1] if len(self._kept) > _MOST_KEPT else None
+            oldest = self._kept.popitem(last=False)[1] if len(self._kept) > _MAX_KEPT else None
         for each in (former, oldest):
             if each is not None:
                 each.close()

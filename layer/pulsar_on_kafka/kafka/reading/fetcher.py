@@ -31,7 +31,7 @@ _STALE_S: Final = 2.0
 _SILENT_S: Final = 5.0
 """Longer, because a new handle first connects: on a busy machine that alone takes a second."""
 _JUST_MADE_S: Final = 2.0
-_AGAIN_S: Final = 0.02
+_RETRY_INTERVAL_S: Final = 0.02
 
 
 @dataclass(eq=False, slots=True)
@@ -163,7 +163,7 @@ class Fetcher(OfOneProcess):
             try:
                 return self._asked_once(where, timestamp, deadline)
             except (NoSuchTopic, NoLeaderNow):
-                pause(min(_AGAIN_S, patience.remaining_s()))
+                pause(min(_RETRY_INTERVAL_S, patience.remaining_s()))
                 if patience.passed():
                     raise
             if self._lock.take_unless(lambda: False, patience):

@@ -20,7 +20,7 @@ from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher, near_on
 
 _BATCH: Final = 1000
 _POLL_S: Final = 0.5
-_MOST_WAITING_BYTES: Final = 16 * 1024 * 1024
+_MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class AscendingReader:
                 self.leave(event.where.partition)
                 raise event.failure
             event.raise_or_log(_log, "leases")
-        if sum(each.waiting_bytes for each in self._places.values()) > _MOST_WAITING_BYTES:
+        if sum(each.waiting_bytes for each in self._places.values()) > _MAX_WAITING_BYTES:
             others = {number: each for number, each in self._places.items() if each is not place}
             if others:
                 largest = max(others, key=lambda number: others[number].waiting_bytes)

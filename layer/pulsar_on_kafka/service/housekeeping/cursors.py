@@ -21,7 +21,7 @@ from pulsar_on_kafka.broker.cursor.segments import CursorSegments
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.broker.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription
-from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MOST_AT_ONCE, MOST_TOMBSTONES
+from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MAX_AT_ONCE, MAX_TOMBSTONES
 from pulsar_on_kafka.statelog.api import StateLog, tombstone
 from pulsar_on_kafka.statelog.views import read_once
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -102,7 +102,7 @@ class CursorHousekeeping:
         passed_over = unreadable | unreadable_copies
         done = 0
         for cursor in sorted(each for each in {*found, *checkpoints} if each.topic not in passed_over):
-            if deadline.passed() or done >= MOST_TOMBSTONES:
+            if deadline.passed() or done >= MAX_TOMBSTONES:
                 break
             try:
                 done += self._keep_house(
@@ -190,7 +190,7 @@ class CursorHousekeeping:
     def _tell(self, cursor: CursorName, failure: LayerError) -> None:
         place = f"{cursor.topic}/{cursor.subscription}[{cursor.partition}]"
         level = logging.DEBUG if place in self._told else logging.WARNING
-        if len(self._told) < MOST_AT_ONCE:
+        if len(self._told) < MAX_AT_ONCE:
             self._told.add(place)
         _log.log(level, "cursor=%s what is left of its saves cannot be removed now: %s", place, failure)
 

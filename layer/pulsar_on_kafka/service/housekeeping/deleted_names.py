@@ -16,7 +16,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.metadata.topics import Topic
-from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MOST_TOMBSTONES
+from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MAX_TOMBSTONES
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.compare_and_set import Versioned
 from pulsar_on_kafka.statelog.versioned import E
@@ -192,7 +192,7 @@ def _is_gone(record: SubscriptionRecord, topic: tuple[Versioned, TopicRecord] | 
 
 
 def _some(dead: Mapping[E, Versioned]) -> dict[E, Versioned]:
-    return dict(list(dead.items())[:MOST_TOMBSTONES])
+    return dict(list(dead.items())[:MAX_TOMBSTONES])
 
 
 _JOINING_MS: Final = 300_000

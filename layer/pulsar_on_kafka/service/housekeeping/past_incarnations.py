@@ -16,7 +16,7 @@ from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.processes import is_dead_process
 from pulsar_on_kafka.broker.metadata.removals import REQUESTS_ARRIVE_WITHIN_MS
 from pulsar_on_kafka.service.housekeeping.cursors import Topics
-from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MOST_TOMBSTONES
+from pulsar_on_kafka.service.housekeeping.rounds import DAY_MS, MAX_TOMBSTONES
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog, tombstone
 from pulsar_on_kafka.statelog.views import read_once
 from pulsar_on_kafka_mapping.names.topic_name import TopicName
@@ -91,7 +91,7 @@ class HeartbeatHousekeeping:
         now_ms = self._clock.now_ms()
         keys: list[bytes] = []
         for (topic, session), sign in sorted(signs.found.items()):
-            if len(keys) >= MOST_TOMBSTONES or deadline.passed():
+            if len(keys) >= MAX_TOMBSTONES or deadline.passed():
                 break
             is_dead = is_dead_process(sign.process)
             if sign.deadline_ms >= now_ms - (
@@ -106,7 +106,7 @@ class HeartbeatHousekeeping:
         return len(keys)
 
 
-_MOST_FOUND: Final = 50_000
+_MAX_FOUND: Final = 50_000
 _TOPIC_S: Final = 10.0
 
 
@@ -120,7 +120,7 @@ class _OfLives:
 
     def __init__(self, before_ms: int) -> None:
         self._before_ms = before_ms
-        self._room = _MOST_FOUND
+        self._room = _MAX_FOUND
         self.found: dict[str, dict[bytes, int]] = {}
 
     def apply(self, record: LogRecord) -> None:
@@ -154,7 +154,7 @@ class DeadLives:
         )
         keys: list[bytes] = []
         for topic, of_topic in sorted(each for each in lives.found.items() if each[0] not in unreadable):
-            if len(keys) >= MOST_TOMBSTONES or deadline.passed():
+            if len(keys) >= MAX_TOMBSTONES or deadline.passed():
                 break
             within = deadline.at_most(_TOPIC_S)
             try:

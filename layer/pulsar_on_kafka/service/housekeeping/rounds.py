@@ -16,14 +16,14 @@ _log: Final = logging.getLogger(__name__)
 FIRST_S: Final = 600.0
 """After a partition was assigned."""
 EVERY_S: Final = 21_600.0
-_AGAIN_S: Final = 600.0
+_RETRY_INTERVAL_S: Final = 600.0
 _PARTITION_S: Final = 300.0
 _LOOK_S: Final = 30.0
 
 DAY_MS: Final = 86_400_000
-MOST_AT_ONCE: Final = 500
+MAX_AT_ONCE: Final = 500
 """Tombstones of one append."""
-MOST_TOMBSTONES: Final = 20_000
+MAX_TOMBSTONES: Final = 20_000
 """Of one call."""
 
 
@@ -70,7 +70,7 @@ class HousekeepingRounds(Worker):
 
     def _round(self) -> float:
         for partition in self._due():
-            pause_s = self._every_s if self._kept_house(partition) else min(_AGAIN_S, self._every_s)
+            pause_s = self._every_s if self._kept_house(partition) else min(_RETRY_INTERVAL_S, self._every_s)
             self._due_s[partition] = time.monotonic() + pause_s
             if self.ended:
                 break

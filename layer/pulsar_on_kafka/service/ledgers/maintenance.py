@@ -94,8 +94,8 @@ EVERY_S: Final = 60.0
 _ROUND_S: Final = 300.0
 _MEASURE_S: Final = 5.0
 """How long ledgers are measured in a round; what users wait for comes before that, in each."""
-_AGAIN_S: Final = 1.0
-_AGAIN_MOST_S: Final = 30.0
+_RETRY_INTERVAL_S: Final = 1.0
+_MAX_RETRY_INTERVAL_S: Final = 30.0
 _EXCEEDED_S: Final = 10.0
 """How soon the next round begins while producers wait for a backlog to become smaller."""
 SHARE_S: Final = 10.0
@@ -146,7 +146,9 @@ class Maintenance(SharedRole):
         self._retirement = retirement
         self._open_trimming = open_trimming
         self._topic_deletion = topic_deletion
-        super().__init__(node, member, every_s, Retry(min(_AGAIN_S, every_s), min(_AGAIN_MOST_S, every_s)))
+        super().__init__(
+            node, member, every_s, Retry(min(_RETRY_INTERVAL_S, every_s), min(_MAX_RETRY_INTERVAL_S, every_s))
+        )
         self._owners: dict[int, LedgerOwner] = {}
         self._unreadable: dict[int, str] = {}
         self._next = 0

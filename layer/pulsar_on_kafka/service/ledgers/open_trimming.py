@@ -29,9 +29,9 @@ from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerRecord, 
 
 _log: Final = logging.getLogger(__name__)
 
-MOST_AT_ONCE: Final = 2_000
+MAX_AT_ONCE: Final = 2_000
 """Partitions of which something goes in one run."""
-_AGAIN_SHARE: Final = 10
+_RETRIM_SHARE: Final = 10
 """Something goes of the same ledger again after one part of so many of the time after which Pulsar closes one, or
 later: each time is a record on its list."""
 
@@ -84,7 +84,7 @@ class OpenTrimming:
             Fenced: as `LedgerOwner.turn`. Other LayerErrors pass: the next run goes on.
         """
         found = list(_open_alone(owner.lists(deadline), topics))
-        raised = self._raised(found, deadline)[:MOST_AT_ONCE]
+        raised = self._raised(found, deadline)[:MAX_AT_ONCE]
         if raised:
             owner.restate(raised, LedgerState.OPEN, deadline)
             found = list(_open_alone(owner.lists(deadline), topics))
@@ -133,7 +133,7 @@ class OpenTrimming:
                     needed = needs[each.partition].first_needed()
                     first = upto[each.partition] if needed is None else min(upto[each.partition], needed)
                     if first > each.ledger.first:
-                        again_ms = rollovers[topic.name].max_minutes * MINUTE_MS // _AGAIN_SHARE
+                        again_ms = rollovers[topic.name].max_minutes * MINUTE_MS // _RETRIM_SHARE
                         self._not_before_ms[each.ledger.place] = now_ms + again_ms
                         raised.append(_beginning_at(each.ledger, first))
         return raised

@@ -30,7 +30,7 @@ from pulsar_on_kafka_mapping.state.metadata.ledger_records import LedgerState
 
 _log: Final = logging.getLogger(__name__)
 
-MOST_AT_ONCE: Final = 2_000
+MAX_AT_ONCE: Final = 2_000
 """Ledgers of one partition of `ledgers` that are taken off their lists in one go; what is left follows at once."""
 
 
@@ -91,10 +91,10 @@ class Retirement:
         concerned = [topic for topic in topics if any(_may_change(lists, topic))]
         if not concerned:
             return Retired()
-        free = self._judge(lists, concerned, deadline, enough=MOST_AT_ONCE).free
-        owner.restate(_closed(lists, free)[:MOST_AT_ONCE], LedgerState.DELETING, deadline)
+        free = self._judge(lists, concerned, deadline, enough=MAX_AT_ONCE).free
+        owner.restate(_closed(lists, free)[:MAX_AT_ONCE], LedgerState.DELETING, deadline)
         lists = owner.lists(deadline)
-        pending = list(islice(_deleting(lists, concerned), MOST_AT_ONCE))
+        pending = list(islice(_deleting(lists, concerned), MAX_AT_ONCE))
         if not pending:
             return Retired()
         self._ask_for(pending, deadline)
@@ -109,7 +109,7 @@ class Retirement:
         self._trusted.add(ledger.id for ledger in gone if lists.ledger(ledger.id) is None)
         self._asked_for.difference_update(ledger.id for ledger in (*gone, *kept))
         _tell(gone, kept)
-        return Retired(len(gone), len(kept), len(gone) == MOST_AT_ONCE)
+        return Retired(len(gone), len(kept), len(gone) == MAX_AT_ONCE)
 
     def _ask_for(self, pending: Sequence[Ledger], deadline: Deadline) -> None:
         """That their data be deleted; what was asked for once by this process is not again."""

@@ -30,12 +30,12 @@ from pulsar_on_kafka_mapping.state.state_topics import LEDGERS
 
 _log: Final = logging.getLogger(__name__)
 
-MOST_EVENTS: Final = 10_000
+MAX_EVENTS: Final = 10_000
 """For one topic. Where it has more ledgers each event asks for neighbouring ones together, by the last of them: what
 Kafka deletes is everything below that one's end anyway."""
 
 
-def ledgers_of(doomed: TopicRecord, logs: Mapping[int, LogRange], most: int = MOST_EVENTS) -> Iterator[Ledger]:
+def ledgers_of(doomed: TopicRecord, logs: Mapping[int, LogRange], most: int = MAX_EVENTS) -> Iterator[Ledger]:
     """Each ledger of these logs, the one that the log's end lies in too, in order; neighbouring ones as one where there
     are more than `most`."""
     layout = LedgerLayout(doomed.incarnation, doomed.entries_per_ledger)

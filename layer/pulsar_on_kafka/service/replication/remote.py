@@ -20,7 +20,7 @@ from pulsar_on_kafka_mapping.state.clusters.cluster_registry import ClusterAddre
 _log: Final = logging.getLogger(__name__)
 _LOOK_S: Final = 2.0
 _REGISTRY_S: Final = 10.0
-_AGAIN_S: Final = 30.0
+_RETRY_INTERVAL_S: Final = 30.0
 _CONNECT_S: Final = 15.0
 
 
@@ -85,8 +85,8 @@ class Peers:
             remote = RemoteCluster(cluster, peer_settings(address, self._secrets.get(cluster, {})))
             progress = remote.node(self._ended.is_set).progress
         except LayerError as failure:
-            self._again[cluster] = Deadline.after(_AGAIN_S)
-            _log.warning("cluster %s cannot be reached, again in %.0f s: %s", cluster, _AGAIN_S, failure)
+            self._again[cluster] = Deadline.after(_RETRY_INTERVAL_S)
+            _log.warning("cluster %s cannot be reached, again in %.0f s: %s", cluster, _RETRY_INTERVAL_S, failure)
             return None
         self._again.pop(cluster, None)
         self._connected[cluster] = (address, remote, progress)

@@ -32,8 +32,8 @@ from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTIONS
 _log: Final = logging.getLogger(__name__)
 
 _OPEN_S: Final = 60.0
-_AGAIN_S: Final = 0.5
-_AGAIN_MOST_S: Final = 15.0
+_RETRY_INTERVAL_S: Final = 0.5
+_MAX_RETRY_INTERVAL_S: Final = 15.0
 
 
 class Replicator:
@@ -56,7 +56,7 @@ class Replicator:
             f"pok-replicator {topic} {remote.name}",
             self._copy,
             f"topic={topic} is not copied to {remote.name} now",
-            retry=Retry(_AGAIN_S, _AGAIN_MOST_S),
+            retry=Retry(_RETRY_INTERVAL_S, _MAX_RETRY_INTERVAL_S),
             expected=(errors.LayerError, MappingError),
         )
         self._worker.start()
@@ -84,7 +84,7 @@ class Replicator:
         finally:
             if self.counts.records > before:
                 self._worker.well()
-        return _AGAIN_S
+        return _RETRY_INTERVAL_S
 
     def _session(self, deadline: Deadline) -> ReplicatorSession:
         here = self._node.topics.find(self.topic, deadline)

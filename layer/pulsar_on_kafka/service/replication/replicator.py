@@ -35,8 +35,8 @@ from pulsar_on_kafka.service.replication.partition_copier import ANSWER_S, Lane,
 
 _log: Final = logging.getLogger(__name__)
 
-MOST_RECORDS: Final = 20_000
-MOST_BYTES: Final = 32 * 1024 * 1024
+MAX_RECORDS: Final = 20_000
+MAX_BYTES: Final = 32 * 1024 * 1024
 """Under way to the other cluster, of one replicator; one batch of the group more."""
 _BATCH: Final = 1_000
 _POLL_S: Final = 0.05
@@ -63,7 +63,7 @@ class ReplicationCounts:
 
 
 class ReplicatorSession:
-    """Runs in the caller's thread. Memory: librdkafka's fetch queue (16 MiB), `MOST_BYTES`, and what `Lane` says."""
+    """Runs in the caller's thread. Memory: librdkafka's fetch queue (16 MiB), `MAX_BYTES`, and what `Lane` says."""
 
     def __init__(
         self,
@@ -209,8 +209,8 @@ class ReplicatorSession:
         waits_for_transactions = any(each.full for lane in lanes for each in lane.readable.committed.values())
         return (
             waits_for_transactions
-            or sum(lane.copies.records for lane in lanes) >= MOST_RECORDS
-            or sum(lane.copies.bytes for lane in lanes) >= MOST_BYTES
+            or sum(lane.copies.records for lane in lanes) >= MAX_RECORDS
+            or sum(lane.copies.bytes for lane in lanes) >= MAX_BYTES
         )
 
     def _wait_for_room(self) -> None:

@@ -238,7 +238,7 @@ _ODD_HEAD: Final = row(VARINT, VARINT, VARINT, ACK_SET, _CHUNKS)
 _ODD: Final = listed(Layout(_write_odd, _read_odd, _ODD_HEAD.least))
 
 
-MOST_LEASED: Final = 1_000_000
+MAX_LEASED: Final = 1_000_000
 """Messages in one lease; an owner leases no more than a consumer's inbox has room for."""
 
 
@@ -257,8 +257,8 @@ def _write_entries(out: bytearray, entries: Sequence[LeasedEntry]) -> None:
 def _read_entries(reader: Reader) -> tuple[LeasedEntry, ...]:
     """By ascending offset. A few bytes of a bitmap can name billions: nobody's inbox takes that."""
     plain = _PLAIN.read(reader)
-    if (count := sum(map(len, plain.values()))) > MOST_LEASED:
-        raise CorruptRecord(f"{reader.what} leases {count} messages, expected at most {MOST_LEASED}")
+    if (count := sum(map(len, plain.values()))) > MAX_LEASED:
+        raise CorruptRecord(f"{reader.what} leases {count} messages, expected at most {MAX_LEASED}")
     found = [LeasedEntry(offset, redeliveries) for redeliveries, offsets in plain.items() for offset in offsets]
     return tuple(sorted([*found, *_ODD.read(reader)], key=lambda entry: entry.offset))
 

@@ -36,7 +36,7 @@ from pulsar_on_kafka_mapping.state.codecs.layouts import (
     table,
 )
 
-MOST_ACK_BYTES: Final = 900_000
+MAX_ACK_BYTES: Final = 900_000
 """Of one record; the state topic takes a bit more than a million."""
 
 _BATCH_OVERHEAD: Final = 20
@@ -86,11 +86,11 @@ class PendingAck:
 
 def split_ack(ack: TxnAck) -> list[TxnAck]:
     """The same in acks of which none makes a record of more than a million bytes."""
-    parts = [TxnAck(piece) for piece in pieces(ack.whole, MOST_ACK_BYTES // 2) if piece]
+    parts = [TxnAck(piece) for piece in pieces(ack.whole, MAX_ACK_BYTES // 2) if piece]
     parts += [TxnAck(batches=group) for group in _fitting(ack.batches)]
     if ack.cumulative is not None:
         parts.append(TxnAck(cumulative=ack.cumulative))
-    if len(parts) > 1 and len(encode_pending_ack(PendingAck(CursorIncarnation(0, 0), 0, ack))) <= MOST_ACK_BYTES:
+    if len(parts) > 1 and len(encode_pending_ack(PendingAck(CursorIncarnation(0, 0), 0, ack))) <= MAX_ACK_BYTES:
         return [ack]
     return parts
 
@@ -102,7 +102,7 @@ def _fitting(batches: Mapping[int, tuple[int, int]]) -> list[dict[int, tuple[int
         needed = _BATCH_OVERHEAD + (size + 7) // 8
         if needed > room:
             groups.append({})
-            room = MOST_ACK_BYTES
+            room = MAX_ACK_BYTES
         groups[-1][offset] = (size, acked)
         room -= needed
     return groups

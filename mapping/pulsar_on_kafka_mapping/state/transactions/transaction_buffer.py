@@ -24,10 +24,10 @@ from pulsar_on_kafka_mapping.errors import CorruptRecord, MappingError
 from pulsar_on_kafka_mapping.state.codecs.layouts import BITMAP, FLAG, VARINT, Checked, pieces, record
 from pulsar_on_kafka_mapping.state.state_keys import TransactionBufferKey
 
-MOST_BITMAP_BYTES: Final = 900_000
+MAX_BITMAP_BYTES: Final = 900_000
 """Of one record; the state topic takes a bit more than a million."""
 
-_LEAST_BITS_MAX: Final = 2**64 - 1
+_MAX_LEAST_BITS: Final = 2**64 - 1
 
 
 class BufferKind(str, Enum):
@@ -89,7 +89,7 @@ def buffer_records(key: TransactionBufferKey, entry: BufferEntry) -> list[tuple[
         raise MappingError(f"{key!r} is no key of part 0 of {type(entry).__name__}")
     if isinstance(entry, OpenEntry):
         return [(key, encode_buffer_entry(entry))]
-    found = pieces(entry.offsets, MOST_BITMAP_BYTES)
+    found = pieces(entry.offsets, MAX_BITMAP_BYTES)
     if isinstance(entry, AbortedEntry):
         entry = replace(entry, parts=len(found))
     return [
@@ -157,8 +157,8 @@ def encode_low_water(least_bits: int) -> bytes:
     Raises:
         MappingError: no 64 bits.
     """
-    if least_bits > _LEAST_BITS_MAX:
-        raise MappingError(f"low-water mark is {least_bits}, expected 0 to {_LEAST_BITS_MAX}")
+    if least_bits > _MAX_LEAST_BITS:
+        raise MappingError(f"low-water mark is {least_bits}, expected 0 to {_MAX_LEAST_BITS}")
     return _LOW_WATER.encode(least_bits)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.admin.overview.times import MOST_LANDMARKS, Landmarks, Published, worth_asking
+from pulsar_on_kafka.admin.overview.times import MAX_LANDMARKS, Landmarks, Published, worth_asking
 
 
 def test_what_the_log_had_at_a_time_was_published_before_it() -> None:
@@ -68,7 +68,7 @@ def test_an_age_is_never_told_too_great_and_is_told_within_a_third(growths: list
     assert told is not None
     assert told.before_ms >= published * 1_000
     assert told.after_ms is None or told.after_ms < published * 1_000
-    assert len(marks._times_ms) <= MOST_LANDMARKS
+    assert len(marks._times_ms) <= MAX_LANDMARKS
     if told.after_ms is not None:
         assert now_ms - told.before_ms >= (now_ms - published * 1_000) / 4 - 1_000
 

@@ -10,7 +10,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.broker.cursor import segments
 from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.broker.cursor.budget import LEAST_BYTES, HoleBudget, Residency
+from pulsar_on_kafka.broker.cursor.budget import MIN_BYTES, HoleBudget, Residency
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.cursor.identity import CursorIdentity
 from pulsar_on_kafka.broker.cursor.saved_cursor import Save, Saved
@@ -52,7 +52,7 @@ class Cursor:
 
 
 def test_the_least_recently_used_of_all_cursors_goes_first() -> None:
-    budget = HoleBudget(LEAST_BYTES)
+    budget = HoleBudget(MIN_BYTES)
     cursors = [Cursor(budget), Cursor(budget)]
     for cursor in cursors:
         for ledger in range(150):
@@ -68,13 +68,13 @@ def test_the_least_recently_used_of_all_cursors_goes_first() -> None:
         assert max(away) < min(here)
         assert len(cursor.state.deleted) == 150 * 25_000
         assert cursor.state.deleted.count_gaps() == 150 * 25_000
-    assert budget.used_bytes() <= LEAST_BYTES + 2 * 10_000
+    assert budget.used_bytes() <= MIN_BYTES + 2 * 10_000
     cursors[0].residency.forget()
-    assert budget.used_bytes() <= LEAST_BYTES // 2 + 2 * 10_000
+    assert budget.used_bytes() <= MIN_BYTES // 2 + 2 * 10_000
 
 
 def test_what_is_not_saved_stays() -> None:
-    cursor = Cursor(HoleBudget(LEAST_BYTES))
+    cursor = Cursor(HoleBudget(MIN_BYTES))
     for ledger in range(300):
         cursor.fill(ledger, now_s=1)
     assert cursor.sweep(10) == 0
@@ -84,7 +84,7 @@ def test_what_is_not_saved_stays() -> None:
 
 
 def test_what_is_used_comes_back_and_what_is_changed_is_saved_again() -> None:
-    cursor = Cursor(HoleBudget(LEAST_BYTES))
+    cursor = Cursor(HoleBudget(MIN_BYTES))
     for ledger in range(300):
         cursor.fill(ledger, now_s=ledger)
     cursor.save()
@@ -99,7 +99,7 @@ def test_what_is_used_comes_back_and_what_is_changed_is_saved_again() -> None:
     assert cursor.state.is_acknowledged(9 * 50_000)
 
 
-@pytest.mark.parametrize("least", [0, -1, LEAST_BYTES - 1])
+@pytest.mark.parametrize("least", [0, -1, MIN_BYTES - 1])
 def test_a_budget_that_is_too_small_is_refused(least: int) -> None:
     with pytest.raises(InvalidOption, match=str(least)):
         HoleBudget(least)

@@ -19,7 +19,7 @@ from pulsar_on_kafka.broker.node.fallback_roles import (
     EVERY_S,
     FIRST_S,
     FORBIDDEN_S,
-    MOST,
+    MAX_STAND_INS,
     SURE_S,
     WHILE_S,
     StandIn,
@@ -74,7 +74,7 @@ def test_whoever_decides_when_two_stand_in_at_last_and_none_beside_a_service() -
         for services in ([member(SERVICE, "s:1:1")], []):
             for _, process in itertools.product(range(4), processes):
                 _act(standing, process, [*(member(STAND_IN, each) for each in standing), *services])
-            assert len(standing) == (0 if services else min(MOST, len(processes)))
+            assert len(standing) == (0 if services else min(MAX_STAND_INS, len(processes)))
 
 
 def _act(standing: set[str], process: str, members: list[str]) -> None:

@@ -167,7 +167,7 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             found.extend((self.waiting, self.early))
 
     monkeypatch.setattr("pulsar_on_kafka.clusters.migration.log_comparison.SideBySide", Watched)
-    for name, value in {"_MOST": 200, "_FEWEST": 50, "_APART": 50}.items():
+    for name, value in {"_MAX_WAITING": 200, "_FEWEST": 50, "_APART": 50}.items():
         monkeypatch.setattr(f"pulsar_on_kafka.clusters.migration.log_comparison.{name}", value)
     return found
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from pulsar_on_kafka_mapping.wire.ack_sets import bits_of, indexes_of, words_of
 
-MOST = 10**6
+MAX_INDEXES = 10**6
 
 
 @given(st.integers(1, 300), st.integers(0, 2**320))
@@ -35,6 +35,6 @@ def test_a_client_s_words_are_cut_to_the_batch(words: list[int], size: int, bits
 def test_what_a_frame_can_say_of_the_largest_batch_is_read_at_once() -> None:
     """Word by word in a growing number it took minutes, in the loop that serves everybody."""
     words = [0] * 5_000_000
-    assert bits_of(words, MOST) == 0
-    assert sum(1 for _ in indexes_of((1 << MOST) - 1)) == MOST
-    assert bits_of(words_of((1 << MOST) - 1, MOST), MOST) == (1 << MOST) - 1
+    assert bits_of(words, MAX_INDEXES) == 0
+    assert sum(1 for _ in indexes_of((1 << MAX_INDEXES) - 1)) == MAX_INDEXES
+    assert bits_of(words_of((1 << MAX_INDEXES) - 1, MAX_INDEXES), MAX_INDEXES) == (1 << MAX_INDEXES) - 1

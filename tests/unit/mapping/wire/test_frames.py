@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_on_kafka_mapping.wire.commands import MalformedCommand, Type, command, message_class, parsed
-from pulsar_on_kafka_mapping.wire.frames import MOST_FRAME_BYTES, Frame, FrameCutter, MalformedFrame, frame
+from pulsar_on_kafka_mapping.wire.frames import MAX_FRAME_BYTES, Frame, FrameCutter, MalformedFrame, frame
 
 FRAMES = st.lists(st.tuples(st.binary(max_size=40), st.binary(max_size=60)), max_size=8)
 
@@ -34,8 +34,8 @@ def test_any_bytes_are_frames_or_a_clear_error(data: bytes) -> None:
 
 def test_a_frame_that_is_too_large_is_refused_before_it_is_there() -> None:
     whole = frame(b"command")
-    with pytest.raises(MalformedFrame, match=f"a frame has {MOST_FRAME_BYTES + 1} bytes") as refused:
-        FrameCutter().feed(whole + (MOST_FRAME_BYTES + 1).to_bytes(4, "big"))
+    with pytest.raises(MalformedFrame, match=f"a frame has {MAX_FRAME_BYTES + 1} bytes") as refused:
+        FrameCutter().feed(whole + (MAX_FRAME_BYTES + 1).to_bytes(4, "big"))
     assert refused.value.before == [Frame(b"command", b"")]
 
 

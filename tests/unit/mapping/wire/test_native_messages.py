@@ -19,7 +19,7 @@ from pulsar_on_kafka_mapping.records.record_headers import (
     SCHEMA_VERSION,
     TXN,
 )
-from pulsar_on_kafka_mapping.wire.entries import MOST_ENTRY_BYTES
+from pulsar_on_kafka_mapping.wire.entries import MAX_ENTRY_BYTES
 from pulsar_on_kafka_mapping.wire.message_metadata import Field, PulsarMetadata, encode_fields
 from pulsar_on_kafka_mapping.wire.native_messages import NativeMessage, taken_apart
 from pulsar_on_kafka_mapping.wire.stored_entries import EntryRecord, record_of
@@ -39,7 +39,7 @@ PLAIN = batch(([], b"a"), ([], b"b"), ([], b"c"))
 
 
 def records(metadata: PulsarMetadata, payload: bytes) -> list[EntryRecord]:
-    found = taken_apart(metadata, payload, MOST_ENTRY_BYTES)
+    found = taken_apart(metadata, payload, MAX_ENTRY_BYTES)
     assert found is not None
     return [record_of(*each, epoch=0, now_ms=7) for each in found]
 
@@ -90,12 +90,12 @@ def test_one_message_is_decompressed() -> None:
         ({"messages": 0}, PLAIN),
         ({"compression": 2, "uncompressed_bytes": len(PLAIN)}, b"no zlib"),
         ({"compression": 9, "uncompressed_bytes": len(PLAIN)}, PLAIN),
-        ({"compression": 2, "uncompressed_bytes": MOST_ENTRY_BYTES + 1}, zlib.compress(PLAIN)),
+        ({"compression": 2, "uncompressed_bytes": MAX_ENTRY_BYTES + 1}, zlib.compress(PLAIN)),
         ({"messages": 1}, batch(([(2, b"no base64"), (6, 1)], b"a"))),
     ],
 )
 def test_an_entry_that_is_no_messages_here_stays_as_it_came(fields: dict[str, object], payload: bytes) -> None:
-    assert taken_apart(structs.replace(BATCHED, **fields), payload, MOST_ENTRY_BYTES) is None
+    assert taken_apart(structs.replace(BATCHED, **fields), payload, MAX_ENTRY_BYTES) is None
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_with_deduplication_only_batches_are_that_have_the_ids_they_name(
 ) -> None:
     metadata = structs.replace(BATCHED, sequence_id=first, highest_sequence_id=highest)
     payload = batch(*(([] if each is None else [(8, each)], b"a") for each in ids))
-    assert (taken_apart(metadata, payload, MOST_ENTRY_BYTES, deduplicated=True) is not None) is apart
-    assert taken_apart(metadata, payload, MOST_ENTRY_BYTES) is not None
+    assert (taken_apart(metadata, payload, MAX_ENTRY_BYTES, deduplicated=True) is not None) is apart
+    assert taken_apart(metadata, payload, MAX_ENTRY_BYTES) is not None
 
 
 def test_a_message_that_does_not_fit_into_a_record_keeps_its_batch() -> None:

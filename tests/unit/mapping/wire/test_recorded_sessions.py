@@ -17,7 +17,7 @@ from pulsar_on_kafka_mapping.wire.message_metadata import decode_metadata, encod
 from tests.pulsar_sessions import CLIENTS, meaning, meanings, recorded
 
 _OF_EACH_KIND = 2
-_MOST_BYTES = 200 * 1024
+_MAX_BYTES = 200 * 1024
 
 
 @cache
@@ -98,4 +98,4 @@ def test_a_changed_bit_of_an_entry_does_not_fit_its_checksum(client: str) -> Non
 
 
 def test_the_sessions_are_small() -> None:
-    assert sum(len(recorded_bytes) for client in CLIENTS for _, recorded_bytes in recorded(client)) < _MOST_BYTES / 2
+    assert sum(len(recorded_bytes) for client in CLIENTS for _, recorded_bytes in recorded(client)) < _MAX_BYTES / 2

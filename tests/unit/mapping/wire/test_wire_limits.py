@@ -18,10 +18,10 @@ from pulsar_on_kafka_mapping.records.record_headers import (
     PRODUCER,
     PUBLISH_TIME,
 )
-from pulsar_on_kafka_mapping.wire.compression import MOST_UNCOMPRESSED_BYTES, decompress
-from pulsar_on_kafka_mapping.wire.entries import MOST_ENTRY_BYTES, WireEntry, read_entry, write_entry
+from pulsar_on_kafka_mapping.wire.compression import MAX_UNCOMPRESSED_BYTES, decompress
+from pulsar_on_kafka_mapping.wire.entries import MAX_ENTRY_BYTES, WireEntry, read_entry, write_entry
 from pulsar_on_kafka_mapping.wire.message_metadata import (
-    MOST_FIELDS,
+    MAX_FIELDS,
     PulsarMetadata,
     decode_metadata,
     encode_fields,
@@ -111,7 +111,7 @@ def test_what_can_be_no_record_is_refused_and_named(fields: dict[str, object], c
         (encode_fields([(2, b"x")]), "field 2 b'x', expected a number"),
         (encode_fields([(4, b"\x0a\x00")]), "lacks its key or its value"),
         (encode_fields([(4, 1)]), "field 4 1, expected"),
-        (encode_fields([(31, 0)] * (MOST_FIELDS + 1)), "more than 65536 fields"),
+        (encode_fields([(31, 0)] * (MAX_FIELDS + 1)), "more than 65536 fields"),
     ],
 )
 def test_metadata_that_are_none_are_refused_and_named(data: bytes, complaint: str) -> None:
@@ -122,8 +122,8 @@ def test_metadata_that_are_none_are_refused_and_named(data: bytes, complaint: st
 @pytest.mark.parametrize(
     ("packed", "info", "complaint"),
     [
-        (b"x" * 9, CompressionInfo(Codec.ZSTD, MOST_UNCOMPRESSED_BYTES + 1), "expected up to 268435456"),
-        (b"x" * 9, CompressionInfo(Codec.LZ4, MOST_UNCOMPRESSED_BYTES), "expected up to 2304"),
+        (b"x" * 9, CompressionInfo(Codec.ZSTD, MAX_UNCOMPRESSED_BYTES + 1), "expected up to 268435456"),
+        (b"x" * 9, CompressionInfo(Codec.LZ4, MAX_UNCOMPRESSED_BYTES), "expected up to 2304"),
         (b"x" * 9, CompressionInfo(Codec.SNAPPY, 100), "no SNAPPY of 100 bytes"),
         (zlib.compress(b"ab")[:-6], CompressionInfo(Codec.ZLIB, 2), "has 1 bytes uncompressed or more, expected 2"),
         (b"no zlib", CompressionInfo(Codec.ZLIB, 2), "no ZLIB of 2 bytes"),
@@ -154,7 +154,7 @@ def test_the_most_that_each_codec_makes_of_its_input_is_allowed() -> None:
         (b"\x0e\x01\x00", "ends at byte 3"),
         (b"\x00\x00\x00\x09abc", "ends at byte 7, expected 9 more"),
         (b"\x0e\x02\xff\xff\xff\xff", "expected 4294967295 more"),
-        (bytes(MOST_ENTRY_BYTES + 1), f"expected up to {MOST_ENTRY_BYTES}"),
+        (bytes(MAX_ENTRY_BYTES + 1), f"expected up to {MAX_ENTRY_BYTES}"),
         (b"\x0e\x01\x00\x00\x00\x00\x00\x00\x00\x00", "expected 00000000"),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_producer_s_entry_has_a_checksum() -> None:
         read_entry(bytes(4), checksum_required=True)
     assert read_entry(bytes(4)) == WireEntry(b"", b"")
     with pytest.raises(MappingError, match="expected up to"):
-        write_entry(WireEntry(b"", bytes(MOST_ENTRY_BYTES)))
+        write_entry(WireEntry(b"", bytes(MAX_ENTRY_BYTES)))
 
 
 def test_a_batch_has_the_face_of_our_own() -> None:

@@ -9,23 +9,23 @@ import pytest
 from pulsar_on_kafka_spark.base.errors import InvalidReadOption
 from pulsar_on_kafka_spark.options.stream_options import parse_stream_options
 
-LEAST = {"service.url": "kafka://localhost:9092", "topic": "orders", "subscription": "lake"}
+REQUIRED = {"service.url": "kafka://localhost:9092", "topic": "orders", "subscription": "lake"}
 
 
 def test_names_are_as_those_of_reads() -> None:
-    found = parse_stream_options({**LEAST, "max_offsets_per_trigger": "100", "maxBytesPerTrigger": 5_000})
+    found = parse_stream_options({**REQUIRED, "max_offsets_per_trigger": "100", "maxBytesPerTrigger": 5_000})
     assert (found.most_entries, found.most_bytes) == (100, 5_000)
     assert found.read.subscription == "lake"
     assert found.acknowledge
 
 
 def test_defaults() -> None:
-    found = parse_stream_options(LEAST)
+    found = parse_stream_options(REQUIRED)
     assert (found.most_entries, found.most_bytes, found.refused_again_s, found.ack_timeout_s) == (None, None, 60, 120)
 
 
 def test_without_a_subscription_nothing_is_acknowledged() -> None:
-    assert not parse_stream_options({**LEAST, "subscription": None}).acknowledge
+    assert not parse_stream_options({**REQUIRED, "subscription": None}).acknowledge
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_without_a_subscription_nothing_is_acknowledged() -> None:
 )
 def test_what_cannot_be_is_refused(given: dict[str, Any], expected: str) -> None:
     with pytest.raises(InvalidReadOption, match=expected):
-        parse_stream_options({**LEAST, **given})
+        parse_stream_options({**REQUIRED, **given})

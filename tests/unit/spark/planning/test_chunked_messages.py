@@ -88,6 +88,6 @@ def test_a_header_that_cannot_be_read_is_of_no_message() -> None:
 
 
 def test_more_chunks_than_the_driver_is_to_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks, "MOST_CHUNKS", 3)
+    monkeypatch.setattr(chunks, "MAX_CHUNKS", 3)
     with pytest.raises(NotReadable, match="more than 3 chunks"):
         KnownChunks().learn(BitMap64(range(4)), dict.fromkeys(range(4)))

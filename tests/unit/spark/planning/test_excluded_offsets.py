@@ -99,7 +99,7 @@ def test_ten_million_offsets_take_seconds_and_megabytes() -> None:
 
 
 def test_more_blocks_than_the_driver_is_to_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(excluded, "MOST_BLOCKS", 3)
+    monkeypatch.setattr(excluded, "MAX_BLOCKS", 3)
     made = ExcludedOffsets()
     made.add_all(BitMap64(range(0, 4 * BLOCK, BLOCK)))
     with pytest.raises(NotReadable, match="read a part of it"):

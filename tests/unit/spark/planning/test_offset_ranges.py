@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pulsar_on_kafka_spark.planning.offset_ranges import (
-    MOST_RANGES,
+    MAX_RANGES,
     Range,
     assign_json,
     offsets_json,
@@ -20,7 +20,7 @@ def test_the_largest_holes_are_left_out() -> None:
     assert without_holes(Range(5, 5), [], 1) == []
     many = [Range(start, start + 10 + start // 40) for start in range(0, 1000, 50)]
     left = without_holes(whole, many, 1)
-    assert len(left) <= MOST_RANGES
+    assert len(left) <= MAX_RANGES
     assert left[-1] == Range(many[-1].end, 1000)
 
 

@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 F = TypeVar("F")
 FenceKey: TypeAlias = ProducerKey | ProducerBoundsKey | TakeOverKey
 
-MOST_CLEANED: Final = 500
+MAX_CLEANED: Final = 500
 """Records that one cleaning removes; the next one goes on."""
 _STEP: Final = 50_000
 """Offsets between two notes of how far a search has come, so that one that runs out of time is not in vain."""
@@ -179,7 +179,7 @@ class FenceRecords(_Fences[KnownFences]):
         log_starts = self._offsets.start_offsets(topic.kafka_topic, range(topic.partitions), deadline)
         keys = self._known(
             name,
-            lambda known: list(islice(known.superfluous(name, topic.layout.incarnation, log_starts), MOST_CLEANED)),
+            lambda known: list(islice(known.superfluous(name, topic.layout.incarnation, log_starts), MAX_CLEANED)),
             deadline,
         )
         return self._remove(name, keys, deadline)

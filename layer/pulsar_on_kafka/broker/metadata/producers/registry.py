@@ -30,7 +30,7 @@ from pulsar_on_kafka.broker.metadata.producers.admission import (
     stands,
 )
 from pulsar_on_kafka.broker.metadata.producers.fence_log import (
-    MOST_CLEANED,
+    MAX_CLEANED,
     DataLog,
     FenceRecords,
     Offsets,
@@ -67,7 +67,7 @@ LIFE_MS: Final = 10_000
 """How long a heartbeat counts."""
 _HEARTBEAT_EVERY_S: Final = 3.0
 _LOOK_EVERY_S: Final = 1.0
-_TRY_AGAIN_S: Final = 0.1
+_RETRY_INTERVAL_S: Final = 0.1
 _REPORT_S: Final = 5.0
 """How long a delivery report waits for the claims to be read; librdkafka serves no other report meanwhile."""
 _REPORT_RETRY_INTERVAL_S: Final = 1.0
@@ -185,7 +185,7 @@ class ProducerRegistry:
                 if mode is not AccessMode.WAIT_FOR_EXCLUSIVE or isinstance(refused, errors.ProducerOvertaken):
                     raise
                 deadline.check(f"{place} to be free of other producers")
-                pause.wait(_TRY_AGAIN_S)
+                pause.wait(_RETRY_INTERVAL_S)
         # Exclusive ones confirm each receipt.
         self._await_departure(place, [claim for claim in displaced if not claim.exclusive], deadline)
         if joined.claim.exclusive:
@@ -613,7 +613,7 @@ class ProducerRegistry:
         """Clean the records of one topic that had an exclusive producer of this process since the last time."""
         for place, topic in list(self._to_clean.items())[:1]:
             del self._to_clean[place]
-            if self.fence_records.clean(topic, deadline) == MOST_CLEANED:
+            if self.fence_records.clean(topic, deadline) == MAX_CLEANED:
                 self._to_clean[place] = topic
 
     def _throw_out(self, keys: Sequence[tuple[str, str]], claims: ProducerClaims) -> None:

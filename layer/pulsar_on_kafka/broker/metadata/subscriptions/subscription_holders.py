@@ -28,7 +28,7 @@ CLAIM_MS: Final = 10_000
 """A claim or a joining consumer's entry holds so long by itself; after that its owner must be a group member."""
 
 LEAVING_S: Final = 1.0
-_MOST_NAMED: Final = 3
+_MAX_NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def served_otherwise(
         which = "partition by partition" if record.by_partition else "as a whole"
     where = "" if seat is None else f", with live consumers on partition {seat}"
     known = sorted({":".join(process.split(":")[:2]) for process in holders if process})
-    by = f", by process {', '.join(known[:_MOST_NAMED])}" if known else ""
+    by = f", by process {', '.join(known[:_MAX_NAMED])}" if known else ""
     return (
         f"subscription {name} of {topic.name} is served {which} now{where}{by}; consumers of the whole topic and "
         "consumers of single partitions exclude each other on one subscription. Clients of a gateway consume single "

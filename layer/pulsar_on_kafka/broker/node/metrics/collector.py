@@ -98,7 +98,7 @@ _AWAITED: Final[tuple[Row[tuple[int, float]], ...]] = (
     (GAUGE, "pok_waiting_for_consumer_seconds", "Since the last moment at which nothing waited for it.",
      lambda of: of[1]),
 )  # fmt: skip
-_MOST_AWAITED: Final = 20
+_MAX_AWAITED: Final = 20
 """Consumers of one subscription that have a label of their own."""
 _OTHERS: Final = "(others)"
 
@@ -110,8 +110,8 @@ def awaited(found: list[PartitionStats]) -> dict[str, tuple[int, float]]:
         messages, for_s = by_name.get(waiting.consumer, (0, 0.0))
         by_name[waiting.consumer] = (messages + waiting.messages, max(for_s, waiting.for_s))
     most = sorted(by_name, key=lambda name: by_name[name], reverse=True)
-    shown = {name: by_name[name] for name in most[:_MOST_AWAITED]}
-    if others := [by_name[name] for name in most[_MOST_AWAITED:]]:
+    shown = {name: by_name[name] for name in most[:_MAX_AWAITED]}
+    if others := [by_name[name] for name in most[_MAX_AWAITED:]]:
         shown[_OTHERS] = (sum(messages for messages, _ in others), max(for_s for _, for_s in others))
     return shown
 

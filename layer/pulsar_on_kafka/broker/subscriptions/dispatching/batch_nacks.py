@@ -34,9 +34,9 @@ from pulsar_on_kafka_mapping.errors import CorruptRecord
 from pulsar_on_kafka_mapping.wire.ack_sets import indexes_of
 
 _TIMEOUT_S: Final = 2.0
-_AGAIN_S: Final = 0.2
-_DEAD_LETTER_AGAIN_S: Final = 1.0
-_MOST_AT_ONCE: Final = 500
+_RETRY_INTERVAL_S: Final = 0.2
+_DEAD_LETTER_RETRY_INTERVAL_S: Final = 1.0
+_MAX_AT_ONCE: Final = 500
 
 _log = logging.getLogger(__name__)
 
@@ -197,7 +197,7 @@ class BatchRefusals:
 
     def _hand_out_ready(self) -> None:
         by_partition: dict[int, dict[int, tuple[_Entry, HeldHere]]] = {}
-        for entry in sorted(self._ready, key=lambda entry: entry[:2])[:_MOST_AT_ONCE]:
+        for entry in sorted(self._ready, key=lambda entry: entry[:2])[:_MAX_AT_ONCE]:
             known, held = self._entries[entry], self._holds(entry)
             left = 0 if held is None else self._unacknowledged(held, entry.offset, known.size)
             known.ready &= left
@@ -223,7 +223,7 @@ class BatchRefusals:
             _log.info("%s-%d: refused messages of batches are gone", self._kafka_topic, partition)
         except errors.StoreError as failure:
             _log.warning("%s-%d: refused messages cannot be read again yet: %s", self._kafka_topic, partition, failure)
-            self._not_before_s = self._clock.monotonic() + _AGAIN_S
+            self._not_before_s = self._clock.monotonic() + _RETRY_INTERVAL_S
             return
         for offset, (entry, held) in entries.items():
             if entry.endpoint.permits() <= 0:
@@ -252,7 +252,9 @@ class BatchRefusals:
         """A dead letter could not be stored: it comes again in a second. Any thread."""
         now_s, feed = self._clock.monotonic(), letter.feed
         index, size = _place(letter)
-        feed.slot.nacks_in_batch.append((now_s, _DEAD_LETTER_AGAIN_S, letter.offset, feed.endpoint, index, size))
+        feed.slot.nacks_in_batch.append(
+            (now_s, _DEAD_LETTER_RETRY_INTERVAL_S, letter.offset, feed.endpoint, index, size)
+        )
 
     # Inside -------------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 _log = logging.getLogger(__name__)
 
 _MAX_DEAD_LETTERS: Final = 1000
-_DEAD_LETTER_AGAIN_S: Final = 1.0
+_DEAD_LETTER_RETRY_INTERVAL_S: Final = 1.0
 _SUSPECTS_POLL_S: Final = 0.001
 """Suspects wait for one another: a save, then an acknowledgement, neither of which ends a poll. librdkafka's least."""
 _HELD_SUSPECTS_POLL_S: Final = 0.01
@@ -94,7 +94,7 @@ class DeadLettering:
     def _not_stored(self, letter: Delivery) -> None:
         """A dead letter could not be stored: try again in a second. Any thread."""
         slot = letter.feed.slot
-        slot.nacks.append((self._clock.monotonic(), _DEAD_LETTER_AGAIN_S, letter.offset, self._under_way))
+        slot.nacks.append((self._clock.monotonic(), _DEAD_LETTER_RETRY_INTERVAL_S, letter.offset, self._under_way))
 
 
 class DeliveryCounting:

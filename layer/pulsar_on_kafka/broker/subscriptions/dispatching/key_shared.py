@@ -30,7 +30,7 @@ LOOK_AHEAD_PER_CONSUMER: Final = 2_000
 LOOK_AHEAD: Final = 20_000
 """Pulsar's `keySharedLookAheadMsgInReplayThresholdPerSubscription`; here for each partition, as there, and only of
 delayed messages that are due and wait for a consumer to be done with keys that are another's now."""
-MOST_PARKED: Final = 100_000_000
+MAX_PARKED: Final = 100_000_000
 
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 _ADMIT_BATCH: Final = 1000
@@ -146,7 +146,7 @@ class KeyShared:
         )
 
     def _is_hungry(self, keys: KeyOrder[Endpoint]) -> bool:
-        full = self._only_again or keys.parked >= MOST_PARKED
+        full = self._only_again or keys.parked >= MAX_PARKED
         return not full and any(
             not keys.has_for(endpoint) and endpoint.shared_permits() > 0 for endpoint in self._endpoints
         )

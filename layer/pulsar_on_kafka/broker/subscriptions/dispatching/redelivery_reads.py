@@ -14,7 +14,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.incarnation_checks import IncarnationCheck
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
-from pulsar_on_kafka.broker.subscriptions.records.chunks import READ_AGAIN_BYTES
+from pulsar_on_kafka.broker.subscriptions.records.chunks import MAX_REREAD_BYTES
 from pulsar_on_kafka.broker.subscriptions.records.open_transactions import OpenTransactions
 from pulsar_on_kafka.broker.subscriptions.records.read_committed import look_over_any
 from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher, near_ones
@@ -107,7 +107,7 @@ class RedeliveryReads:
                         size_ahead += size_bytes
                 count += len(batch)
                 self._usual_bytes = (size + size_ahead) // count
-                if size >= READ_AGAIN_BYTES and not owned.chunks.known:
+                if size >= MAX_REREAD_BYTES and not owned.chunks.known:
                     return int(batch[-1].offset())
                 if kept_bytes + size_ahead >= _MAX_AHEAD_BYTES and batch[-1].offset() >= wanted[-1]:
                     break
@@ -157,7 +157,7 @@ class RedeliveryReads:
 
 _STEP_S: Final = 0.02
 _PATIENCE_S: Final = 20.0
-_AGAIN_S: Final = 1.0
+_DELAYED_READ_INTERVAL_S: Final = 1.0
 
 
 class DelayedPrefetch:
@@ -193,7 +193,7 @@ class DelayedPrefetch:
         now_s = self._clock.monotonic()
         if owned.delayed is None or now_s < self._not_before_s.get(number, 0.0):
             return
-        self._not_before_s[number] = now_s + _AGAIN_S
+        self._not_before_s[number] = now_s + _DELAYED_READ_INTERVAL_S
         offsets = owned.delayed_soon.choose(owned.delayed, self._clock.now_ms(), owned.chunks.known)
         if offsets:
             self._owned = owned

@@ -12,7 +12,7 @@ from pulsar_on_kafka_mapping.routing.key_hashes import HASHES, KeyHash
 ROUND_ROBIN_BATCH: Final = 20
 """Messages a consumer gets before it is the next one's turn. Source: Pulsar's `dispatcherMaxRoundRobinBatchSize`."""
 
-MOST_AT_ONCE: Final = 500
+MAX_AT_ONCE: Final = 500
 """The same at most for a consumer in another process, when that many wait."""
 
 _POINTS: Final = 100
@@ -84,5 +84,5 @@ class RoundRobin:
         self._last = chosen[0]
         most = ROUND_ROBIN_BATCH
         if chosen[0].is_remote:
-            most = min(MOST_AT_ONCE, max(most, waiting // len(turn)))
+            most = min(MAX_AT_ONCE, max(most, waiting // len(turn)))
         return chosen[0], min(chosen[1], most)

@@ -16,7 +16,7 @@ from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
 from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry, Nack, Report
 from pulsar_on_kafka_mapping.wire.ack_sets import indexes_of
 
-_MOST_TOLD: Final = 1000
+_MAX_REPORTED: Final = 1000
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class UnsavedReports:
         if not acks:
             return
         self.newest = number
-        if len(self._told) < _MOST_TOLD:
+        if len(self._told) < _MAX_REPORTED:
             self._told.append(_Told(number, offset, offset, acks))
             return
         newest = self._told[-1]
@@ -174,7 +174,7 @@ class UnsavedReports:
             self._told = deque(told for told in self._told if told.acks)
 
 
-_MOST_NACKS: Final = 20_000
+_MAX_NACKS: Final = 20_000
 
 
 class LeaseAcks:
@@ -314,7 +314,7 @@ class LeaseAcks:
 def _split(nacks: Mapping[int, list[Nack]]) -> tuple[dict[int, tuple[Nack, ...]], dict[int, list[Nack]]]:
     now: dict[int, tuple[Nack, ...]] = {}
     later: dict[int, list[Nack]] = {}
-    room = _MOST_NACKS
+    room = _MAX_NACKS
     for partition, each in nacks.items():
         if room:
             now[partition] = tuple(each[:room])

@@ -17,7 +17,7 @@ from pulsar_on_kafka_mapping.state.cursors.lease_records import TakeOver
 
 _LOOK_S: Final = 1.0
 _LOOK_WHILE_ASKING_S: Final = 0.1
-_MOST_READ: Final = 1000
+_MAX_READ: Final = 1000
 
 
 class Seen(NamedTuple):
@@ -67,7 +67,7 @@ class GroupLooks:
         """Somebody is missed: what was `seen` counts when all that stands in the log by now, from offset `since` on, is
         taken in (`counts`)."""
         self._seen, self._upto = seen, 0
-        self._reading = self._read(since, _MOST_READ)
+        self._reading = self._read(since, _MAX_READ)
 
     def counts(self, taken_in: int) -> Seen | None:
         """What was seen, once everything that stood in the log then is below `taken_in`.
@@ -85,11 +85,11 @@ class GroupLooks:
                 self._seen = None
             found = reading.result()
             self._upto = found.records[-1][0] + 1 if found.records else 0
-            self._is_all = len(found.records) < _MOST_READ
+            self._is_all = len(found.records) < _MAX_READ
         if taken_in < self._upto:
             return None
         if not self._is_all:
-            self._reading = self._read(taken_in, _MOST_READ)
+            self._reading = self._read(taken_in, _MAX_READ)
             return None
         seen, self._seen = self._seen, None
         return seen

@@ -15,7 +15,7 @@ from concurrent.futures import Future
 
 from pulsar_on_kafka.broker.subscriptions.leases.lease_options import Heard, HeardAgain
 
-_AGAIN_S = 0.2
+_RETRY_INTERVAL_S = 0.2
 
 _log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class LeaseInbox:
         failure = reading.exception()
         if failure is not None:
             _log.warning("what other members said cannot be read again yet: %s", failure)
-            self._again_s = now_s + _AGAIN_S
+            self._again_s = now_s + _RETRY_INTERVAL_S
             return True
         return self._read_again(reading.result())
 

@@ -24,7 +24,7 @@ from pulsar_on_kafka.broker.subscriptions.records.batches import (
     report_corrupt,
     report_stop,
 )
-from pulsar_on_kafka.broker.subscriptions.records.chunks import READ_AGAIN_BYTES, ChunkAssembly, Known, WholeMessage
+from pulsar_on_kafka.broker.subscriptions.records.chunks import MAX_REREAD_BYTES, ChunkAssembly, Known, WholeMessage
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery
 from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka_mapping.errors import CorruptRecord
@@ -32,11 +32,11 @@ from pulsar_on_kafka_mapping.records.message_record import is_plain
 from pulsar_on_kafka_mapping.state.cursors.lease_records import LeasedEntry
 
 _TIMEOUT_S: Final = 2.0
-_AGAIN_S: Final = 0.2
+_RETRY_INTERVAL_S: Final = 0.2
 _ANY_NUMBER: Final = 2**63 - 1
-_MOST_AT_ONCE: Final = 2000
+_MAX_AT_ONCE: Final = 2000
 _REST_AFTER_S: Final = 10.0
-_DEAD_LETTER_AGAIN_S: Final = 1.0
+_DEAD_LETTER_RETRY_INTERVAL_S: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class LeasedRecords:
         """
         if self._clock.monotonic() < self._not_before_s:
             return False
-        taken = self._lessee.take_to_read(_MOST_AT_ONCE)
+        taken = self._lessee.take_to_read(_MAX_AT_ONCE)
         if not taken:
             return False
         self._rest_s = self._clock.monotonic() + _REST_AFTER_S
@@ -83,7 +83,7 @@ class LeasedRecords:
         except errors.StoreError as failure:
             _log.warning("subscription=%s cannot read what it was leased yet: %s", self._name, failure)
             self._lessee.to_read.extendleft(reversed(taken))
-            self._not_before_s = self._clock.monotonic() + _AGAIN_S
+            self._not_before_s = self._clock.monotonic() + _RETRY_INTERVAL_S
             return False
         self._incarnation.before_delivery()
         left: list[ToRead] = []
@@ -118,7 +118,7 @@ class LeasedRecords:
             for batch in self._reader.read_at(self._kafka_topic, number, offsets, deadline):
                 records.update((record.offset(), record) for record in batch)
                 size += sum(map(len, batch))
-                if size >= READ_AGAIN_BYTES and not whole:
+                if size >= MAX_REREAD_BYTES and not whole:
                     return records, batch[-1].offset()
         except errors.OffsetOutOfRange:
             low = self._reader.log_start(self._kafka_topic, number, deadline)
@@ -181,7 +181,7 @@ class LeasedRecords:
     def _not_stored(self, letter: Delivery) -> None:
         """A dead letter could not be stored: it comes again in a second. Any thread."""
         feed = letter.feed
-        feed.slot.nacks.append((self._clock.monotonic(), _DEAD_LETTER_AGAIN_S, letter.offset, feed.endpoint))
+        feed.slot.nacks.append((self._clock.monotonic(), _DEAD_LETTER_RETRY_INTERVAL_S, letter.offset, feed.endpoint))
 
 
 def _body(entry: LeasedEntry, records: Mapping[int, Any], entries: EntriesAtHand) -> Any | None:

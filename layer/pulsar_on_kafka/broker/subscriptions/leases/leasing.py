@@ -53,12 +53,12 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 _LOOK_AT_PACE_S: Final = 1.0
 _ASK_AFTER_S: Final = 0.5
 """Without a partition for so long: while processes join, partitions move."""
-_AGAIN_S: Final = 0.2
-_FORBIDDEN_AGAIN_S: Final = 30.0
+_RETRY_INTERVAL_S: Final = 0.2
+_FORBIDDEN_RETRY_INTERVAL_S: Final = 30.0
 _BUSY_POLL_S: Final = 0.01
 _HOLDING_POLL_S: Final = ACKS_S / 2
 _MUCH: Final = 100
-_MOST_HEARD_BYTES: Final = 16 * 1024 * 1024
+_MAX_RECEIVED_BYTES: Final = 16 * 1024 * 1024
 _GATHER_LEASES_S: Final = 0.02
 _FINISH_S: Final = 2.0
 
@@ -91,7 +91,7 @@ class Leasing:
         self._endpoints = endpoints
         self._wake = wake
         self._inbox = LeaseInbox(
-            terms.traffic.read, wake, self._can_wait, most_records=terms.most_heard, most_bytes=_MOST_HEARD_BYTES
+            terms.traffic.read, wake, self._can_wait, most_records=terms.most_heard, most_bytes=_MAX_RECEIVED_BYTES
         )
         self._outbox: list[tuple[int, LeaseRecord]] = []
         self._heard_since: int | None = None
@@ -356,7 +356,7 @@ class Leasing:
                 self.lessee.written(answer.result()[-1], self._owned)
             return
         forbidden = isinstance(failure, errors.NotAuthorized)
-        self._write_s = now_s + (_FORBIDDEN_AGAIN_S if forbidden else _AGAIN_S)
+        self._write_s = now_s + (_FORBIDDEN_RETRY_INTERVAL_S if forbidden else _RETRY_INTERVAL_S)
         known, self._refused = self._refused, self._refused or forbidden
         level = logging.DEBUG if known else logging.WARNING
         _log.log(level, "subscription=%s could not write to other members: %s", self._handle, failure)

@@ -43,7 +43,7 @@ RENEW_S: Final = 3.0
 KNOCK_S: Final = 0.5
 ACKS_S: Final = 0.1
 """Acknowledgements are gathered for so long, as the official clients do, or longer where members are many."""
-_MOST_ACKS_S: Final = 2.0
+_MAX_ACKS_S: Final = 2.0
 _REPORTS_A_S: Final = 100
 """Of all members together, because each of them hears those of all."""
 
@@ -429,7 +429,7 @@ class Lessee:
 
     def pace(self, reports_a_s: float) -> None:
         """So many reports of all members were heard a second: gather acknowledgements longer, or not as long."""
-        self.acks_s = min(_MOST_ACKS_S, max(ACKS_S, self.acks_s * reports_a_s / _REPORTS_A_S))
+        self.acks_s = min(_MAX_ACKS_S, max(ACKS_S, self.acks_s * reports_a_s / _REPORTS_A_S))
 
     def until_worth_telling(self, endpoint: Endpoint) -> int | None:
         """How many messages are to be taken from this inbox until a report is due for its room alone; None when none

@@ -16,7 +16,7 @@ from pulsar_on_kafka_mapping.state.cursors.lease_records import LeaseRecord, Mem
 EXPIRY_S: Final = 20.0
 """How long a member may write nothing; it writes every 3 s."""
 
-_MOST_EXPELLED: Final = 10_000
+_MAX_EXPELLED: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Expelled:
 
     def add(self, member: MemberId) -> None:
         self._epochs[member.client_id] = member.epoch
-        if len(self._epochs) > _MOST_EXPELLED:
+        if len(self._epochs) > _MAX_EXPELLED:
             del self._epochs[next(iter(self._epochs))]
 
     def __bool__(self) -> bool:

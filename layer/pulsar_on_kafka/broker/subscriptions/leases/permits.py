@@ -16,7 +16,7 @@ from pulsar_on_kafka.broker.subscriptions.leases.leased_partition import LeasedP
 from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
 from pulsar_on_kafka_mapping.state.cursors.lease_records import RemoteConsumer
 
-_MOST_OVER: Final = 8
+_MAX_OVER: Final = 8
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class LeasePermits:
         account.over = True
         self._accounts[owner] = account  # the newest
         over = [each for each, account in self._accounts.items() if account.over]
-        for oldest in over[:-_MOST_OVER]:
+        for oldest in over[:-_MAX_OVER]:
             del self._accounts[oldest]
             self._told = {told: limit for told, limit in self._told.items() if told[0] != oldest}
 

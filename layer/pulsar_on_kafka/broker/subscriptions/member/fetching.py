@@ -30,7 +30,7 @@ _MAX_BUFFERED_BYTES: Final = 16 * 1024 * 1024
 _PLENTY_BYTES: Final = 2 * 1024 * 1024
 _WATERMARKS_TIMEOUT_S: Final = 2.0
 _FENCES_S: Final = 10.0
-_LOOK_AGAIN_S: Final = 0.5
+_RETRY_INTERVAL_S: Final = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -263,7 +263,7 @@ class PartitionReader:
             try:
                 self._leave_the_gap(gap.owned, gap.refused)
             except errors.StoreError as failure:
-                self._in_a_gap[number] = replace(gap, due_s=now + _LOOK_AGAIN_S)
+                self._in_a_gap[number] = replace(gap, due_s=now + _RETRY_INTERVAL_S)
                 _log.warning("cursor=%s cannot find out where its log begins and ends: %s", gap.owned.identity, failure)
 
     def _leave_the_gap(self, owned: OwnedPartition, refused: int | None) -> None:

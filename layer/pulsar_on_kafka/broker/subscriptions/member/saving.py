@@ -23,8 +23,8 @@ from pulsar_on_kafka_mapping.state.cursors.cursor_state import CommitMetadata, L
 
 STORE_TIMEOUT_S: Final = 10.0
 _CHECKPOINT_EVERY_S: Final = 60.0
-_AGAIN_S: Final = 0.1
-_SEGMENTS_AGAIN_S: Final = 10.0
+_RETRY_INTERVAL_S: Final = 0.1
+_SEGMENTS_RETRY_INTERVAL_S: Final = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -281,7 +281,7 @@ class CursorSaver:
             try:
                 save = self._store.prepare(owned.identity, owned.cursor, owned.saves.saved, lineage, deadline)
             except errors.StoreError as failure:
-                self._unwritable, self._try_again_s = failure, self._clock.monotonic() + _SEGMENTS_AGAIN_S
+                self._unwritable, self._try_again_s = failure, self._clock.monotonic() + _SEGMENTS_RETRY_INTERVAL_S
             else:
                 self._unwritable = None
                 return save
@@ -311,7 +311,7 @@ class CursorSaver:
             raise
 
     def _refused(self, saves: Mapping[int, Save]) -> None:
-        self._not_before_s = self._clock.monotonic() + _AGAIN_S
+        self._not_before_s = self._clock.monotonic() + _RETRY_INTERVAL_S
         for number, save in saves.items():
             owned = self._owned.get(number)
             if owned is not None:

@@ -117,7 +117,7 @@ _POLL_WITH_PLENTY_S: Final = 0.02
 _STARVED_WAIT_S: Final = 0.02
 _PAUSE_AFTER_S: Final = 1.0
 _FINISH_S: Final = 2.0
-_MOST_TOLD: Final = 1000
+_MAX_REPORTED: Final = 1000
 
 
 class Serving:
@@ -455,7 +455,7 @@ class Serving:
 
     def _active_consumers(self) -> tuple[ToldActive, ...]:
         found = ((number, owned.active.endpoint) for number, owned in self._owned.items() if owned.active is not None)
-        return tuple(ToldActive(number, _node_of(one), one.name) for number, one in islice(found, _MOST_TOLD))
+        return tuple(ToldActive(number, _node_of(one), one.name) for number, one in islice(found, _MAX_REPORTED))
 
     def _waited_for(self) -> tuple[ToldWaiting, ...]:
         """Consumers of any process."""
@@ -465,7 +465,7 @@ class Serving:
                 messages, for_s = found.get((each.member, each.consumer), (0, 0.0))
                 found[each.member, each.consumer] = (messages + each.messages, max(for_s, each.for_s))
         told = (ToldWaiting(*who, messages, for_s) for who, (messages, for_s) in found.items())
-        return tuple(islice(told, _MOST_TOLD))
+        return tuple(islice(told, _MAX_REPORTED))
 
     def _holder(self, wish: TellConsumers) -> ToldHolder | None:
         """None: the partition is not this process's, or no consumer of a Shared or Key_Shared subscription has the
@@ -477,7 +477,7 @@ class Serving:
         return ToldHolder(_node_of(feed.endpoint), feed.endpoint.name)
 
     def _consumers(self) -> tuple[ToldConsumer, ...]:
-        own = [endpoint for endpoint in self._endpoints if not endpoint.is_remote][:_MOST_TOLD]
+        own = [endpoint for endpoint in self._endpoints if not endpoint.is_remote][:_MAX_REPORTED]
         told_bytes = list(accumulate(properties_bytes(endpoint.metadata) for endpoint in own))
         now_s = self._clock.monotonic()
         return tuple(

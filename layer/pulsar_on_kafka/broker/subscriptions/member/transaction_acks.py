@@ -41,9 +41,9 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 _log = logging.getLogger(__name__)
 
 _LOOK_FIRST_S: Final = 0.004
-_LOOK_AT_MOST_S: Final = 0.2
+_MAX_LOOK_INTERVAL_S: Final = 0.2
 _LOOK_SLOWER: Final = 1.5
-_AGAIN_S: Final = 0.2
+_RETRY_INTERVAL_S: Final = 0.2
 _SOON_S: Final = 0.002
 _BUSY_FOR_S: Final = 1.0
 
@@ -252,7 +252,7 @@ class TransactionAcks:
         if isinstance(failure, (errors.NotAuthorized, errors.Corrupt, errors.Closed)):
             self._give_up(served, failure)
         served.to_clean = True
-        served.look_after(now_s, _AGAIN_S)
+        served.look_after(now_s, _RETRY_INTERVAL_S)
 
     def _take(self, served: _Served, reading: Reading, now_s: float) -> None:
         if served.pending.state is State.INITIALIZING:
@@ -266,7 +266,7 @@ class TransactionAcks:
         served.to_settle = served.to_clean = True
         if served.pending.held:
             self._journal.hold_up(set(served.pending.held))
-            served.look_after(now_s, min(_LOOK_AT_MOST_S, served.pause_s * _LOOK_SLOWER))
+            served.look_after(now_s, min(_MAX_LOOK_INTERVAL_S, served.pause_s * _LOOK_SLOWER))
 
     def _give_up(self, served: _Served, why: errors.LayerError) -> None:
         """What is held stays so."""

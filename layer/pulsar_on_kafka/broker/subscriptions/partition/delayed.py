@@ -156,7 +156,7 @@ class DelayedMessages:
         offsets.append(offset)
 
 
-MOST_BYTES: Final = 16 * 1024 * 1024
+MAX_BYTES: Final = 16 * 1024 * 1024
 WINDOW_MS: Final = 60_000
 """Nothing is read longer than this ahead of its time."""
 
@@ -202,7 +202,7 @@ class DelayedSoon:
     def _put(self, offset: int, record: Any) -> bool:
         size = len(record) + _OVERHEAD_BYTES
         self._average += (size - self._average) / 100
-        if self._bytes >= MOST_BYTES:
+        if self._bytes >= MAX_BYTES:
             return False
         if offset not in self._records:
             self._records[offset] = record
@@ -225,9 +225,9 @@ class DelayedSoon:
         `besides`: what is not to be chosen."""
         now_tick = now_ms // TICK_MS
         window = WINDOW_MS // TICK_MS
-        if self._bytes > MOST_BYTES // 2 or self._horizon_tick - now_tick > window // 2:
+        if self._bytes > MAX_BYTES // 2 or self._horizon_tick - now_tick > window // 2:
             return []
-        room = int((MOST_BYTES - self._bytes) / self._average)
+        room = int((MAX_BYTES - self._bytes) / self._average)
         chosen: array[int]
         chosen, self._horizon_tick = delayed.upcoming(
             max(now_tick, self._horizon_tick), now_tick + window, max(1, room)

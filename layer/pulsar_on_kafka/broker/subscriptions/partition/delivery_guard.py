@@ -32,8 +32,8 @@ from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.subscriptions.partition.isolation import Isolation, Place, Turn
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 
-LEAST_RESERVE: Final = 100
-MOST_RESERVE: Final = 50_000
+MIN_RESERVE: Final = 100
+MAX_RESERVE: Final = 50_000
 NO_FLOOR: Final = 2**63
 
 _WINDOW_BASE: Final = 16
@@ -100,7 +100,7 @@ class DeliveryGuard:
         self._named = BitMap64()
         """Saved with its number of deliveries, though that is 1: it may lie above a floor."""
         self._limit = 0
-        self._reserve = LEAST_RESERVE
+        self._reserve = MIN_RESERVE
         self._delivered: dict[int, int] = {}
         """Deliveries up to now, where that is not 1."""
         self._granted: dict[int, int] = {}
@@ -285,7 +285,7 @@ class DeliveryGuard:
         apart = self._isolation.alone()
         asked = [o for o in self._asked if o in self._suspects and o not in apart and o not in lowest]
         busy = len(self._window) + len(asked)
-        room = min([*self._window.values(), *(window_of(self._asked[o], most) for o in asked)], default=MOST_RESERVE)
+        room = min([*self._window.values(), *(window_of(self._asked[o], most) for o in asked)], default=MAX_RESERVE)
         for offset in islice(lowest & self._suspects, limit):
             room = min(room, window_of(self.next_delivery(offset), most))
             if busy >= room:
@@ -480,9 +480,9 @@ class DeliveryGuard:
     ) -> Deliveries:
         left = self._new_below - self._position
         if left < self._reserve // 4:
-            self._reserve = min(MOST_RESERVE, self._reserve * 2)
+            self._reserve = min(MAX_RESERVE, self._reserve * 2)
         elif left > self._reserve * 3 // 4:
-            self._reserve = max(LEAST_RESERVE, self._reserve // 2)
+            self._reserve = max(MIN_RESERVE, self._reserve // 2)
         new_below = max(self._new_below, self._position + self._reserve)
         floors = self._floors_with_those_before(new_below)
         limit = max(self._limit, new_below, max(self._asked, default=-1) + 1)

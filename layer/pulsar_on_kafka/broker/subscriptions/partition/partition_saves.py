@@ -23,19 +23,19 @@ from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka_mapping.state.codecs.layouts import compressed
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries, Lineage
 
-MOST_BYTES: Final = 1_000
+MAX_BYTES: Final = 1_000
 """Of bitmaps in one save, so that they fit a commit beside some holes. Neighbours take next to nothing, single messages
 about 2 bytes each, and each count about 30."""
 
 
 def counts_to_save(redeliveries: Mapping[int, int], is_acknowledged: Callable[[int], bool]) -> Deliveries | None:
     """The counts above 0 of what is not acknowledged, the highest first, of each the lowest offsets, as far as
-    `MOST_BYTES` reach; None for none."""
+    `MAX_BYTES` reach; None for none."""
     by_count: dict[int, list[int]] = {}
     for offset, count in redeliveries.items():
         if count > 0 and not is_acknowledged(offset):
             by_count.setdefault(count, []).append(offset)
-    room = MOST_BYTES
+    room = MAX_BYTES
     counts: dict[tuple[int, int], BitMap64] = {}
     for count in sorted(by_count, reverse=True):
         offsets = sorted(by_count[count])

@@ -134,14 +134,14 @@ def joint_rules(rules: Iterable[ChunkRules]) -> ChunkRules:
     )
 
 
-MOST_PENDING_BYTES: Final = 64 * 1024 * 1024
+MAX_PENDING_BYTES: Final = 64 * 1024 * 1024
 """Payload kept for incomplete messages of a partition, besides that of the newest one."""
 MAX_INDEX_BYTES: Final = 64 * 1024 * 1024
 """Memory for the places of incomplete messages' chunks, by estimate: some 90,000 messages. Beyond it reading stops."""
 _MESSAGE_BYTES: Final = 600
 _CHUNK_BYTES: Final = 120
 _LOOK_RETRY_INTERVAL_S: Final = 1.0
-READ_AGAIN_BYTES: Final = 32 * 1024 * 1024
+MAX_REREAD_BYTES: Final = 32 * 1024 * 1024
 
 
 class Known(NamedTuple):
@@ -227,7 +227,7 @@ class _Pending:
 class ChunkAssembly:
     """Chunked messages of one partition: those that are incomplete, and those that are complete and not acknowledged.
 
-    Memory: of incomplete messages as `ChunkRules` and MOST_PENDING_BYTES have it, and never more than one message above
+    Memory: of incomplete messages as `ChunkRules` and MAX_PENDING_BYTES have it, and never more than one message above
     that, and their index within MAX_INDEX_BYTES; an offset for each chunk of every message that is not acknowledged.
     """
 
@@ -329,10 +329,10 @@ class ChunkAssembly:
         rules = self.rules()
         count = len(self._with_payload)
         most = rules.max_pending or count
-        if count <= most and self.pending_bytes <= MOST_PENDING_BYTES:
+        if count <= most and self.pending_bytes <= MAX_PENDING_BYTES:
             return
         for uuid in list(self._with_payload):
-            if count <= most and self.pending_bytes <= MOST_PENDING_BYTES:
+            if count <= most and self.pending_bytes <= MAX_PENDING_BYTES:
                 break
             if uuid == newest:
                 continue
@@ -444,7 +444,7 @@ class ChunkAssembly:
             whole = self.known.get(offset)
             if whole is None:
                 continue
-            if size and size + whole.total_bytes > READ_AGAIN_BYTES:
+            if size and size + whole.total_bytes > MAX_REREAD_BYTES:
                 return offsets[:number]
             size += max(1, whole.total_bytes)
         return offsets

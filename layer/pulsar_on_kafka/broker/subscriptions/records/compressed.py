@@ -7,7 +7,7 @@ from typing import Any
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka_mapping.records.message_record import CompressionInfo, batch_info, compression_info
 from pulsar_on_kafka_mapping.records.record_headers import COMPRESSION, PayloadFormat
-from pulsar_on_kafka_mapping.wire.compression import MOST_UNCOMPRESSED_BYTES, decompress
+from pulsar_on_kafka_mapping.wire.compression import MAX_UNCOMPRESSED_BYTES, decompress
 
 
 def compression_of(record: Any) -> CompressionInfo | None:
@@ -31,7 +31,7 @@ def uncompressed_size(record: Any) -> int | None:
     info = compression_of(record)
     if info is None:
         return None
-    return info.uncompressed_bytes if info.uncompressed_bytes <= MOST_UNCOMPRESSED_BYTES else 0
+    return info.uncompressed_bytes if info.uncompressed_bytes <= MAX_UNCOMPRESSED_BYTES else 0
 
 
 def uncompressed(record: Any, value: bytes) -> bytes:

@@ -21,8 +21,8 @@ from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Looked, Met, look_over
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
-MOST_BYTES: Final = 4 * 1024 * 1024
-MOST_RECORDS: Final = 10_000
+MAX_BYTES: Final = 4 * 1024 * 1024
+MAX_RECORDS: Final = 10_000
 
 _UNCOUNTED: Final = -1
 """Most of what comes goes on at once, so what waits is counted afterwards."""
@@ -69,7 +69,7 @@ class ReadCommitted:
     @property
     def full(self) -> bool:
         """Too much waits: nothing more is to be read."""
-        return self._bytes > MOST_BYTES or len(self._offsets) > MOST_RECORDS
+        return self._bytes > MAX_BYTES or len(self._offsets) > MAX_RECORDS
 
     def waiting(self) -> int:
         return len(self._offsets)

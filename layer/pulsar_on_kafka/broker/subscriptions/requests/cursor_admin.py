@@ -399,7 +399,7 @@ def _late(subscription: Subscription, partitions: Iterable[int], members: Sequen
     )
 
 
-MOST_BYTES_PER_REQUEST: Final = 256 * 1024
+MAX_BYTES_PER_REQUEST: Final = 256 * 1024
 """Of bitmaps and ack sets, before base64; a record holds 1 MB."""
 
 
@@ -426,7 +426,7 @@ def acknowledge_ledgers(
         return 0
     ends = admin.end_offsets(topic.kafka_topic, sorted(wanted), deadline)
     left = {
-        partition: pieces(below(ledgers, ends[partition], size), MOST_BYTES_PER_REQUEST)
+        partition: pieces(below(ledgers, ends[partition], size), MAX_BYTES_PER_REQUEST)
         for partition, ledgers in wanted.items()
     }
     requests = 0

@@ -14,7 +14,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.broker.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.broker.subscriptions.requests.channel import DeliveryChannel, Heard, Said
-from pulsar_on_kafka.broker.subscriptions.requests.transaction_acks import MOST_WAITING, refusal
+from pulsar_on_kafka.broker.subscriptions.requests.transaction_acks import MAX_WAITING, refusal
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import (
     EVERYBODY,
     Answer,
@@ -31,9 +31,9 @@ from pulsar_on_kafka_mapping.state.state_keys import DeliveryKey
 
 _log = logging.getLogger(__name__)
 
-_MOST_WAITING: Final = 1000
+_MAX_WAITING: Final = 1000
 """Requests handed over and not executed; more are dropped, since whoever asks asks again."""
-_MOST_REMEMBERED: Final = 10_000
+_MAX_REMEMBERED: Final = 10_000
 _ANSWER_TIMEOUT_S: Final = 10.0
 
 
@@ -107,7 +107,7 @@ class OwnerEar:
                 self._close(key, found, found.wish)
             elif isinstance(found.wish, TellConsumers):
                 self._tell(key, found.id, found.life, found.wish)
-            elif key.partition in owned and found.id not in self._waiting and len(self._waiting) < _MOST_WAITING:
+            elif key.partition in owned and found.id not in self._waiting and len(self._waiting) < _MAX_WAITING:
                 self._waiting.add(found.id)
                 mine.append((key, found))
         if mine:
@@ -119,7 +119,7 @@ class OwnerEar:
         known = self._held.get(request.id)
         if known is not None:
             self._answering.write([(key, known)])
-        if known is not None or request.id in self._holding or len(self._holding) >= MOST_WAITING:
+        if known is not None or request.id in self._holding or len(self._holding) >= MAX_WAITING:
             return
         self._holding.add(request.id)
 
@@ -130,7 +130,7 @@ class OwnerEar:
             if answer is None:
                 return  # its next owner is asked
             self._held[request.id] = answer
-            while len(self._held) > _MOST_REMEMBERED:
+            while len(self._held) > _MAX_REMEMBERED:
                 self._held.popitem(last=False)
             self._answering.write([(key, answer)])
 

@@ -35,8 +35,8 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import TxnAck
 
 _log = logging.getLogger(__name__)
 
-MOST_WAITING: Final = 10_000
-_AGAIN_S: Final = 0.5
+MAX_WAITING: Final = 10_000
+_RETRY_INTERVAL_S: Final = 0.5
 _WRITE_S: Final = 5.0
 
 _REASONS: Final[dict[str, type[errors.LayerError]]] = {
@@ -86,7 +86,7 @@ class TransactionAcksElsewhere:
         self._look = Deadline.after(0)
         """When all that wait are looked at next."""
         failing = "acknowledgements of transactions have to wait"
-        self._worker = Worker("pok-transaction-acks", self._say, failing, retry=Retry(_AGAIN_S))
+        self._worker = Worker("pok-transaction-acks", self._say, failing, retry=Retry(_RETRY_INTERVAL_S))
         self._listener: Callable[[Sequence[Heard]], None] = self._heard
 
     # Any thread ---------------------------------------------------------------------------------------------------
@@ -105,8 +105,8 @@ class TransactionAcksElsewhere:
         with self._lock:
             if self._worker.ended:
                 raise errors.Closed("this process leaves the cluster")
-            if len(self._asked) >= MOST_WAITING:
-                raise errors.Refused(f"{MOST_WAITING} acknowledgements of transactions wait already, try again later")
+            if len(self._asked) >= MAX_WAITING:
+                raise errors.Refused(f"{MAX_WAITING} acknowledgements of transactions wait already, try again later")
             asked = self._asked[request.id] = _Asked(key, request, answer, deadline, Deadline.after(0))
             self._new.append(asked)
         self._worker.start()
@@ -141,7 +141,7 @@ class TransactionAcksElsewhere:
             due: Sequence[_Asked] = list(self._new)
             self._new.clear()
             if self._look.passed():
-                self._look = Deadline.after(_AGAIN_S)
+                self._look = Deadline.after(_RETRY_INTERVAL_S)
                 due = self._due()
         for topic in {asked.key.topic for asked in due}:
             self._write(topic, [asked for asked in due if asked.key.topic == topic])
@@ -176,5 +176,5 @@ class TransactionAcksElsewhere:
         except errors.LayerError as failure:
             _log.warning("topic=%s acknowledgements of transactions have to wait: %s", topic, failure)
         for asked in due:
-            asked.again = Deadline.after(_AGAIN_S)
+            asked.again = Deadline.after(_RETRY_INTERVAL_S)
             asked.request = replace(asked.request, again=True)

@@ -30,7 +30,7 @@ from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries, Tx
 from pulsar_on_kafka.broker.transactions.buffer.model import DataPartition, Met
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 
-MOST_KNOWN: Final = 10_000
+MAX_KNOWN: Final = 10_000
 LATE_FOR_MS: Final = 3_600_000
 """A record cannot come later than this after the end of its transaction (Kafka refuses it after 2 minutes)."""
 
@@ -114,7 +114,7 @@ class TransactionBuffer:
             return Judged(None, BitMap64(), {})
         self._turn_the_hour(now_ms)
         judged = self._judge(met)
-        while len(self._known) > MOST_KNOWN:
+        while len(self._known) > MAX_KNOWN:
             del self._known[next(iter(self._known))]
         return judged
 

@@ -127,7 +127,7 @@ def parsed_limits(words: Mapping[str, str]) -> dict[str, Any]:
     return found
 
 
-_LEAST: Final = 4
+_MIN_ALLOWED: Final = 4
 _A_SECOND_OF_KAFKA: Final = 4000
 _REMEMBERED_S: Final = 30.0
 
@@ -159,7 +159,7 @@ class Admission:
     @property
     def begins(self) -> int:
         """Transactions that begin in the next turn: 4 for each millisecond of an append, 4 at least."""
-        return max(_LEAST, int(_A_SECOND_OF_KAFKA * min(self._fastest_s, self._before_s)))
+        return max(_MIN_ALLOWED, int(_A_SECOND_OF_KAFKA * min(self._fastest_s, self._before_s)))
 
 
 Record = tuple[bytes, bytes | None]

@@ -67,7 +67,7 @@ class SlowPartitions:
         return max((self._resting[each].until_s for each in partitions if each in self._resting), default=-inf)
 
 
-_MOST_AT_ONCE: Final = 512
+_MAX_AT_ONCE: Final = 512
 _FAST_S: Final = 10.0
 _SLOW_S: Final = 1.0
 """How long effects are waited for: in partitions that worked, and in those that did not when they were tried last."""
@@ -100,7 +100,7 @@ class Effects:
         self._by = by
         self._announced: dict[int, dict[TopicPartition, Opened | None]] = {}
         self._refused: dict[TxnId, dict[TopicPartition, Refused]] = {}
-        self._at_once = _MOST_AT_ONCE
+        self._at_once = _MAX_AT_ONCE
         self._again_at_s: dict[int, float] = {}
         self._pauses_ms: dict[int, int] = {}
         self._announce_at_s = -inf
@@ -234,7 +234,7 @@ class Effects:
         self._due = len(fast) > len(group)
         along, _ = self._by_speed(wanted if now_s >= self._announce_at_s else (), now_s)
         done = self._put_these_in_place(group, deadline.at_most(_FAST_S), along)
-        done += self._put_these_in_place(slow[:_MOST_AT_ONCE], deadline.at_most(_SLOW_S))
+        done += self._put_these_in_place(slow[:_MAX_AT_ONCE], deadline.at_most(_SLOW_S))
         left = {found.id for found in due} - {found.id for found in done}
         waiting = [at_s for found, at_s in zip(due, rested_s, strict=True) if found.id in left]
         self._end_again_s = min((at_s for at_s in waiting if at_s > -inf), default=inf)
@@ -251,7 +251,7 @@ class Effects:
             _log.warning("coordinator=%d ending %d transactions: %s", self._coordinator, len(group), failure)
             self._failed(group, self._clock.monotonic())
             return []
-        self._at_once = min(_MOST_AT_ONCE, self._at_once * 2)
+        self._at_once = min(_MAX_AT_ONCE, self._at_once * 2)
         for transaction in done:
             self._slow.worked(transaction.partitions)
             self._settled(transaction.id.least_bits)

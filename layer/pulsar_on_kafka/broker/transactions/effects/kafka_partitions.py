@@ -18,7 +18,7 @@ from pulsar_on_kafka.base.errors import LayerError, NoSuchTopic, NotAuthorized, 
 from pulsar_on_kafka.broker.metadata.topics import Topic, Topics
 from pulsar_on_kafka.broker.transactions.buffer.model import Met
 from pulsar_on_kafka.broker.transactions.buffer.verify import Rebuilt, rebuild
-from pulsar_on_kafka.broker.transactions.effects.outcome_writer import LATE_MOST_MS, Look
+from pulsar_on_kafka.broker.transactions.effects.outcome_writer import MAX_LATE_MS, Look
 from pulsar_on_kafka.broker.transactions.records.outcomes import PartitionsFailed
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.appends import Group, NewRecord, SomeNotAppended, append_apart
@@ -148,16 +148,16 @@ class KafkaDataPartitions:
         life.prepared = True
 
     def _lift_bound(self, kafka_topic: str, deadline: Deadline) -> None:
-        if self._admin.topic_configs(kafka_topic, deadline).get(_BEFORE_MAX) == str(LATE_MOST_MS):
+        if self._admin.topic_configs(kafka_topic, deadline).get(_BEFORE_MAX) == str(MAX_LATE_MS):
             self._admin.reset_topic_config(kafka_topic, _BEFORE_MAX, deadline)
 
     def bounds_lateness(self, topic: str, deadline: Deadline) -> bool:
-        """Whether the brokers refuse records of the topic that are older than `LATE_MOST_MS`, by their own times."""
+        """Whether the brokers refuse records of the topic that are older than `MAX_LATE_MS`, by their own times."""
         configs = self._admin.topic_configs(self._opened(topic, deadline).topic.kafka_topic, deadline)
         refused_ms = configs.get(_BEFORE_MAX)
         return (
             refused_ms is not None
-            and int(refused_ms) <= LATE_MOST_MS
+            and int(refused_ms) <= MAX_LATE_MS
             and configs.get(_TIMESTAMP_TYPE, "CreateTime") == "CreateTime"
         )
 

@@ -37,7 +37,7 @@ from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
 from pulsar_on_kafka_mapping.state.transactions.transaction_log import TopicPartition
 
-LATE_MOST_MS: Final = 120_000
+MAX_LATE_MS: Final = 120_000
 """A record of a transaction may come so long after the transaction's time. No broker enforces that: where a topic
 refuses older records, an entry is sealed; elsewhere its records are told by their headers."""
 CLOCKS_DIFFER_MS: Final = 300_000
@@ -48,7 +48,7 @@ _NO_LIFE: Final = 0
 first topic of a cluster may have this one."""
 _LOOK_THROUGH: Final = 10_000
 """An ABORTED entry names what was found in so many records; readers find what lies in more."""
-_READ_AGAIN: Final = 100_000
+_MAX_REREAD_RECORDS: Final = 100_000
 _TOGETHER: Final = 50_000
 """So many records are looked through at once, or one partition's."""
 _LOOK_S: Final = 0.5
@@ -159,7 +159,7 @@ class LoggedOutcomes:
         looks: list[Look] = []
         for where, found in again.items():
             each, start = _place(where), min(found.values())
-            if each in ends and ends[each] - start <= _READ_AGAIN:
+            if each in ends and ends[each] - start <= _MAX_REREAD_RECORDS:
                 looks.append(Look(each, start, ends[each], found.keys()))
         unclear = unread.keys() | {look.where for look in looks}
         at_once = {each: where for where in places if (each := _place(where)) not in unclear}
@@ -283,7 +283,7 @@ class LoggedOutcomes:
                 max(bound, ends.get(each, 0)),
                 session,
                 sealed=False,
-                late_until_ms=until_ms[txn] + LATE_MOST_MS + CLOCKS_DIFFER_MS if until_ms[txn] else 0,
+                late_until_ms=until_ms[txn] + MAX_LATE_MS + CLOCKS_DIFFER_MS if until_ms[txn] else 0,
             )
             for where, of_where in bounds.items()
             if (each := _place(where)) in ends or where in deleted

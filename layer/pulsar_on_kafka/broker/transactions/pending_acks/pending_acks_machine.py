@@ -43,7 +43,7 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import (
     split_ack,
 )
 
-MOST_WAITING: Final = 10_000
+MAX_WAITING: Final = 10_000
 """Requests that wait to be decided."""
 
 
@@ -192,10 +192,8 @@ class PendingAcks:
         """
         if self.state is State.CLOSED:
             raise Closed(f"{self._text()} is closed")
-        if len(self._waiting) >= MOST_WAITING:
-            raise Refused(
-                f"{self._text()} has {MOST_WAITING} acknowledgements of transactions waiting, try again later"
-            )
+        if len(self._waiting) >= MAX_WAITING:
+            raise Refused(f"{self._text()} has {MAX_WAITING} acknowledgements of transactions waiting, try again later")
         self._tickets += 1
         self._waiting.append(_Request(self._tickets, txn, ack))
         return self._tickets

@@ -92,7 +92,7 @@ def slow_transactions(state: CoordinatorState, now_ms: int, at_least_ms: int) ->
     return [transaction_info(each) for each in sorted(old, key=lambda each: (each.new.start_ms, each.id))]
 
 
-MOST_RANGES: Final = 100
+MAX_RANGES: Final = 100
 """How many ranges of offsets are told of one transaction in one place."""
 
 
@@ -292,7 +292,7 @@ def pending_ack_stats(acks: CursorAcks, name: CursorName, life: CursorIncarnatio
 
 def first_ranges(offsets: BitMap64) -> tuple[tuple[int, int], ...]:
     """The first hundred ranges, both ends inclusive."""
-    return tuple(islice(_ranges(offsets), MOST_RANGES))
+    return tuple(islice(_ranges(offsets), MAX_RANGES))
 
 
 def _ranges(offsets: Iterable[int]) -> Iterable[tuple[int, int]]:

@@ -49,9 +49,9 @@ from pulsar_on_kafka_mapping.state.transactions.transaction_requests import (
 REQUEST_LIFE_MS: Final = 30_000
 """No request is executed later than this after it was sent; coordinators remember outcomes for longer."""
 
-_AGAIN_S: Final = 1.0
-_LOOK_LEAST_S: Final = 0.005
-_LOOK_MOST_S: Final = 0.1
+_RESEND_INTERVAL_S: Final = 1.0
+_MIN_LOOK_INTERVAL_S: Final = 0.005
+_MAX_LOOK_INTERVAL_S: Final = 0.1
 _REQUEST_BYTES: Final = 16
 _REFUSALS: Final[dict[str, type[Refused]]] = {
     kind.__name__: kind
@@ -115,7 +115,7 @@ class RemoteCoordinator:
         key = encode_key(TransactionRequestKey(self.id, request))
         asked = False
         sent_to: Owner | None = None
-        send_at_s, look_s = self._clock.monotonic(), _LOOK_LEAST_S
+        send_at_s, look_s = self._clock.monotonic(), _MIN_LOOK_INTERVAL_S
         trouble: StoreError | None = None
         while True:
             try:
@@ -126,7 +126,7 @@ class RemoteCoordinator:
                     return found
                 now_s = self._clock.monotonic()
                 if self._clock.now_ms() < until_ms and (owner != sent_to or now_s >= send_at_s):
-                    send_at_s, sent_to = now_s + _AGAIN_S, owner
+                    send_at_s, sent_to = now_s + _RESEND_INTERVAL_S, owner
                     if owner is None and not asked:
                         raise TransactionCoordinatorNotFound(
                             f"coordinator {self.id} never had an owner: no process serves transactions"
@@ -139,7 +139,7 @@ class RemoteCoordinator:
             if self._clock.now_ms() >= until_ms or deadline.passed():
                 raise self._gave_up(wish, asked, trouble) from trouble
             self._wait(min(look_s, deadline.remaining_s()))
-            look_s = min(2 * look_s, _LOOK_MOST_S)
+            look_s = min(2 * look_s, _MAX_LOOK_INTERVAL_S)
 
     def _send(self, key: bytes, value: bytes, asked: bool, deadline: Deadline) -> bool:
         """Whether the request may be with the owner now."""

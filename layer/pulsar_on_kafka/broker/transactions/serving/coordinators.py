@@ -33,7 +33,7 @@ from pulsar_on_kafka.statelog.tail import PartitionTail
 from pulsar_on_kafka_mapping.ids.txn_id import TxnId
 from pulsar_on_kafka_mapping.state.instances import Instance
 from pulsar_on_kafka_mapping.state.state_topics import (
-    MOST_COORDINATORS,
+    MAX_COORDINATORS,
     TRANSACTION_COORDINATOR_ASSIGN,
     TRANSACTION_LOG,
     TRANSACTION_REQUESTS,
@@ -88,8 +88,8 @@ class CoordinatorCount:
             raise InvalidOption(
                 f"there are {there} coordinators of transactions, which cannot become {count}: transactions keep theirs"
             )
-        if count > MOST_COORDINATORS:
-            raise InvalidOption(f"coordinators of transactions are {MOST_COORDINATORS} at most, got {count}")
+        if count > MAX_COORDINATORS:
+            raise InvalidOption(f"coordinators of transactions are {MAX_COORDINATORS} at most, got {count}")
         # Whoever is assigned a coordinator finds its log and its requests.
         for topic in (TRANSACTION_LOG, TRANSACTION_REQUESTS, TRANSACTION_COORDINATOR_ASSIGN):
             self._log.end_offset(topic, 0, deadline)
@@ -103,8 +103,8 @@ class CoordinatorCount:
 
 _TURN_S: Final = 30.0
 _FINISH_S: Final = 2.0
-_AGAIN_LEAST_S: Final = 0.2
-_AGAIN_MOST_S: Final = 10.0
+_MIN_RETRY_INTERVAL_S: Final = 0.2
+_MAX_RETRY_INTERVAL_S: Final = 10.0
 _SETTLED_S: Final = 60.0
 
 
@@ -113,7 +113,9 @@ class _Served(Worker):
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.coordinator = coordinator
-        retry = Retry(_AGAIN_LEAST_S, _AGAIN_MOST_S)  # two that believe to own it must not take turns for long
+        retry = Retry(
+            _MIN_RETRY_INTERVAL_S, _MAX_RETRY_INTERVAL_S
+        )  # two that believe to own it must not take turns for long
         failing = f"coordinator={coordinator.id} does not serve"
         super().__init__(
             f"pok-coordinator-{coordinator.id}", self._serve, failing, retry=retry, last=coordinator.resign
@@ -147,7 +149,7 @@ class _Served(Worker):
         return 0.0
 
     def _turns(self) -> None:
-        pause_s = _AGAIN_LEAST_S
+        pause_s = _MIN_RETRY_INTERVAL_S
         while not self.ended:
             try:
                 self.coordinator.turn(Deadline.after(_TURN_S))
@@ -156,9 +158,9 @@ class _Served(Worker):
             except LayerError as failure:
                 _log.warning("coordinator=%d: %s", self.coordinator.id, failure)
                 self.pause(pause_s)
-                pause_s = min(2 * pause_s, _AGAIN_MOST_S)
+                pause_s = min(2 * pause_s, _MAX_RETRY_INTERVAL_S)
                 continue
-            pause_s = _AGAIN_LEAST_S
+            pause_s = _MIN_RETRY_INTERVAL_S
             self.coordinator.wait_for_work()
         self.coordinator.finish(Deadline.after(_FINISH_S))
 
@@ -247,7 +249,7 @@ class CoordinatorGroup(SharedWork):
         )
 
 
-_MOST_WAITING: Final = 10_000
+_MAX_WAITING: Final = 10_000
 
 
 class RequestTail:
@@ -311,7 +313,7 @@ class TailedRequests:
     def __init__(self, tail: RequestTail, partition: int) -> None:
         self._tail = tail
         self._partition = partition
-        self._heard: deque[LogRecord] = deque(maxlen=_MOST_WAITING)
+        self._heard: deque[LogRecord] = deque(maxlen=_MAX_WAITING)
         self._listens = False
         self.wake: Callable[[], None] = lambda: None
 

@@ -40,7 +40,7 @@ from pulsar_on_kafka_mapping.state.transactions.pending_acks import CursorIncarn
 
 _log: Final = logging.getLogger(__name__)
 F = TypeVar("F", bound=LogFold)
-_MOST_TOMBSTONES: Final = 20_000
+_MAX_TOMBSTONES: Final = 20_000
 _MARK_KEPT_MS: Final = 86_400_000
 _TOPIC_S: Final = 10.0
 FIRST_S: Final = 60.0
@@ -122,9 +122,9 @@ class Upkeep:
         done = 0
         for partition in sorted(partitions):
             for clean in (self._buffers, self._pending_acks):
-                if deadline.passed() or done >= _MOST_TOMBSTONES:
+                if deadline.passed() or done >= _MAX_TOMBSTONES:
                     return done
-                done += clean(partition, _MOST_TOMBSTONES - done, deadline)
+                done += clean(partition, _MAX_TOMBSTONES - done, deadline)
         return done
 
     def _buffers(self, partition: int, most: int, deadline: Deadline) -> int:

@@ -25,8 +25,8 @@ from pulsar_on_kafka_mapping.errors import MappingError
 
 _log: Final = logging.getLogger(__name__)
 
-MOST_RECORDS: Final = 20_000
-MOST_BYTES: Final = 32 * 1024 * 1024
+MAX_RECORDS: Final = 20_000
+MAX_BYTES: Final = 32 * 1024 * 1024
 _SAVE_EVERY_S: Final = 5.0
 _ANSWER_S: Final = 120.0
 _ROOM_S: Final = 0.02
@@ -43,7 +43,7 @@ class CopiedCounts:
 
 
 class PartitionCopy:
-    """For one thread. Memory: `MOST_BYTES` of records under way, and `Copied.present`."""
+    """For one thread. Memory: `MAX_BYTES` of records under way, and `Copied.present`."""
 
     def __init__(self, target: Target, partition: int, origin: Origin, schemas: SchemasHere, most_bytes: int) -> None:
         self._target = target
@@ -115,7 +115,7 @@ class PartitionCopy:
         if producer.asleep:
             producer.wake()
         producer.poll_inline()
-        if self._under_way.records >= MOST_RECORDS or self._under_way.bytes >= MOST_BYTES:
+        if self._under_way.records >= MAX_RECORDS or self._under_way.bytes >= MAX_BYTES:
             self._drain(producer)
 
     def _drain(self, producer: KafkaProducer) -> None:

@@ -22,7 +22,7 @@ from pulsar_on_kafka_mapping.records.original_position import copy_headers, orig
 from pulsar_on_kafka_mapping.records.record_headers import CHUNK, REPLICATED_FROM
 from pulsar_on_kafka_mapping.state.clusters.subscription_progress import Origin
 
-_MOST_CHUNKS_KEPT: Final = 10_000
+_MAX_CHUNKS_KEPT: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -131,5 +131,5 @@ def _is_from(headers: Iterable[tuple[str, bytes | None]] | None, cluster: str) -
 
 
 def _keep_bound(chunks: dict[str, list[KafkaRecord]], found: CopiesHere) -> None:
-    if len(chunks) > _MOST_CHUNKS_KEPT:
+    if len(chunks) > _MAX_CHUNKS_KEPT:
         found.incomplete += [record.offset() for record in chunks.pop(next(iter(chunks)))]

@@ -36,7 +36,7 @@ _BACK_ENTRIES: Final = 4_096
 """After chunks expired the partition is read again from so many entries back."""
 
 _UNCACHED: Final = re.compile(r"Received an uncached chunk \(uuid: (.*) chunkId: (\d+), messageId: \((\d+),(\d+),")
-_MOST_GIVEN_UP: Final = 10_000
+_MAX_GIVEN_UP: Final = 10_000
 
 
 class GivenUp(NamedTuple):
@@ -51,7 +51,7 @@ class _ClientLog(logging.Handler):
     """Hears what Pulsar's client logs, for all readings of this process: the client keeps the first log that it gets.
 
     It puts ten messages in chunks together at a time, gives up the oldest one for an eleventh, and says so nowhere but
-    here: when a chunk comes whose message it knows nothing of. Memory: `_MOST_GIVEN_UP` messages.
+    here: when a chunk comes whose message it knows nothing of. Memory: `_MAX_GIVEN_UP` messages.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class _ClientLog(logging.Handler):
         if found is None:
             if self._further.isEnabledFor(record.levelno):
                 self._further.handle(record)
-        elif found[1] in self.given_up or len(self.given_up) < _MOST_GIVEN_UP:
+        elif found[1] in self.given_up or len(self.given_up) < _MAX_GIVEN_UP:
             self.given_up[found[1]] = GivenUp(Position(int(found[3]), int(found[4])), int(found[2]))
             self._uuids[self.given_up[found[1]].position] = found[1]
             self.changes += 1

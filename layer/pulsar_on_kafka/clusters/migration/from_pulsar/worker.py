@@ -58,7 +58,7 @@ _BACK_ENTRIES: Final = 10_000
 """A run begins to read so many entries before the last one that is here: the chunks of a message that was not complete
 then lie there."""
 _COMPRESSION: Final = "lz4"
-_MOST_ASKED: Final = 2_000
+_MAX_REQUESTED: Final = 2_000
 """Entries behind the last message of which Pulsar is asked what they are, one by one."""
 
 
@@ -212,11 +212,11 @@ class ImportWorker:
 
     def _more_comes(self, name: str, there: PulsarPartition, behind: Position | None) -> bool:
         """Whether readers get anything of what follows; True where that would take too many questions."""
-        for position in islice(there.behind(behind), _MOST_ASKED):
+        for position in islice(there.behind(behind), _MAX_REQUESTED):
             kind = self._pulsar.kind_of(name, position)
             if kind is not EntryKind.NOTHING:
                 return kind is EntryKind.MESSAGE
-        return next(islice(there.behind(behind), _MOST_ASKED, None), None) is not None
+        return next(islice(there.behind(behind), _MAX_REQUESTED, None), None) is not None
 
     def _tell_copied(self, name: str, there: PulsarPartition, counts: CopiedCounts) -> None:
         self._told(

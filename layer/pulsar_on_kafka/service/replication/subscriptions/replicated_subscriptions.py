@@ -24,7 +24,7 @@ from pulsar_on_kafka_mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 
 EVERY_S: Final = 1.0
 _ROUND_S: Final = 120.0
-_AGAIN_MOST_S: Final = 30.0
+_MAX_RETRY_INTERVAL_S: Final = 30.0
 _QUEUE_KBYTES: Final = 4096
 
 
@@ -52,7 +52,7 @@ class ReplicatedSubscriptions(SharedRole):
     ) -> None:
         """`secrets`: librdkafka's options for other clusters, by their names, on top of what is registered. `member`:
         see `Services.member_sharing`."""
-        super().__init__(node, member, every_s, Retry(every_s, _AGAIN_MOST_S))
+        super().__init__(node, member, every_s, Retry(every_s, _MAX_RETRY_INTERVAL_S))
         self._peers = Peers(node, secrets or {})
         self._reader = RangeReader(node.settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES))
         words, peers = ProgressWords(node.progress), self._peers.progress

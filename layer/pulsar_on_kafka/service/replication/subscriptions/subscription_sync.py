@@ -65,7 +65,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class DeliveriesSync:
-    """For one thread. Memory: what is told of one partition (`carried_deliveries.MOST`)."""
+    """For one thread. Memory: what is told of one partition (`delivery_count_transfer.MAX_MESSAGES`)."""
 
     def __init__(self, node: Node, words: ProgressWords) -> None:
         self._node = node

@@ -284,7 +284,7 @@ def test_only_what_waits_of_the_same_entry_matters_to_what_is_late() -> None:
 
 
 def test_only_some_entries_are_handed_out_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_nacks, "_MOST_AT_ONCE", 1)
+    monkeypatch.setattr(batch_nacks, "_MAX_AT_ONCE", 1)
     process = Process()
     process.in_flight.hold_batch(5, process.consumer.feed(process.slot), SIZE)
     process.slot.nacks_in_batch.append((0.0, 0.0, 5, process.consumer, 1, SIZE))

@@ -281,7 +281,7 @@ def test_what_a_transaction_holds_since_it_was_refused_does_not_go_out() -> None
 
 
 def test_reading_pauses_while_too_much_is_parked(near: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(key_shared, "MOST_PARKED", 5)
+    monkeypatch.setattr(key_shared, "MAX_PARKED", 5)
     monkeypatch.setattr(key_shared, "_ADMIT_BATCH", 2)
     served, low, high = halves(low=1)
     served.publish(*of_keys(*[LOW] * 9), *of_keys(HIGH, LOW))

@@ -8,7 +8,7 @@ import pytest
 
 from pulsar_on_kafka.broker.metadata.subscriptions.subscription import SubscriptionType
 from pulsar_on_kafka.broker.subscriptions.dispatching.strategy import (
-    MOST_AT_ONCE,
+    MAX_AT_ONCE,
     ROUND_ROBIN_BATCH,
     RoundRobin,
     active_consumer,
@@ -103,7 +103,7 @@ def test_one_of_another_process_gets_its_share_of_what_waits_at_once() -> None:
         return found[1]
 
     assert [turn_of(waiting) for waiting in (0, 40, 41, 42, 800)] == [20, 20, 20, 21, 400]
-    assert turn_of(100_000) == MOST_AT_ONCE
+    assert turn_of(100_000) == MAX_AT_ONCE
     assert turn_of(100_000, 30) == 30
     here = RoundRobin().next([a_consumer("b"), OfAnotherProcess("a", 1000, delivery_type=Delivery)], 800)
     assert here is not None

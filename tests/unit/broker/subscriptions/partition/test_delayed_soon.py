@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from pulsar_on_kafka.broker.subscriptions.partition.delayed import (
-    MOST_BYTES,
+    MAX_BYTES,
     TICK_MS,
     WINDOW_MS,
     DelayedMessages,
@@ -59,9 +59,9 @@ def test_there_is_never_more_than_fits() -> None:
     offsets = soon.choose(delayed, NOW_MS)
     assert soon.arrived([Record(offset, 100_000) for offset in offsets[:100]])
     assert not soon.arrived([Record(offset, 100_000) for offset in offsets[100:]])
-    assert MOST_BYTES <= soon.size_bytes <= MOST_BYTES + 101_000
+    assert MAX_BYTES <= soon.size_bytes <= MAX_BYTES + 101_000
     taken = soon.take(offsets)
-    assert len(taken) == MOST_BYTES // 100_500 + 1
+    assert len(taken) == MAX_BYTES // 100_500 + 1
     assert (soon.size_bytes, len(soon)) == (0, 0)
 
 

@@ -6,7 +6,7 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
-from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import LEAST_RESERVE, DeliveryGuard, window_of
+from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import MIN_RESERVE, DeliveryGuard, window_of
 from pulsar_on_kafka.broker.subscriptions.partition.isolation import BESIDE, BURST, DRAIN_S, FLOW, Place
 from pulsar_on_kafka_mapping.state.cursors.cursor_state import Deliveries
 
@@ -62,10 +62,10 @@ def test_what_lies_behind_the_suspects_may_go_out_after_the_first_save() -> None
     guard = after_a_death(5_000)
     assert guard.wants_save
     save(guard, 1)
-    assert guard.new_below() == 5_000 + 2 * LEAST_RESERVE
+    assert guard.new_below() == 5_000 + 2 * MIN_RESERVE
     assert guard.next_delivery(4_999) == 2
     assert guard.next_delivery(5_000) == 1
-    guard.handed_out(5_000 + LEAST_RESERVE)
+    guard.handed_out(5_000 + MIN_RESERVE)
     assert guard.wants_save
 
 

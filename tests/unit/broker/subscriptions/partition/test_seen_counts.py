@@ -30,7 +30,7 @@ def test_the_highest_counts_stay_where_not_all_of_them_fit() -> None:
     counts.update(dict.fromkeys((3, 10**6), 30))
     found = partition_saves.counts_to_save(counts, lambda offset: False)
     assert found is not None
-    assert sum(len(compressed(offsets)) for offsets in found.counts.values()) <= partition_saves.MOST_BYTES
+    assert sum(len(compressed(offsets)) for offsets in found.counts.values()) <= partition_saves.MAX_BYTES
     assert found.counts[0, 30] == BitMap64([3, 10**6])
     assert all(counts[offset] == count for (_, count), offsets in found.counts.items() for offset in offsets)
 

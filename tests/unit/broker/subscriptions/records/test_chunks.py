@@ -167,7 +167,7 @@ def test_the_oldest_is_acknowledged_if_all_consumers_want_that() -> None:
 
 
 def test_payload_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks_module, "MOST_PENDING_BYTES", 5)
+    monkeypatch.setattr(chunks_module, "MAX_PENDING_BYTES", 5)
     assembly = ChunkAssembly(lambda: ChunkRules(max_pending=0, auto_ack_oldest=True))
     assert assembled(assembly, records("a0", "b0", "c0", "d0")) == []
     assert (assembly.pending, assembly.pending_bytes) == (4, 4)
@@ -267,11 +267,11 @@ def test_known_messages_stand_for_their_chunks() -> None:
 
 
 def test_what_is_read_again_at_a_time_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chunks_module, "READ_AGAIN_BYTES", 12)
+    monkeypatch.setattr(chunks_module, "MAX_REREAD_BYTES", 12)
     assembly = ChunkAssembly()
     assembled(assembly, records("a0", "a1", "a2", "b0", "b1", "b2", "c0", "c1", "c2"))
     assert assembly.affordable([1, 2, 5, 6, 8, 9]) == [1, 2, 5, 6]
-    monkeypatch.setattr(chunks_module, "READ_AGAIN_BYTES", 1)
+    monkeypatch.setattr(chunks_module, "MAX_REREAD_BYTES", 1)
     assert assembly.affordable([8, 9]) == [8, 9]
 
 

@@ -113,13 +113,13 @@ def test_what_is_on_record_lets_go_without_a_marker(committed: ReadCommitted, en
 def test_it_is_full_beyond_its_bytes_and_beyond_its_records(
     committed: ReadCommitted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take(committed, of(0, T1, size=read_committed.MOST_BYTES))
+    take(committed, of(0, T1, size=read_committed.MAX_BYTES))
     assert not committed.full
     take(committed, of(1, T1, size=1))
     assert committed.full
     committed.rewind()
     assert not committed.full
-    monkeypatch.setattr(read_committed, "MOST_RECORDS", 2)
+    monkeypatch.setattr(read_committed, "MAX_RECORDS", 2)
     take(committed, of(0, T1), of(1, T1))
     assert not committed.full
     take(committed, of(2, T1))
@@ -198,7 +198,7 @@ def test_the_same_blocker_is_asked_about_in_growing_intervals(
 
 
 def test_what_waits_is_counted_however_it_came(committed: ReadCommitted, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_committed, "MOST_BYTES", 30)
+    monkeypatch.setattr(read_committed, "MAX_BYTES", 30)
     take(committed, of(0, T1, 20), of(1, T1, 20), of(2, T2))
     assert committed.full
     take(committed, of(3, T2), marker(4, T1, committed=True))

@@ -31,7 +31,7 @@ from pulsar_on_kafka_mapping.state.state_keys import DeliveryKey
 from tests.seeds import in_three
 
 TOPIC = "persistent://public/default/orders"
-MOST_RECORDS, MOST_BYTES = 6, 200
+MAX_RECORDS, MAX_BYTES = 6, 200
 
 
 class PlayedChannel:
@@ -108,7 +108,7 @@ class Member:
         self.errands = Errands()
         self.lease_channel = channel_of(channel, None, self.errands)
         self.inbox = LeaseInbox(
-            self.lease_channel.read, lambda: None, lambda _: False, most_records=MOST_RECORDS, most_bytes=MOST_BYTES
+            self.lease_channel.read, lambda: None, lambda _: False, most_records=MAX_RECORDS, most_bytes=MAX_BYTES
         )
         self.lease_channel.listen(self.inbox.hear, never)
         self.taken: list[int] = []
@@ -146,7 +146,7 @@ def play(seed: int, *, retention: bool) -> None:
             again += 1
             member.errands.do()
         member.gaps += not member.inbox.catch_up(step / 10)
-        assert len(member.inbox) <= MOST_RECORDS
+        assert len(member.inbox) <= MAX_RECORDS
         if member.inbox and rng.random() < 0.6:
             member.take_in()
     assert not member.inbox

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.broker.transactions.buffer.buffer_machine import LATE_FOR_MS, MOST_KNOWN, Judged, TransactionBuffer
+from pulsar_on_kafka.broker.transactions.buffer.buffer_machine import LATE_FOR_MS, MAX_KNOWN, Judged, TransactionBuffer
 from pulsar_on_kafka.broker.transactions.buffer.cleaning import KEPT_FOR_MS, UNSEALED_KEPT_FOR_MS, BufferCleaning
 from pulsar_on_kafka.broker.transactions.buffer.entries import BufferEntries, TxnEntryStatus
 from pulsar_on_kafka.broker.transactions.buffer.model import Met
@@ -250,7 +250,7 @@ def test_passed_markers_are_forgotten_after_an_hour_or_two(entries: Entries) -> 
 
 def test_outcomes_are_kept_of_the_last_ones_and_every_run_gets_through(entries: Entries) -> None:
     reader = TransactionBuffer(HERE)
-    met = [Met(number, txn(number)) for number in range(MOST_KNOWN + 500)]
+    met = [Met(number, txn(number)) for number in range(MAX_KNOWN + 500)]
     assert judge(reader, entries, met).upto is None
     again = [Met(met[-1].offset + 1 + number, which.txn) for number, which in enumerate(met)]
     assert len(reader.unsettled(again)) == 500

@@ -16,7 +16,7 @@ from pulsar_on_kafka.broker.transactions.buffer.verify import Rebuilt, rebuild
 from pulsar_on_kafka.broker.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.broker.transactions.effects.outcome_writer import (
     CLOCKS_DIFFER_MS,
-    LATE_MOST_MS,
+    MAX_LATE_MS,
     LoggedOutcomes,
     Look,
     LookBudget,
@@ -329,7 +329,7 @@ def test_an_abort_does_not_wait_until_a_long_log_was_looked_through() -> None:
     entry = world.entries().aborted(WHERE, ONE)
     assert entry is not None
     assert (len(entry.offsets), entry.sealed, entry.lower_bound) == (0, False, 0)
-    assert entry.late_until_ms == 7_000_000 + LATE_MOST_MS + CLOCKS_DIFFER_MS
+    assert entry.late_until_ms == 7_000_000 + MAX_LATE_MS + CLOCKS_DIFFER_MS
     assert world.status(ONE) is TxnEntryStatus.ABORTED
 
 

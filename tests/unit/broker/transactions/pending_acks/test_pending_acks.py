@@ -22,7 +22,7 @@ from pulsar_on_kafka.broker.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.broker.cursor.cursor_machine import CursorState
 from pulsar_on_kafka.broker.transactions.pending_acks.holdings import Holdings, apply_to
 from pulsar_on_kafka.broker.transactions.pending_acks.pending_acks_machine import (
-    MOST_WAITING,
+    MAX_WAITING,
     TRANSITIONS,
     Input,
     PendingAcks,
@@ -420,11 +420,11 @@ def test_requests_wait_until_it_is_ready(log: MemoryStateLog) -> None:
 
 def test_not_more_may_wait_than_so_many(log: MemoryStateLog) -> None:
     acks = CursorOwner(log, "aa", 1).acks
-    for number in range(MOST_WAITING):
+    for number in range(MAX_WAITING):
         acks.ask(txn(number), whole(number))
     with pytest.raises(Refused, match="10000 acknowledgements"):
         acks.ask(T1, whole(1))
-    assert len(acks.close()) == MOST_WAITING
+    assert len(acks.close()) == MAX_WAITING
     assert acks.close() == []
 
 

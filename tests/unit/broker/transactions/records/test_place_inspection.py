@@ -6,7 +6,7 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.broker.transactions.records.inspection import (
-    MOST_RANGES,
+    MAX_RANGES,
     OnRecord,
     PartitionBufferStats,
     all_in_buffer,
@@ -118,4 +118,4 @@ def test_what_a_deleted_subscription_left_counts_as_former() -> None:
 def test_no_more_than_a_hundred_ranges_are_told() -> None:
     assert first_ranges(BitMap64()) == ()
     assert first_ranges(BitMap64([0, 1, 2, 2**40])) == ((0, 2), (2**40, 2**40))
-    assert len(first_ranges(BitMap64(range(0, 1000, 2)))) == MOST_RANGES
+    assert len(first_ranges(BitMap64(range(0, 1000, 2)))) == MAX_RANGES
