@@ -544,12 +544,16 @@ class Dispatcher:
             if not endpoint.is_remote:
                 owned.withdraw(endpoint.feed(owned.slot), refused)
 
-    def withdraw_in_order(self, owned: OwnedPartition) -> None:
-        """The partition is about to be given up (Failover): nothing more of it goes out, and its active consumer keeps
-        what it was handed, unless it refused some of it or that is more than 50,000 entries."""
+    def withdraw_in_order(self, owned: OwnedPartition, *, unanswered: bool = False) -> None:
+        """Stops a partition that is about to be given up (Failover): nothing more of it goes out.
+
+        The active consumer keeps what it was handed, unless it refused some of it or that is more than 50,000 entries.
+        `unanswered`: members have yet to answer this owner, so every consumer keeps what it holds of former owners.
+        """
         owned.quiet = True
         refused = self._nacks.offsets(owned.number)
-        owned.stays_out = owned.active is not None and not refused and len(owned.out_in_order()) <= DEFAULT_MAX_UNACKED
+        keeps = unanswered or owned.active is not None
+        owned.stays_out = keeps and not refused and len(owned.out_in_order()) <= DEFAULT_MAX_UNACKED
 
     def forget(self, owned: OwnedPartition) -> None:
         """The partition is not ours any more: take its messages out of every inbox, unless what was received stays."""

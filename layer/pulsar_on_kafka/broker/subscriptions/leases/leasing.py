@@ -474,7 +474,7 @@ class Leasing:
         if not leaving or not stays or not self._is_known():
             return
         for owned in (self._owned[number] for number in leaving):
-            self._dispatcher.withdraw_in_order(owned)
+            self._dispatcher.withdraw_in_order(owned, unanswered=self.lessor.is_unanswered(owned.number))
             if owned.stays_out and owned.leased_from is None:
                 self._lease_from(owned, max(self._heard_upto, self.lessee.said_at))
 
@@ -497,9 +497,11 @@ class Leasing:
                 leased.hold(entries, feed)
 
     def _gives_up_in_order(self, owned: OwnedPartition, leased: LeasedPartition) -> None:
-        if owned.stays_out and owned.active is not None and not owned.active.endpoint.is_remote:
-            leased.hold(owned.received_in_order(), owned.active)
-            return
+        if owned.stays_out:
+            keeper = self.lessor.holder_here(owned) if owned.active is None else owned.active
+            if keeper is not None and not keeper.endpoint.is_remote:
+                leased.hold(owned.received_in_order(), keeper)
+                return
         chunks = owned.chunks
         known = {last: list(each.offsets) for last, each in chunks.known.items()}
         handed = BitMap64()

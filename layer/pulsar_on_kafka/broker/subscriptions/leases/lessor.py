@@ -34,7 +34,7 @@ from pulsar_on_kafka.broker.subscriptions.leases.members import (
 from pulsar_on_kafka.broker.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.broker.subscriptions.partition.owned_partition import OwnedPartition
 from pulsar_on_kafka.broker.subscriptions.records.chunks import HeldMessages, Known
-from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Endpoint, Feed
 from pulsar_on_kafka.broker.subscriptions.records.remote_endpoint import RemoteEndpoint
 from pulsar_on_kafka_mapping.state.cursors.cursor_requests import EVERYBODY, CursorLife
 from pulsar_on_kafka_mapping.state.cursors.lease_records import (
@@ -381,6 +381,21 @@ class Lessor:
     def is_being_taken_over(self, number: int) -> bool:
         """Not everybody has said yet what they hold of it."""
         return number in self._take_overs.asked
+
+    def is_unanswered(self, number: int) -> bool:
+        """Members have yet to answer, and what they hold of the partition stays theirs."""
+        asked = self._take_overs.asked.get(number)
+        return asked is not None and not asked.voided
+
+    def holder_here(self, owned: OwnedPartition) -> Feed | None:
+        """Finds this process's consumer that holds messages of a partition which other members have yet to answer for
+        (Failover). Reading passes these messages over from now on."""
+        asked = self._take_overs.asked.get(owned.number)
+        for endpoint, held in ({} if asked is None else asked.held).items():
+            if not endpoint.is_remote and not endpoint.closed:
+                owned.still_out(*held)
+                return endpoint.feed(owned.slot)
+        return None
 
     def not_heard(self) -> None:
         for member in list(self._members.values()):

@@ -230,7 +230,7 @@ def test_what_is_found_between_what_was_kept_has_all_come_again() -> None:
     assert served.received(a, 0.0) == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("case", ["kept", "refused", "too many", "nobody is active"])
+@pytest.mark.parametrize("case", ["kept", "refused", "too many", "nobody is active", "members have yet to answer"])
 def test_the_active_consumer_keeps_what_it_was_handed_when_the_partition_is_given_up(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,14 +242,16 @@ def test_the_active_consumer_keeps_what_it_was_handed_when_the_partition_is_give
     of = served.owned[0]
     if case == "refused":
         served.refuse(a, 0, delay_s=60.0)
-    if case == "nobody is active":
+    unanswered = case == "members have yet to answer"
+    if unanswered or case == "nobody is active":
         of.active = None
-    served.dispatcher.withdraw_in_order(of)
+    served.dispatcher.withdraw_in_order(of, unanswered=unanswered)
+    kept = unanswered or case == "kept"
     assert of.quiet
-    assert of.stays_out == (case == "kept")
+    assert of.stays_out == kept
     served.dispatcher.forget(of)
-    assert len(a.queue) == (4 if case == "kept" else 0)
-    assert of.slot.forgotten == (case != "kept")
+    assert len(a.queue) == (4 if kept else 0)
+    assert of.slot.forgotten == (not kept)
     assert of.read_position == 0
     assert not served.put_off()
 
