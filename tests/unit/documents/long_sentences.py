@@ -2,7 +2,6 @@
 
 ALLOWED = {
     "CHANGELOG.md": 225,
-    "CONTRIBUTING.md": 7,
     "docker/README.md": 6,
     "docs/acls.md": 23,
     "docs/benchmarks-after-death.md": 29,
@@ -116,7 +115,6 @@ ALLOWED = {
     "spark_connector/pulsar_on_kafka_spark/reading/README.md": 6,
     "spark_connector/pulsar_on_kafka_spark/streaming/README.md": 3,
     "spark_connector/pulsar_on_kafka_spark/writing/README.md": 1,
-    "tests/README.md": 10,
     "tests/benchmarks/method.md": 34,
     "tests/chaos/README.md": 9,
     "tests/compat/harness/README.md": 1,
