@@ -6,16 +6,15 @@ import itertools
 import secrets
 import sys
 from collections.abc import Container, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 import pytest
 
 from tests.compat.harness.compare import OURS, Comparison, ScenarioVerdict, compare, read_differences
-from tests.compat.harness.driver import Target
+from tests.compat.harness.driver import SILENCE_MS, Target
 from tests.compat.harness.history import Ending, SideResult
 from tests.compat.harness.java import known_jars
 from tests.compat.harness.recorded import HOW_TO_RECORD, read_histories
@@ -30,6 +29,10 @@ else:
 LONG: Final = Path(__file__).parent / "long.toml"
 JOBS: Final = 4
 """Workers of a module at a time, beside those of other modules and other tests."""
+PATIENT_SILENCE_MS: Final = 3_000
+"""Silence of a second play."""
+MAX_REPEATS: Final = 5
+"""Second plays of a module. If more scenarios differ, a busy machine is not why."""
 _GROUP: Final = "group"
 
 
@@ -86,27 +89,39 @@ class Replay:
         self._names = (f"replay-{secrets.token_hex(4)}-{number}" for number in itertools.count())
         self._explanations = read_differences(OURS, of_gateway=plain.has_official_clients)
         self._histories = read_histories()
-        self._played = {scenario.name: self._play(scenario) for scenario in scenarios}
+        self._repeats = 0
+        self._played = {
+            scenario.name: stage.play(scenario, self._target(scenario), next(self._names)) for scenario in scenarios
+        }
 
-    def _play(self, scenario: Scenario) -> Future[SideResult]:
-        return self._stage.play(scenario, self._secured if scenario.secured else self._plain, next(self._names))
-
-    def compare(self, scenario: Scenario) -> Comparison:
-        """Wait until it has been played. Without a history it differs."""
-        missing = SideResult(Ending.NOT_PLAYED, reason=f"no recorded history: {HOW_TO_RECORD.format(scenario.name)}")
-        recorded = self._histories.get(scenario.name, missing)
-        result = self._played[scenario.name].result()
-        if result.ending is Ending.CRASHED and self._plain.has_official_clients:
-            # The C++ client is not ours: 3.13.0 was seen to die when it is closed while it sends a dead letter.
-            result = self._play(scenario).result()
-        return compare(scenario, recorded, result, self._explanations.get(scenario.name))
+    def _target(self, scenario: Scenario, silence_ms: int = SILENCE_MS) -> Target | str:
+        target = self._secured if scenario.secured else self._plain
+        return target if isinstance(target, str) else replace(target, silence_ms=silence_ms)
 
     def problems(self, group: Group) -> list[str]:
         """One text for each scenario that does not do what Pulsar did, or is explained without need. What each took is
         printed (`pytest -rP`)."""
-        found = [self.compare(scenario) for scenario in group.scenarios]
-        print("\n".join(f"{comparison.kafka.seconds:6.2f} s {comparison.scenario.name}" for comparison in found))
-        return [text for comparison in found if (text := self._problem(comparison))]
+        return [text for scenario in group.scenarios if (text := self._problem_after_two(scenario))]
+
+    def _problem_after_two(self, scenario: Scenario) -> str:
+        """The problem of its second play, if the first one has a problem. The second is patient: on a busy machine what
+        should come may not come in time, and the C++ client 3.13.0 dies if a dead letter is sent while it is closed."""
+        problem = self._problem(self._compared(scenario, self._played[scenario.name].result()))
+        if problem and self._repeats < MAX_REPEATS:
+            self._repeats += 1
+            print(f"played once more: {problem}")
+            patient = self._target(scenario, PATIENT_SILENCE_MS)
+            problem = self._problem(
+                self._compared(scenario, self._stage.play_now(scenario, patient, next(self._names)))
+            )
+        return problem
+
+    def _compared(self, scenario: Scenario, result: SideResult) -> Comparison:
+        """Without a recorded history it differs."""
+        print(f"{result.seconds:6.2f} s {scenario.name}")
+        missing = SideResult(Ending.NOT_PLAYED, reason=f"no recorded history: {HOW_TO_RECORD.format(scenario.name)}")
+        recorded = self._histories.get(scenario.name, missing)
+        return compare(scenario, recorded, result, self._explanations.get(scenario.name))
 
     def _problem(self, found: Comparison) -> str:
         name = found.scenario.name

@@ -27,7 +27,7 @@ PATIENCE_MS: Final = 20_000
 """For what must come."""
 
 SILENCE_MS: Final = 800
-"""For what must not come."""
+"""For what must not come, unless a target says otherwise."""
 
 _CLOCK: Final = SystemClock()
 _OPERATION_TIMEOUT_S: Final = 20
@@ -49,6 +49,8 @@ class Target:
     """Of a secured cluster."""
     gateway: str = ""
     """On Kafka's side, the address of a gateway: official clients are on it, in the place of our SDK."""
+    silence_ms: int = SILENCE_MS
+    """Silence after which no more messages are expected."""
 
     @property
     def tenant(self) -> str:
@@ -260,12 +262,12 @@ class ScenarioRun:
             consumer.acknowledge(messages[-1])
         return messages
 
-    def rest(self, consumer: Any, silence_ms: int = SILENCE_MS) -> list[Any]:
-        """The messages that come until nothing came for `silence_ms`."""
+    def rest(self, consumer: Any, silence_ms: int | None = None) -> list[Any]:
+        """The messages that come until nothing came for `silence_ms`; for None that of the target."""
         found: list[Any] = []
         while True:
             try:
-                found.append(consumer.receive(silence_ms))
+                found.append(consumer.receive(silence_ms or self._target.silence_ms))
             except self.sdk.Timeout:
                 return found
 

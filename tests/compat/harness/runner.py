@@ -193,7 +193,7 @@ class Stage:
 
     def play(self, scenario: Scenario, target: Target | str, unique: str) -> Future[SideResult]:
         """Play it on `target`, with names that begin with `unique`; for a text it is not played, which is why."""
-        return self._pool.submit(self._play, scenario, target, unique)
+        return self._pool.submit(self.play_now, scenario, target, unique)
 
     def kill(self) -> None:
         """End what is played; what has not begun is not begun."""
@@ -201,7 +201,8 @@ class Stage:
         self._workers.kill()
         self._pool.shutdown()
 
-    def _play(self, scenario: Scenario, target: Target | str, unique: str) -> SideResult:
+    def play_now(self, scenario: Scenario, target: Target | str, unique: str) -> SideResult:
+        """The same in the caller's thread, before what waits for its turn."""
         if isinstance(target, str):
             return SideResult(Ending.NOT_PLAYED, reason=target)
         driver = None
