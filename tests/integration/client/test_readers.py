@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.broker.subscriptions.records.consumer_inbox import Delivery, Endpoint
 from pulsar_on_kafka.metrics import MetricsCollector
 from tests.steps import PATIENCE_MS, SILENCE_MS, Unique, send
-from tests.waiting import until
+from tests.waiting import never, until
 
 EARLIEST, LATEST = pulsar.MessageId.earliest, pulsar.MessageId.latest
 
@@ -124,6 +126,25 @@ def test_listener(client: pulsar.Client, unique: Unique) -> None:
     assert heard == [b"0", b"1", b"2", b"3", b"4"]
     with pytest.raises(pulsar.exceptions.InvalidConfiguration):
         reader.read_next(10)
+
+
+def test_a_message_on_its_way_to_the_inbox_is_available(
+    client: pulsar.Client, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deliver = Endpoint.deliver
+    under_way = threading.Event()
+
+    def slow(endpoint: Endpoint, deliveries: Sequence[Delivery]) -> None:
+        under_way.set()
+        never(lambda: endpoint.queue, "a message beside those on their way")  # time for the thread that asks
+        deliver(endpoint, deliveries)
+
+    topic = unique()
+    send(client, topic, 1)
+    monkeypatch.setattr(Endpoint, "deliver", slow)
+    reader = client.create_reader(topic, EARLIEST)
+    assert under_way.wait(PATIENCE_MS / 1000)
+    assert read_all(reader) == ["0"]
 
 
 def test_after_close(client: pulsar.Client, unique: Unique) -> None:

@@ -93,6 +93,8 @@ class Tail:
         self._begun = dict(begun)
         self._waiting: deque[Delivery] = deque()
         """Read, and not in the inbox yet."""
+        self._moving = threading.Lock()
+        """Held while messages leave `_waiting` for the inbox: meanwhile they are in neither."""
         self._waiting_bytes = 0
         self._unopened: deque[_Run] = deque()
         """Read, and not made into messages yet."""
@@ -116,7 +118,8 @@ class Tail:
 
     def has_messages_at_hand(self) -> bool:
         """Something is in the inbox, or would be if it had room."""
-        return bool(self._waiting or self._endpoint.queue)
+        with self._moving:
+            return bool(self._waiting or self._endpoint.queue)
 
     def has_reached(self, ends: Mapping[int, int], since_s: float) -> bool:
         """Every record below these ends was read, or waits for the end of a transaction that was still open after
@@ -293,7 +296,8 @@ class Tail:
         waiting, endpoint = self._waiting, self._endpoint
         if endpoint.delivery_type is EntryDelivery:
             while waiting and endpoint.permits() > 0:  # each counts for as many as it has
-                endpoint.deliver([waiting.popleft()])
+                with self._moving:
+                    endpoint.deliver([waiting.popleft()])
             return not waiting
         if not waiting:
             return True
@@ -302,7 +306,8 @@ class Tail:
             size = self._waiting_bytes * count // len(waiting)
             self._waiting_bytes -= size
             endpoint.bytes_here.add(count, size)
-            endpoint.deliver([waiting.popleft() for _ in range(count)])
+            with self._moving:
+                endpoint.deliver([waiting.popleft() for _ in range(count)])
         return not waiting
 
     def _wait_for_room(self) -> None:
